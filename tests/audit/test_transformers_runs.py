@@ -41,6 +41,7 @@ def saved(name, folder):
     made.save_pretrained(folder)
     types = {f"w{i}": i for i in range(made.config.vocab_size)}
     Tokenizer(models.WordLevel(types, unk_token="w0")).save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     return made.double()
 
 

@@ -80,7 +80,9 @@ def test_the_command_prints_a_row_that_families_takes_as_it_is(kind, tmp_path, c
     config = json.loads((tmp_path / "config.json").read_text())
     row = families.row(config, "here")
     assert row.packed == (kind not in ("codegen", "gpt_neo", "stablelm", "xglm"))
-    (tiny.save(tmp_path / "words") / "tokenizer.json").rename(tmp_path / "tokenizer.json")
+    words = tiny.save(tmp_path / "words")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (words / name).rename(tmp_path / name)
     model_folder.check(tmp_path, "<|endoftext|>", "here")
     found = take_in(tmp_path, "<|endoftext|>")
     assert (found.description.layers, found.description.start) == (3, 0)

@@ -128,7 +128,7 @@ def test_a_single_layer_that_differs_is_found(name):
 
 
 def test_other_attention_than_the_models_is_found(monkeypatch):
-    monkeypatch.setattr(packed, "attention", lambda q, k, v, scale, cap: attention(q, k, v, scale))
+    monkeypatch.setattr(packed, "attention", lambda q, k, v, scale, **_: attention(q, k, v, scale))
     with pytest.raises(UserError, match="layer 1: a layer gives the same for packed sentences does not hold"):
         made = tiny.model("gemma2", change={"attn_logit_softcapping": 0.05})
         prove(made, tiny.family("gemma2"))

@@ -163,7 +163,7 @@ def _checked(data: Any, where: str, kind: type[T], hint: str | None, text: bool)
             entries = value.items() if isinstance(value, dict) else enumerate(value, 1)
             waiting.extend(((*at, key), part) for key, part in entries)
             names = value if isinstance(value, dict) else ()
-            if any(not isinstance(name, str) or odd.search(name) for name in names):
+            if any(type(name) is not int and (not isinstance(name, str) or odd.search(name)) for name in names):
                 raise _refused(where, at, "a key that is no plain text", hint)
         elif isinstance(value, str):
             if odd.search(value):

@@ -70,7 +70,7 @@ class Corpus:
 
     def sentence(self, index: int) -> Tokens:
         """Return a sentence's token ids."""
-        first, end = self.offsets[index : index + 2]
+        first, end = self.offsets[index], self.offsets[index + 1]
         return Tokens.of(self.tokens[first:end], int(end - first))
 
 

@@ -1,5 +1,7 @@
 """What a run's record adds to the repository's history, on a repository with a hand-made record."""
 
+import hashlib
+
 import pytest
 import yaml
 from pipeline import config
@@ -19,8 +21,14 @@ def write(path, **content):
     path.write_text(yaml.safe_dump(content))
 
 
-def out(path, md5, size):
-    return {"path": path, "md5": md5, "size": size}
+def out(path, name, size):
+    return {"path": path, "md5": md5(name), "size": size}
+
+
+def md5(name):
+    """Return a digest that begins with a name's first two characters."""
+    end = ".dir" if name.endswith(".dir") else ""
+    return name[:2] + hashlib.md5(name.encode()).hexdigest()[2:] + end
 
 
 @pytest.fixture
@@ -33,12 +41,13 @@ def project(tmp_path, monkeypatch):
         out("results/demo/figures/figure2.svg", "cc03", 90 * MB),
         out("results/demo/report/table1.csv", "dd04", 90 * MB),
     ]
-    write(tmp_path / "dvc.lock", stages={"made": {"deps": [{"path": "data/demo/model.pt"}], "outs": outs}})
+    deps = [{"path": "data/demo/model.pt", "md5": md5("ab07")}]
+    write(tmp_path / "dvc.lock", stages={"made": {"cmd": "make", "deps": deps, "outs": outs}})
     write(tmp_path / "data/demo.dvc", outs=[out("demo", "ee05.dir", 4 * MB)])
     other = [out("results/other/tables/values.parquet", "ff06", 50 * MB)]
-    write(tmp_path / "runs/other/dvc.lock", stages={"made": {"outs": other}})
-    for name in ("aa/01", "ee/05.dir", "ff/06"):
-        path = tmp_path / history.STORE / name
+    write(tmp_path / "runs/other/dvc.lock", stages={"made": {"cmd": "make", "outs": other}})
+    for name in map(md5, ("aa01", "ee05.dir", "ff06")):
+        path = tmp_path / history.STORE / name[:2] / name[2:]
         path.parent.mkdir(parents=True)
         path.touch()
     git(tmp_path, "init", "-q")
@@ -49,7 +58,7 @@ def project(tmp_path, monkeypatch):
 
 def test_only_what_no_commit_has_is_new_and_neither_figures_nor_text_count(project):
     assert history.record(THE_RUN) == history.RecordSize(own=9 * MB, added=2 * MB, every=59 * MB)
-    git(project, "rm", "-q", "--cached", "artefacts/files/md5/aa/01")
+    git(project, "rm", "-q", "--cached", f"artefacts/files/md5/aa/{md5('aa01')[2:]}")
     git(project, "commit", "-qm", "removed again")
     assert history.record(THE_RUN).added == 2 * MB, "what a later commit removed is still in the history"
 

@@ -14,6 +14,7 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.tokenizer import PATTERNS, Tokenizer
+from ff_memories.model.files import config_file
 
 FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
 SAVE = "save it with `transformers`: tokenizer.save_pretrained(folder)"
@@ -81,10 +82,11 @@ def _read(folder: Path, vocab: int | None = None) -> tuple[Tokenizer, Any]:
     Tokenizer.read(folder / FILE, vocab)
     for path in (*folder.glob("*.json"), *folder.glob("**/*.jinja")):
         require_file(path)
+    config = config_file.as_class(config_file.read(folder), str(folder))  # which holds nothing that is endless
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
-        theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        theirs = AutoTokenizer.from_pretrained(folder, config=config, local_files_only=True, trust_remote_code=False)
         if not isinstance(theirs, PreTrainedTokenizerFast):
             raise TypeError(f"{type(theirs).__name__} is no fast tokenizer")
     except Exception as error:

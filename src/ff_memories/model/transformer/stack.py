@@ -22,7 +22,7 @@ from ff_memories.model.decoder import Batch
 from ff_memories.model.products import linear
 from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.describe import TransformerDescription, longer_contexts, positions_of
-from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State, joined
+from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State, Stop, joined
 from ff_memories.model.transformer.parts import attention, layers_of, matrix, scale_of
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -62,6 +62,7 @@ class Transformer:
         if precision == "bfloat16" or (arithmetic.portable() and self.device.type == "cpu"):
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
+        self._pairs = not family.packed and returns_pairs(model, stack[0])
         kind = Layer if family.packed else PaddedLayer
         self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
         for layer in self.layers:
@@ -154,7 +155,7 @@ class Transformer:
 
     def _begin(self, tokens: torch.Tensor, **more: torch.Tensor) -> tuple[torch.Tensor, list[Arguments]]:
         """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
-        with self._alone, caught(self.model, self.path, self._stack, not self.forests) as catchers:
+        with self._alone, caught(self.model, self.path, self._stack, self._pairs) as catchers:
             self.model.base_model(input_ids=tokens, use_cache=False, **more)
         return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
 
@@ -212,11 +213,28 @@ class _Catcher(nn.Module):
         return (x, None) if self.pair else x
 
 
+def returns_pairs(model: Any, layer: nn.Module) -> bool:
+    """Whether a layer returns its attention weights as well, by what it returns of two tokens."""
+    found: list[bool] = []
+
+    def see(_: nn.Module, args: Any, out: Any) -> None:
+        found.append(isinstance(out, tuple))
+        raise Stop
+
+    hook = layer.register_forward_hook(see)
+    try:
+        with torch.no_grad(), contextlib.suppress(Stop):
+            model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
+    finally:
+        hook.remove()
+    return found[0]
+
+
 @contextlib.contextmanager
 def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> Iterator[list[_Catcher]]:
     """Put catchers in the place of a model's layers.
 
-    ``pairs``: whether layers return their attention weights as well, as those do that take no attention function.
+    ``pairs``: whether layers return their attention weights as well.
     """
     parent, _, name = path.rpartition(".")
     holder = model.get_submodule(parent)

@@ -32,7 +32,7 @@ class _Content(_Open):
 
 
 class _Recorded(_Open):
-    cmd: str
+    cmd: str = ""
     deps: list[_Content] = []
     outs: list[_Content] = []
     params: dict[str, dict[str, Any]] = {}
