@@ -158,7 +158,9 @@ def test_what_a_config_says_of_labels_and_calls_changes_nothing(folder, llama, c
 def test_a_config_of_other_types_is_refused_in_a_line(tmp_path):
     folder = tiny.save(tmp_path / "model", "mistral")
     edited(folder, sliding_window="x")
-    assert "not the config of a mistral model (Validation error for field 'sliding_window': TypeError" in refused(
+    assert "sliding_window is x; expected a whole number from 1 to" in refused(folder)
+    edited(folder, sliding_window=None, attention_dropout="x")
+    assert "not the config of a mistral model (Validation error for field 'attention_dropout': TypeError" in refused(
         folder
     )
 

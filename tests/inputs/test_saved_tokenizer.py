@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus.types import read_types, write_types
-from ff_memories.inputs.models import saved_tokenizer
+from ff_memories.inputs.models import model_folder, saved_tokenizer
 
 AWKWARD = ("The cat", "A dog sings to 12345 birds, 7.30!", "🙂 naïve 河川 ＡＢ", "a <|endoftext|> b<s></s>",
            "<bos>x[CLS]", "e\u0301 ½", "a", "it's we'LL")  # fmt: skip
@@ -165,3 +165,26 @@ def test_a_start_token_needs_no_quotes(token, tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match=r"^0$"):
         main(["init", "my.yaml", "--model", "./m", "--text", "t.txt", "--set", f"model.start={token}"])
     assert yaml.safe_load((tmp_path / "my.yaml").read_text())["model"]["start"] == wanted
+
+
+@pytest.mark.parametrize(
+    "name, content, said",
+    [
+        ("config.json", {"num_labels": 10**9}, None),
+        ("config.json", {"sliding_window": "x"}, "sliding_window is x; expected a whole number"),
+        ("config.json", {"quantization_config": {}}, "the weights are quantised"),
+        ("tokenizer_config.json", {"model_max_length": "x"}, "`transformers` cannot use tokenizer_config.json"),
+        ("tokenizer_config.json", [1], "tokenizer_config.json: Input should be an object"),
+        ("tokenizer.json", {"model": {"type": "WordLevel", "vocab": {"The": 0, "<|endoftext|>": 1}, "unk_token": "?"}},
+         "the tokenizer fails on .* unk_token is one of its types"),
+    ],
+)  # fmt: skip
+def test_foreign_files_beside_a_tokenizer_are_read_within_bounds(tmp_path, name, content, said):
+    folder = tiny.save(tmp_path / "model", "gpt2")
+    before = json.loads((folder / name).read_text())
+    (folder / name).write_text(json.dumps(before | content if isinstance(content, dict) else content))
+    if said is None:
+        model_folder.check(folder, "auto", "model")
+        return
+    with pytest.raises(UserError, match=f"(?s){said}"):
+        model_folder.check(folder, "auto", "model")

@@ -2,6 +2,7 @@
 positions, and on both sides of every length that a config names."""
 
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -19,6 +20,7 @@ from ff_memories.memories import causal, mutations
 from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model.rows import proof
 from ff_memories.model.transformer import stack
+from ff_memories.model.transformer.describe import longer_contexts
 
 LIMIT = 13  # the original positions, of 60 in all; no multiple of what sentences are padded to
 LENGTHS = [1, 5, 5, 11, 12, 12, 13, 13, 16, 30, 58, 59]  # tokens; the start token is one more
@@ -237,3 +239,9 @@ def test_a_folder_is_taken_in_with_that_proof(tmp_path, monkeypatch):
     monkeypatch.setattr(stack, "longer_contexts", lambda config: ())
     with pytest.raises(UserError, match="depends on its batch"):
         proved_model.take_in(tmp_path / "model")
+
+
+def test_a_model_that_names_no_limit_of_its_factors_is_refused():
+    parameters = {"full_attention": {"rope_type": "longrope"}, "sliding_attention": {"rope_type": "default"}}
+    with pytest.raises(UserError, match="longrope without original_max_position_embeddings"):
+        longer_contexts(SimpleNamespace(rope_parameters=parameters))

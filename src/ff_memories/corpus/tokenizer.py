@@ -23,6 +23,7 @@ BLANK = "␣"  # how a token's leading blank is shown
 BLANKS = ("Ġ", "▁")  # what tokenizers write for a blank
 _UNREADABLE = "\ufffd"
 PATTERNS = "give a tokenizer whose patterns (Regex in tokenizer.json) have no repetition within a repetition"
+UNKNOWN = "give a tokenizer.json whose unk_token is one of its types"
 
 # How byte-level tokenizers write bytes: printable ones as themselves, the others by the characters from U+0100 on.
 _PRINTED = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
@@ -133,9 +134,10 @@ class Tokenizer:
         try:
             found = self.fast.encode(text, add_special_tokens=False)
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # the library's own, and no Exception
+            hints = {"PanicException": PATTERNS, "Exception": UNKNOWN}  # the library's own; the first is no Exception
+            if type(error).__name__ not in hints:
                 raise
-            raise UserError(f"the tokenizer fails on {text[:60]!r} ({error})", PATTERNS) from None
+            raise UserError(f"the tokenizer fails on {text[:60]!r} ({error})", hints[type(error).__name__]) from None
         if self._vocab is not None and max(found.ids, default=0) >= self._vocab:
             token = self.fast.id_to_token(max(found.ids))
             raise UserError(
@@ -243,7 +245,9 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
         if found is not None and found < len(tokenizer):
             return found
     what = "names no token that a text begins with" if given == "auto" else f"has no token {given!r}"
-    raise UserError(f"{where}: the tokenizer {what}", "set model.start to a token of the tokenizer")
+    added = [str(token.content) for token in tokenizer.fast.get_added_tokens_decoder().values()][:3]
+    such = f", such as {' or '.join(added)}" if added else ""
+    raise UserError(f"{where}: the tokenizer {what}", f"set model.start to a token of the tokenizer{such}")
 
 
 def _json(path: Path) -> dict[str, Any]:

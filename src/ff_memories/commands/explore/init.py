@@ -4,6 +4,7 @@ import argparse
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from copy import deepcopy
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,8 @@ def configured(args: argparse.Namespace) -> str:
         raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder", "name a config file in a folder that exists")
+    for setting in args.set:  # mistakes before anything is read
+        _set(deepcopy(data), setting)
     train, validation = args.train, args.validation
     lines_are_sentences = "corpus.segmenter=line" in args.set
     for path in (*train, *validation, *([own] if own else [])):
@@ -307,6 +310,8 @@ def _set(data: dict[str, Any], setting: str) -> None:
         if not isinstance(place, dict):
             raise UserError(f"--set {setting}: {section} is a key, not a section")
         fields = config.keys_of(fields.get(section))
+    if fields and key not in fields:
+        raise UserError(f"--set {setting}: unknown key{did_you_mean(key, fields)}")
     is_text = key in fields and fields[key].annotation is str  # a token such as [CLS] is a list or an error in YAML
     try:
         place[key] = config.yaml_of(value, f"--set {setting}")
@@ -316,6 +321,8 @@ def _set(data: dict[str, Any], setting: str) -> None:
         place[key] = value
     if is_text and not isinstance(place[key], str):
         place[key] = value
+    if (inner := config.keys_of(fields.get(key))) and not isinstance(place[key], dict):
+        raise UserError(f"--set {setting}: {key} is a section", f"set a key of it, such as {path}.{next(iter(inner))}")
 
 
 def render(data: dict[str, Any]) -> str:

@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
     if args.track and (part := "--until" if args.until else "--dry-run" if args.dry_run else None):
         raise UserError(f"--track and {part}: only a whole run can be recorded", f"leave out --track or {part}")
-    until = ["--until", _rule(args.until)] if args.until else []
+    until = ["--until", _rule(args.until)] if args.until is not None else []
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
     options = ["--configfile", str(file), "--resources", f"gpu={args.gpus}", *until]

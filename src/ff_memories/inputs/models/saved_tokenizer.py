@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.tokenizer import PATTERNS, Tokenizer
 from ff_memories.model.files import config_file
 
-FILE, CONFIG = "tokenizer.json", "tokenizer_config.json"
+FILE, CONFIG, MORE = "tokenizer.json", "tokenizer_config.json", ("special_tokens_map.json", "added_tokens.json")
 SAVE = "save it with `transformers`: tokenizer.save_pretrained(folder)"
 LONGEST = 20.0  # seconds for the texts of a trial, which take milliseconds
 SAMPLES = (
@@ -83,6 +84,9 @@ def _read(folder: Path, vocab: int | None = None) -> tuple[Tokenizer, Any]:
     for path in (*folder.glob("*.json"), *folder.glob("**/*.jinja")):
         require_file(path)
     config = config_file.as_class(config_file.read(folder), str(folder))  # which holds nothing that is endless
+    for name in (CONFIG, *MORE):
+        if (folder / name).exists():
+            foreign.read_json(folder / name, dict[str, Any], SAVE, text=True)
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
@@ -104,7 +108,11 @@ def _read(folder: Path, vocab: int | None = None) -> tuple[Tokenizer, Any]:
 def _refuse_others(folder: Path, theirs: Any, texts: Sequence[str], ids: Sequence[list[int]]) -> None:
     """Raise ``UserError`` for a text of which ``transformers`` makes other ids."""
     for text, ours in zip(texts, ids, strict=True):
-        if (wanted := theirs(text, add_special_tokens=False)["input_ids"]) != ours:
+        try:
+            wanted = theirs(text, add_special_tokens=False, verbose=False)["input_ids"]
+        except (TypeError, ValueError) as error:
+            raise UserError(f"{folder}: `transformers` cannot use {CONFIG} ({error})", SAVE) from None
+        if wanted != ours:
             split = f"remove split_special_tokens from {CONFIG}" if theirs.split_special_tokens else SAVE
             raise UserError(
                 f"{folder}: {FILE} gives {text[:40]!r} the ids {ours[:12]}, `transformers` {wanted[:12]}", split

@@ -28,6 +28,7 @@ SIZES = {
     **dict.fromkeys(KEYS, 1 << 20),
     **dict.fromkeys((*HEADS, "num_key_value_heads", "num_kv_heads", "head_dim"), 1 << 16),
     **dict.fromkeys((*VOCAB, *POSITIONS, "n_ctx", "seq_length"), 1 << 24),
+    **dict.fromkeys(("sliding_window", "original_max_position_embeddings"), 1 << 24),
 }
 EPSILON = re.compile(r".*(_|^)(eps|epsilon)")
 POSITIVE = (
@@ -52,7 +53,7 @@ def read(folder: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise UserError(f"{path}: no JSON object with a model_type", "give the config.json that `transformers` saved")
     for key, value in _entries(content):
-        if not value or isinstance(value, bool):
+        if value is None or isinstance(value, bool) or not (value or key == "quantization_config"):
             continue
         if CODE.fullmatch(key):
             raise UserError(f"{path}: {key} names code, and no code of a model's is run", f"remove {key} from the file")
@@ -90,7 +91,16 @@ def understood(what: str) -> Iterator[None]:
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
-    faults = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+    faults = (
+        ArithmeticError,
+        AssertionError,
+        AttributeError,
+        LookupError,
+        OSError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    )
     try:
         yield
     except (*faults, SafetensorError, StrictDataclassError) as error:

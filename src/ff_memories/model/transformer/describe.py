@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import require_file
+from ff_memories.model.files.config_file import SAVED
 from ff_memories.model.files.converted import Description
 from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.parts import layers_of, matrix
@@ -100,11 +101,17 @@ def positions_of(config: Any) -> int:
 
 
 def longer_contexts(config: Any) -> tuple[int, ...]:
-    """Return the numbers of tokens above which a model computes a sentence with other rotary factors (LongRoPE)."""
+    """Return the numbers of tokens above which a model computes a sentence with other rotary factors (LongRoPE).
+
+    Raises:
+        UserError: the config does not say above which.
+    """
     named = getattr(config, "rope_parameters", None) or {}
     kinds = [given for given in (named, *named.values()) if isinstance(given, dict)]
-    found = {kind["original_max_position_embeddings"] for kind in kinds if kind.get("rope_type") == "longrope"}
-    return tuple(sorted(found))
+    long = [kind for kind in kinds if kind.get("rope_type") == "longrope"]
+    if any("original_max_position_embeddings" not in kind for kind in long):
+        raise UserError("config.json: longrope without original_max_position_embeddings", SAVED)
+    return tuple(sorted({kind["original_max_position_embeddings"] for kind in long}))
 
 
 def feed_forward(model: Any, family: Family) -> dict[str, Any]:
