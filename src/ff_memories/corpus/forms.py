@@ -11,11 +11,12 @@ import shlex
 import sys
 import zipfile
 from collections import Counter
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
+from ff_memories.corpus.splitting.segment import MARKS
 
 BYTE_ORDER_MARK = "\ufeff"
 SAMPLE = 1 << 20  # bytes that are looked at
@@ -24,6 +25,14 @@ LINE = 1000  # characters of a line that ``BREAK`` writes, at most
 NUL_SHARE = 0.01  # more NULs are no text
 WRAPPED = range(30, 121)  # widths, in characters, at which editors and mail break lines
 END = "<|endoftext|>"
+MARK = re.compile(  # of a document's beginning or end
+    r"(?m)<\|(?:end|begin|start)_?of_?text\|>|^[ \t]*(?:</?s>|<[be]os>)[ \t\r]*$"
+    r"|^[ \t]*<s>(?=.*</s>[ \t\r]*$)|</s>[ \t\r]*$"
+)
+CONTROLS = bytes({*range(1, 9), *range(14, 27), 127})
+INLINE = re.compile(  # tags that stand in prose
+    r"(?i)(?:a|abbr|b|big|br|c|center|code|em|font|h\d|i|img|kbd|mark|s|small|span|strong|su[bp]|u|v)$"
+)
 
 BY_BEGINNING = {  # how files begin: what they are, and the command that reads one and writes text
     rb"\x1f[\x8b\x9d]": ("compressed by gzip", "gzip -dc"),
@@ -37,6 +46,7 @@ BY_BEGINNING = {  # how files begin: what they are, and the command that reads o
     rb"\{\\rtf": ("rich text (RTF)", "pandoc -f rtf -t plain --wrap=none"),
     rb"\xd0\xcf\x11\xe0": ("a Word document of before 2007", "catdoc -w"),
     rb"\xff\xfe\0\0|\0\0\xfe\xff": ("UTF-32", "iconv -f UTF-32 -t UTF-8"),
+    rb"[\0-\x7f]*?\x1b\$[@B]": ("ISO-2022-JP", "iconv -f ISO-2022-JP -t UTF-8"),
     rb"\xff\xfe|\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8"),
 }
 HTML = (
@@ -107,6 +117,7 @@ def not_utf8(path: Path, line: int, byte: int) -> UserError:
 
             guess = from_bytes(sample[:50_000]).best()
             encoding = guess.encoding.replace("_", "-").upper() if guess is not None else encoding
+            encoding = "EUC-JP" if encoding.startswith("EUC-JI") else encoding  # the name that iconv takes
         what, command = f"; it looks like {encoding}", f"iconv -f {encoding} -t UTF-8"
     return _refusal(path, f"not UTF-8 at byte {byte} of the line{what}", command, f", line {line}")
 
@@ -129,7 +140,8 @@ BREAK = _python(
 
 def command(path: Path, convert: str) -> str:
     """Return the hint that names the converted file and the command line that writes it."""
-    made = f"{path.stem}.plain.txt"
+    names = (f"{path.stem}.plain{n or ''}.txt" for n in count())
+    made = next(name for name in names if not Path(name).exists())
     return f"give {made}, which this makes: {convert} < {shlex.quote(str(path))} > {shlex.quote(made)}"
 
 
@@ -158,6 +170,8 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
             convert = _python(code) if how else f"iconv -f {encoding} -t UTF-8"
             raise _refusal(path, f"{encoding} without a byte order mark{how}, not UTF-8", convert)
         raise UserError(f"{path}: holds NULs, so it is no text", "give a text file in UTF-8")
+    if len(sample) - len(sample.translate(None, CONTROLS)) > 0.01 * len(sample) or re.match(rb"\x80[\2-\5]", sample):
+        raise UserError(f"{path}: holds control characters, so it is no text", "give a text file in UTF-8")
 
 
 def _zipped(path: Path) -> tuple[str, str]:
@@ -176,7 +190,7 @@ def _zipped(path: Path) -> tuple[str, str]:
             return "a document of a word processor, not plain text", _python(code, "html", "re", "zipfile")
     z = "z = zipfile.ZipFile(sys.stdin.buffer); "
     if "META-INF/container.xml" in names:
-        pages = 't = "".join(z.read(n).decode() for n in z.namelist() if n.endswith("html")); '
+        pages = 't = "".join(z.read(n).decode() for n in z.namelist() if n.endswith(("html", "htm"))); '
         return "an e-book (EPUB), not plain text", _python(z + pages + HTML, "html", "re", "zipfile")
     code = z + "[sys.stdout.buffer.write(z.read(n)) for n in z.namelist()]"
     return "a zip archive, not plain text", _python(code, "zipfile")
@@ -205,37 +219,91 @@ def _column(sizes: dict[str, int]) -> str:
 
 def _refuse_markup(path: Path, text: str) -> None:
     """Raise ``UserError`` for JSON, HTML and XML."""
-    if re.match(r'\s*(?:\{\s*"|\[\s*["{\[])', text):
+    if what := _json(text):
         sizes: Counter[str] = Counter()
-        for name, value in re.findall(r'"(\w+)"\s*:\s*"((?:[^"\\]|\\.)*)"', text):
-            sizes[name] += len(value)
-        by_line = all(map(_is_json, [line for line in text.splitlines() if line.strip()][:20]))
-        what = "JSON lines" if by_line and text.count("\n") > 1 else "JSON"
-        name = json.dumps(_column(dict(sizes))) if sizes else ""
-        shown = f'print(s + "\\n{END}")'
-        code = f"[{shown} for s in json.load(sys.stdin) if isinstance(s, str)]"
-        if sizes:
-            hook = f"of = lambda o: isinstance(s := o.get({name}), str) and {shown}; "
-            code = f"{hook}[json.loads(line, object_hook=of) for line in sys.stdin if line.strip()]"
-            code = code if what == "JSON lines" else f"{hook}json.load(sys.stdin, object_hook=of)"
-        where = f"; its text is in {name}" if sizes else ""
-        raise _refusal(path, f"{what}, not plain text{where}", _python(code, "json"))
-    first = re.match(r"\s*<(!doctype\s+\w+|[!?\w][\w:.-]*)[^>]*>", text, re.I)
-    closing = Counter(map(str.lower, re.findall(r"</([\w:.-]+)\s*>", text)))
-    lines = text.count("\n") + 1
-    if not closing or (first is None and closing.total() < 0.2 * lines):
+        for name, value in re.findall(r'"((?:[^"\\]|\\.){1,99})"\s*:\s*"((?:[^"\\]|\\.)*)"', text):
+            sizes[json.loads(f'"{name}"')] += len(value)
+        name = _column(dict(sizes)) if sizes else ""
+        parts = "o.values() if isinstance(o, dict) else o if isinstance(o, list) else []"
+        is_text, shown = "isinstance(o, str)", "o"
+        if name == "text" or sizes[name] > 0.5 * sizes.total():
+            shown = f"o[{json.dumps(name)}]"
+            is_text = f"isinstance(o, dict) and isinstance(o.get({json.dumps(name)}), str)"
+        code = f'of = lambda o: print({shown} + "\\n{END}") if {is_text} else [*map(of, {parts})]; '
+        code += 'sys.stdin.reconfigure(encoding="utf-8-sig"); sys.stdout.reconfigure(errors="replace"); '
+        code += (
+            "[of(json.loads(line)) for line in sys.stdin if line.strip()]"
+            if what == "JSON lines"
+            else r'[of(json.loads(t)) for t in re.split(r"(?<=[}\]])\s*\n(?=[{\[])", sys.stdin.read())]'
+        )
+        where = f"; its text is in {json.dumps(name)}" if shown != "o" else ""
+        raise _refusal(path, f"{what}, not plain text{where}", _python(code, "json", "re"))
+    text = MARK.sub("", text).replace("<![CDATA[", "").replace("]]>", "").strip()
+    head = re.sub(r"(?s)\A(?:\s|<!--.*?-->|<\?[^<>]*>)*", "", text)
+    page = re.match(r"(?i)<!doctype\s+html\b|<html\b", head)
+    root = re.match(r"(?:<![^<>]*>\s*)?<([\w:.-]+)[^<>]*>", head)
+    rooted = root and not INLINE.match(root[1]) and re.search(rf"</{re.escape(root[1])}\s*>$", text)
+    xml = re.match(r"(?i)<\?xml\b", text) or rooted
+    within, directly, letters = _within(text)
+    if not (xml or page or within[""] > 0.8 * letters):
         return
-    if re.search(r"(?i)<!doctype html|<html\b", text[:5000]) or closing["p"] + closing["div"] > 0.3 * closing.total():
+    closing = Counter(map(str.lower, re.findall(r"</([\w:.-]+)\s*>", text)))
+    if page or (
+        not text.startswith("<?")
+        and closing["p"] + closing["div"] + closing["td"] + closing["li"] > 0.3 * closing.total()
+    ):
         raise _refusal(path, "HTML, not plain text", _python("t = sys.stdin.read(); " + HTML, "html", "re"))
-    inside: Counter[str] = Counter()
-    for name, content in re.findall(r"<([\w:.-]+)(?:\s[^<>]*)?>([^<>]+)", text):
-        inside[name] += len(content.strip())
-    name = max(inside, key=lambda tag: inside[tag], default="text")
-    code = (
-        rf'[print(html.unescape(re.sub("<[^>]*>", "", t)) + "\n{END}") for t in '
-        rf're.findall(r"(?s)<{name}\b[^>]*>(.*?)</{name}>", sys.stdin.read())]'
-    )
-    raise _refusal(path, f"XML, not plain text; its text is in <{name}>", _python(code, "html", "re"))
+    if not letters:
+        raise UserError(f"{path}: XML without text between its tags", "give its text, with a paragraph on every line")
+    most = [tag for tag, size in within.items() if tag and size > 0.5 * letters]
+    where, texts = "", "[sys.stdin.read()]"
+    if most:
+        name = max(most, key=lambda tag: directly[tag])
+        where = f"; its text is in <{name}>"
+        texts = rf're.findall(r"(?s)<{name}(?:\s[^>]*)?>(.*?)</{name}>", sys.stdin.read())'
+    code = rf'[print(html.unescape(re.sub(r"<!\[CDATA\[|\]\]>|<[^>]*>", "", t)) + "\n{END}") for t in {texts}]'
+    raise _refusal(path, f"XML, not plain text{where}", _python(code, "html", "re"))
+
+
+def _within(text: str) -> tuple[Counter[str], Counter[str], int]:
+    """Return the letters within each kind of element, those directly in it, and all letters.
+
+    The kind ``""`` is any element but those that stand in prose.
+    """
+    within: Counter[str] = Counter()
+    directly: Counter[str] = Counter()
+    still_open: dict[str, list[int]] = {}
+    spans, letters, covered = [], 0, 0
+    for content, end, name in re.findall(r"([^<]*)(?:<(/?)([\w:.-]+)(?:\s[^<>]*)?(?<!/)>|<[!?\w][^<>]*>|<|$)", text):
+        size = sum(map(str.isalpha, content))
+        letters += size
+        if name and not end:
+            still_open.setdefault(name, []).append(letters)
+        elif still_open.get(name):
+            begin = still_open[name].pop()
+            directly[name] += size
+            within[name] += 0 if still_open[name] else letters - begin
+            spans += [] if INLINE.match(name) else [(begin, letters)]
+    for begin, stop in sorted(spans):
+        within[""] += max(stop - max(begin, covered), 0)
+        covered = max(covered, stop)
+    return within, directly, letters
+
+
+def _json(text: str) -> str | None:
+    """Return which kind of JSON a text is, or the beginning of; ``None``: none."""
+    if not re.match(r'\s*(?:\{\s*"|\[\s*["{\[])', text):
+        return None
+    if sum(map(_is_json, lines := [line for line in text.split("\n") if line.strip()][:20])) > 0.5 * len(lines) > 0.5:
+        return "JSON lines"
+    text = text.strip()
+    try:
+        end = json.JSONDecoder().raw_decode(text)[1]
+    except json.JSONDecodeError as error:
+        return "JSON" if error.pos > len(text) - 3 or error.msg.startswith("Unterminated") else None
+    except RecursionError:
+        return None
+    return "JSON" if text[end:].lstrip()[:1] in ("", text[0]) else None
 
 
 def _is_json(line: str) -> bool:
@@ -256,13 +324,20 @@ def _refuse_tables(path: Path, text: str) -> None:
         if width < 2 or len(rows) < 4 or same < 0.98 * len(rows) or sum(not row[0] for row in rows) > 0.5 * len(rows):
             continue
         cells = [cell for row in rows for cell in row[1:]]
-        if sum(cell.startswith(" ") for cell in cells) > 0.5 * len(cells):  # as in prose
+        in_prose = sum(cell.startswith(" ") for cell in cells) + sum(not row[-1] for row in rows)
+        without = re.sub(rf"(?<=\d){mark}(?=\d)", "", text) if mark != "\t" else text  # as in 2,345 people
+        if in_prose > 0.5 * len(cells) or sum(mark in line for line in without.split("\n")) < 0.5 * same:
             continue
         sizes = [sum(len(row[place]) for row in rows if len(row) == width) for place in range(width)]
         place = max(range(width), key=lambda n: sizes[n])
         named = len(rows[0]) == width and len(rows[0][place]) < sizes[place] / len(rows) / 3
+        if width == 2 and mark != "\t" and not named:
+            short = sum(re.fullmatch(r"[\w.:/-]{1,40}", row[0], re.A) is not None for row in rows)
+            if max(short, len(re.findall(rf'(?m)^"|{mark}"', text))) < 0.5 * len(rows):
+                continue
         code = (
-            f'csv.field_size_limit(sys.maxsize); [print(row[{place}] + "\\n{END}") for row in '
+            'csv.field_size_limit(sys.maxsize); sys.stdin.reconfigure(encoding="utf-8-sig"); '
+            f'[print(row[{place}] + "\\n{END}") for row in '
             f"list(csv.reader(sys.stdin, delimiter={json.dumps(mark)}))[{int(named)}:] if len(row) > {place}]"
         )
         where = f"column {place + 1}" + (f", {rows[0][place]}" if named else "")
@@ -281,12 +356,19 @@ def _refuse_wrapped(path: Path, text: str) -> None:
     if width not in WRAPPED or len(pairs) < 8:
         return
     full = [line for line, after in pairs if len(line) + 1 + min(len(after.split()[0]), width // 4) > width]
-    ends = sum(re.search(r"[.!?。！？؟।۔][\"')\]”’»」』]*$", line) is not None for line in full)
+    ended = re.compile(rf"[.!?…;:；：{MARKS}][\"')\]”’»›」』）】》〉]*$")
+    ends = sum(ended.search(line) is not None for line in full)
     if len(full) < 0.6 * len(pairs) or ends > 0.5 * len(full):
         return
+    firsts = [after.lstrip(" \t\"'([“‘«„")[:1] for line, after in pairs if not ended.search(line)]
+    if sum(map(str.isupper, firsts)) > 0.8 * len(firsts):  # as in verse
+        return
     blank = " " if sum(" " in line.strip() for line in full) > 0.5 * len(full) else ""
+    exactly = sum(abs(len(line) - width) < 2 for line, _ in pairs)
+    if not blank and (exactly < 0.6 * len(pairs) or "".join(full).isascii()):  # sentences, base64 or DNA
+        return
     code = (
-        rf'print(re.sub(r"(?<=[^\n]{{{width * 2 // 3}}})[ \t]*\n[ \t]*(?=\S)", "{blank}", '
+        rf'print(re.sub(r"(?<=[^\n]{{{width * 2 // 3}}})[ \t]*\n[ \t]*(?=\S)(?![-*•] |\d+[.)] )", "{blank}", '
         r"textwrap.dedent(sys.stdin.read())))"
     )
     raise UserError(

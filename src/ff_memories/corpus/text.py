@@ -16,7 +16,6 @@ from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.corpus.types import Types
 
 BOUNDARY = "\x1e"  # stands where a mark of a document's end or beginning stood, character by character: a blank
-_MARK = re.compile(r"<\|(?:end|begin|start)_?of_?text\|>|^\s*(?:</?s>|<[be]os>)[ \t\r]*$")
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
 Piece = tuple[int, int, list[str], list[int], list[bool]]  # word, character in it, text, ids, which begin a word
 
@@ -39,7 +38,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
                 if number == 1:
                     text = text.removeprefix(forms.BYTE_ORDER_MARK)
                 if "<" in text:
-                    text = _MARK.sub(lambda mark: BOUNDARY * len(mark[0]), text)
+                    text = forms.MARK.sub(lambda mark: BOUNDARY * len(mark[0]), text)
                 yield number, text
     except FileNotFoundError:
         raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
@@ -164,9 +163,11 @@ def _pieces(words: list[str], tokenizer: Tokenizer, most: int, where: str) -> It
 
 def _beginning(word: str, tokenizer: Tokenizer, most: int, where: str) -> str:
     """Return as much of a word as has at most ``most`` tokens, cut behind a character and what combines with it."""
-    size = min(len(word) - 1, 16 * most)
+    size = whole = min(len(word) - 1, 16 * most)
     while size and (len(ids := tokenizer.encode([word[:size]])) > most or _combines(word[size - 1 : size + 1])):
         size = min(size - 1, max(size * most // len(ids), 1)) if len(ids) > most else size - 1
+    if not size:  # more combines with a character than the model takes
+        size = next((n for n in range(min(whole, most), 0, -1) if len(tokenizer.encode([word[:n]])) <= most), 0)
     if not size:
         raise UserError(f"{where}: a character of more than {most} tokens, which the model takes", "leave it out")
     return word[:size]

@@ -15,6 +15,7 @@ from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.options import whole
 from ff_memories.base.text.escaping import escape_invisible
 from ff_memories.config import TransformersModel
+from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.corpus.splitting import moses
 from ff_memories.inputs import registry
@@ -169,7 +170,6 @@ def _text(args: argparse.Namespace) -> str:
     try:
         return raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where}: not UTF-8 at byte {error.start}",
-            "convert it to UTF-8, for example with iconv -f latin1 -t utf-8",
-        ) from None
+        if where == str(args.file):
+            forms.check(args.file, lines_are_sentences=True)
+        raise UserError(f"{where}: not UTF-8 at byte {error.start}", "give text in UTF-8") from None

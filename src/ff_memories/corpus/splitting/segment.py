@@ -11,8 +11,8 @@ from ff_memories.base.errors import UserError, with_extra
 
 Segmenter = Callable[[list[str]], list[int]]  # tokens of a paragraph -> index of each sentence's first token
 
-_MARKS = "。！？｡．‼⁇⁈⁉؟۔।॥։።፧၊။។៕"  # each ends sentences, and nothing else, in its script
-_ENDS = {".", "!", "?", *_MARKS}
+MARKS = "。！？｡．‼⁇⁈⁉؟۔।॥։።፧။។៕།᠃"  # each ends sentences, and nothing else, in its script
+_ENDS = {".", "!", "?", *MARKS}
 _CLOSERS = {'"', "'", "''", *")]}”’»›」』）】》〉"}
 
 
@@ -37,11 +37,11 @@ def rule(words: list[str]) -> list[int]:
     return starts if words else []
 
 
-_END_OF_WORD = re.compile(r"[.!?։]+[\"')\]}”’“»]*$")
-_END_IN_ANY_SCRIPT = re.compile(rf"(?P<marks>[.!?…{_MARKS}]+)(?P<closers>[\"')\]}}”’“»›」』）】》〉]*)")
-_OPENERS = "\"'([{“‘`«„‚‹¿¡「『（【《〈"
+_END_OF_WORD = re.compile(r"[.!?։。！？]+[\"')\]}”’“»«]*$")
+_END_IN_ANY_SCRIPT = re.compile(rf"(?P<marks>[.!?…{MARKS}]+)(?P<closers>[\"')\]}}”’»›」』）】》〉]*)")
+_OPENERS = "\"'([{“‘`«»„‚‹¿¡「『（【《〈"
 _ABBREVIATION = re.compile(
-    r"^[(\[\"'“‘]*(?:[A-Za-z]|(?:[A-Za-z]\.)+[A-Za-z]?|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[Vv]s|[Cc]f|[Ee]tc|al|[Ff]igs?"
+    r"^[(\[\"'“‘]*(?:[A-Za-zÀ-ჿ]|(?:[A-Za-zÀ-ჿ]\.)+[A-Za-zÀ-ჿ]?|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[Vv]s|[Cc]f|[Ee]tc|al|[Ff]igs?"
     r"|[Ee]qs?|[Ss]ecs?|[Nn]os?|pp?|vol|approx|resp|Inc|Ltd|Jr|Sr)\.$"
 )
 
@@ -59,11 +59,16 @@ def raw_rule(words: list[str]) -> list[int]:
     text = " ".join(words)
     any_letter = text.islower() or _caseless(text)
     for index in range(1, len(words)):
-        before, word = words[index - 1], words[index].lstrip(_OPENERS)
+        before, word = words[index - 1], words[index]
+        if before == "»":  # as in « Non. » Elle rit.
+            before = "".join(words[max(index - 2, 0) : index])
+        if word == "«":
+            word = "".join(words[index : index + 2])
+        word = word.lstrip(_OPENERS)
         opens = bool(word) and (word[0].isupper() or word[0].isdigit())
         ends = opens and _END_OF_WORD.search(before) is not None
-        if not ends and any_letter and (end := re.search(f"{_END_IN_ANY_SCRIPT.pattern}$", before)):
-            own_mark = not set(end["marks"]).isdisjoint(_MARKS)
+        if not ends and any_letter and (end := re.search(f"{_END_IN_ANY_SCRIPT.pattern}“?$", before)):
+            own_mark = not set(end["marks"]).isdisjoint(MARKS)
             letters = word[:1].isalpha() and any(map(str.isalpha, before))
             ends = own_mark or (letters and not _ABBREVIATION.match(before.capitalize()))
         if ends and not _ABBREVIATION.match(before):
