@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import lzma
+import pickle
 import re
 import shutil
 import subprocess
@@ -53,6 +54,10 @@ def zipped(**members):
     return out.getvalue()
 
 
+def rows(records):
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+
+
 def tagged(tag, between="\n"):
     return between.join(f"<{tag}>{text.replace('&', '&amp;')}</{tag}>" for text in PARAGRAPHS)
 
@@ -83,6 +88,14 @@ REFUSED = {
     "JSON lines": (lambda: "".join(json.dumps(r) + "\n" for r in RECORDS), 'JSON lines, .* its text is in "text"'),
     "JSON": (lambda: json.dumps({"rows": RECORDS}, indent=1), 'JSON, not plain text; its text is in "text"'),
     "JSON of strings": (lambda: json.dumps(PARAGRAPHS), "JSON, not plain text"),
+    "JSON lines with a byte order mark": (lambda: "\ufeff" + rows({"text": text} for text in PARAGRAPHS), "JSON lines"),
+    "JSON lines, odd names": (lambda: rows({"it's my text": t} for t in PARAGRAPHS), 'text is in "it\'s my text"'),
+    "JSON lines, a text in a note": (lambda: rows({**r, "note": {"text": "No."}} for r in RECORDS), "JSON lines"),
+    "JSON lines, U+2028": (lambda: rows({"text": t.replace(" ", "\u2028")} for t in PARAGRAPHS), "JSON lines"),
+    "JSON, many": (lambda: "\n".join(json.dumps(r, indent=1) for r in RECORDS), 'JSON, .* its text is in "text"'),
+    "JSON of names": (lambda: json.dumps({f"{n}": text for n, text in enumerate(PARAGRAPHS)}), "JSON, not plain text"),
+    "long JSON": (lambda: json.dumps({"rows": RECORDS, "more": [0] * 500_000}), 'JSON, .* its text is in "text"'),
+    "CSV without names": (lambda: table(",").split("\n", 1)[1], "CSV, not plain text; its text is in column 2"),
     "CSV": (lambda: table(","), "CSV, not plain text; its text is in column 2, text"),
     "semicolons": (lambda: table(";"), "CSV, not plain text"),
     "tabs": (lambda: table("\t"), "tab-separated, not plain text"),
@@ -90,10 +103,17 @@ REFUSED = {
     "part of a page": (lambda: tagged("p"), "HTML, not plain text"),
     "XML": (lambda: f"<?xml version='1.0'?>\n<a><id>1</id>{tagged('body')}</a>", "XML, .* its text is in <body>"),
     "WikiExtractor": (lambda: "".join(f'<doc id="{n}">\n{p}\n</doc>\n' for n, p in enumerate(PARAGRAPHS)), "in <doc>"),
+    "XML, verbatim": (lambda: f"<?xml version='1.0'?>\n<a>{tagged('b')}</a>".replace("<b>", "<b><![CDATA[")
+        .replace("</b>", "]]></b>"), "in <b>"),
+    "XML, tags in the text": (lambda: f"<a><id>1</id>{tagged('t').replace('market', '<hi>market</hi>')}</a>", "in <t>"),
+    "XML with documents' marks": (lambda: tagged("doc", "\n</s>\n"), "XML, .* its text is in <doc>"),
+    "old e-book": (lambda: zipped(**{"META-INF__container_xml": "", "a_htm": HTML.format(tagged("p"))}), "an e-book"),
     "wrapped": (lambda: WRAPPED, "its lines are wrapped at 70 characters"),
     "wrapped, no blank lines": (lambda: WRAPPED.replace("\n\n", "\n"), "its lines are wrapped at 70"),
     "wrapped, CRLF": (lambda: WRAPPED.replace("\n", "\r\n"), "its lines are wrapped at 70"),
     "wrapped and indented": (lambda: textwrap.indent(WRAPPED, "  "), "its lines are wrapped at 7"),
+    "wrapped list": (
+        lambda: "\n".join(textwrap.fill(f"- {p}", 70, subsequent_indent="  ") for p in PARAGRAPHS), "at 70 characters"),
     "old Mac": (lambda: PLAIN.replace("\n", "\r"), "a carriage return alone"),
 }  # fmt: skip
 
@@ -117,7 +137,7 @@ def test_a_kind_of_file_is_refused_by_its_name_and_its_command_makes_the_same_te
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     plain = tmp_path / made
     assert forms.check(plain) is None
-    read = [" ".join(words) for _, words, _ in paragraphs(plain)]
+    read = [" ".join(words).removeprefix("- ") for _, words, _ in paragraphs(plain)]
     assert read == PARAGRAPHS if kind != "wrapped, no blank lines" else " ".join(read) == " ".join(PARAGRAPHS)
 
 
@@ -132,6 +152,11 @@ NAMED = {
     "empty": (b"", "the file has no text"),
     "blank": (b"\xef\xbb\xbf \n\t\r\n", "the file has no text"),
     "damaged UTF-8": ("Über Käse. Schön.\n".encode() * 9 + b"gr\xfcn\n", "line 10: .*damaged\n.* iconv -c -f UTF-8"),
+    "pickle": (pickle.dumps(PARAGRAPHS), "holds control characters, so it is no text"),
+    "printer's text": ("".join(f"{c}\b{c}" for c in PLAIN).encode(), "holds control characters"),
+    "attributes": (b"<?xml version='1.0'?><rows>" + b"<row text='A line.' />" * 9 + b"</rows>", "XML without text"),
+    "Japanese": ("今日はとても寒いです。家に帰りましょう。\n".encode("euc_jp") * 30, "EUC-JP\n.*iconv -f EUC-JP "),
+    "Japanese mail": ("今日はとても寒いです。\n".encode("iso2022_jp") * 30, "iconv -f ISO-2022-JP"),
     "Russian": ("Он медленно шёл по улице. Потом пошёл дождь.\n".encode("cp1251") * 20, "looks like CP1251"),
 }  # fmt: skip
 
@@ -158,6 +183,37 @@ READ = {
     "unknown words": "the <unk> sat on the <unk> .\n" * 30,
     "dialogue": '"Yes, I do," he said.\n"No," she said, "you don\'t."\n' * 30,
     "one comma each": "Once, there was a fox.\n" * 30,
+    "ends of documents": PLAIN.replace("\n", "\n</s>\n"),
+    "ends of lines": PLAIN.replace("\n", " </s>\n"),
+    "lines in marks": "".join(f"<s> {text} </s>\n" for text in PARAGRAPHS),
+    "links": PLAIN.replace("market", "<a href='x'>market</a>").replace("bell", "<b>bell</b>"),
+    "a heading of a page": f'<h1 align="center">A tool</h1>\n\n{PLAIN}',
+    "a page's head and foot": f'<p align="center">A tool</p>\n\n{PLAIN}\n<p>The end.</p>\n',
+    "a comment first": f"<!-- toc -->\n{PLAIN}A <b>bold</b> word.\n",
+    "a letter": f"<john@x.org> wrote:\n{PLAIN}I like <i>this</i>.\n",
+    "chat": "".join(f"<Anna> {text}\n" for text in PARAGRAPHS) + "Use </b> to close.\n",
+    "voices": "".join(f"00:{n} --> 00:{n + 1}\n<v Anna>{text}</v>\n\n" for n, text in enumerate(PARAGRAPHS, 10)),
+    "italic titles": "".join(f"{n}\n<i>{text}</i>\n\n" for n, text in enumerate(PARAGRAPHS)),
+    "a wiki link first": f"[[Anna]] is a town.\n{PLAIN}",
+    "a quotation in brackets first": f'["Nobody," he said.] {PLAIN}',
+    "a note first": f"[{{note}}] x\n{PLAIN}",
+    "a set first": f'{{"a" or "b"}} is a set.\n{PLAIN}',
+    "JSON in one line only": f'{{"text": "A fox."}}\n{PLAIN}',
+    "stamps": "".join(f"2024-01-01 12:00:11,{n:03} INFO {text.replace(',', '')}\n" for n, text in enumerate(PARAGRAPHS)),
+    "large numbers": "".join(f"In {1900 + n} it had {n},345 people.\n" for n in range(1, 30)),
+    "prices": "".join(f"Am Tag {n} kostete es {n},50 Euro.\n" for n in range(30)),
+    "verses' numbers": "".join(f"Gen 1,{n} {text.replace(',', '')}\n" for n, text in enumerate(PARAGRAPHS)),
+    "tight commas": "".join(f"他说,今天第{n}天很冷。\n" for n in range(30)),
+    "a litany": "From the wind and the rain,\nfrom the sea,\n" * 20,
+    "Greek questions": "Πού πας Άννα;\nΓεια;\n" * 20,
+    "Chinese titles": "".join("山水火木金" * 5 + "河" * (n * 7 % 12) + "\n" for n in range(60)),
+    "Chinese clauses": "".join("山水火木金" * 5 + "河" * (n * 7 % 12) + "；\n" for n in range(60)),
+    "Chinese silences": "".join("山水火木金" * 5 + "河" * (n * 7 % 12) + "……\n" for n in range(60)),
+    "Tibetan": "".join("བོད་ཡིག་" * 7 + "ནི་" * (n * 7 % 4) + "།\n" for n in range(60)),
+    "Khmer": "".join("ត្រជាក់ណាស់" * 4 + "ទៅ" * (n * 7 % 5) + "\n" for n in range(60)),
+    "capital verse": "And of the wide and rolling land\nSing of a wide and rolling sealand\n" * 20,
+    "base64": "SW4gYSBjb3VudHJ5IGFnbyB3aGVyZSBpbiBmYXRoZXIgYmVlbi4g\n" * 30,
+    "DNA": f">seq\n{('ACGTTGCATG' * 6 + chr(10)) * 8}" * 10,
 }  # fmt: skip
 
 
@@ -177,6 +233,14 @@ def test_code_is_read_with_a_note_and_wrapped_lines_where_lines_are_sentences(tm
 def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
     (tmp_path / "my.txt").write_bytes(b"\xef\xbb\xbf = Title = \nA line.\n")
     assert [text for _, text in lines(tmp_path / "my.txt")] == [" = Title = \n", "A line.\n"]
+
+
+def test_a_command_overwrites_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.txt").write_text(table(","))
+    (tmp_path / "my.plain.txt").write_text("Mine.")
+    with pytest.raises(UserError, match=r"> my\.plain1\.txt"):
+        forms.check(tmp_path / "my.txt")
 
 
 @pytest.mark.parametrize("blank", [" ", ""])

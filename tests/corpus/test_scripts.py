@@ -11,6 +11,7 @@ from ff_memories.corpus.tokenizer import Tokenizer as Types
 
 SENTENCES = {  # `|` stands between sentences
     "Chinese": "今天很冷。|我们回家吧！|你饿了吗？|他说：“好的。”|然后关上了门，没有回头。",
+    "Chinese quotations": "他关上了门。|“走吧。”|她走了。|“你去吗？”|她问。",
     "Chinese with blanks": "今天很冷。| 我们回家吧！| 你饿了吗？",
     "Chinese with Latin marks": "今天很冷.|我们回家吧!|圆周率是3.14吗?|是的",
     "Japanese": "猫が鳴いた。|「おいで。」と母が言った。|雨だ！|本当ですか？|「はい。」|「いいえ。」",
@@ -22,11 +23,18 @@ SENTENCES = {  # `|` stands between sentences
     "Hebrew": "היום קר מאוד.| נלך הביתה?| כן!| אחר כך ישנו.",
     "Armenian": "Այսօր ցուրտ է։| Գնանք տուն։",
     "Georgian": "დღეს ცივა.| წავიდეთ სახლში?| კი.",
+    "Burmese": "ယနေ့၊ အေးသည်။| အိမ်ပြန်ကြစို့။| နေကောင်းလား။",
+    "Tibetan": "བོད་ཡིག་ཡིན།| ང་འགྲོ།| ཁྱོད་འགྲོ་གམ།",
+    "Mongolian": "ᠮᠣᠩᠭᠣᠯ᠃| ᠮᠣᠩᠭᠣᠯ᠃",
+    "Korean, short": "네.| 집에 갈까?",
+    "German quotations": "Er kam.| »Nein.«| Ende.| »Ja!«| »Gut.«",
+    "French": "M. Dupont partit.| « Non. »| Elle rit.| « Oui ! » dit-elle.| Vraiment ?| Oui.",
     "German": "Heute ist es kalt.| Dr. Weiß bleibt zu Hause.| „Kommst du?“| Über Nacht fiel Schnee.",
     "Spanish": "Hace frío.| ¿Vamos a casa?| ¡Claro!| Él sonrió.",
-    "Russian": "Сегодня холодно.| Пойдём домой?| Да!",
+    "Russian": "А. С. Пушкин жил в г. Москве, т. е. далеко.| Сегодня холодно.| Пойдём домой?| Да!",
     "lower-case English": "it was cold today.| we went home, i.e. we ran.| \"why?\"| nobody at acme inc. knew.",
     "English": "It was cold.| We went home (at approx. 5 p.m.).| \"Why?\"| No. 7 was e.g. lower. and so on.",
+    "English with Chinese": "He said 你好。| Then he left for the town.| She came.",
     "English about Chinese": "The sign read 今天很冷。我们回家 and nobody could say why. it was odd.| We left.",
 }  # fmt: skip
 ALPHABET = {char: n for n, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
@@ -80,6 +88,15 @@ def test_a_word_longer_than_the_window_is_cut_between_characters_and_counted(tmp
         read(tmp_path / "my.txt", content, 61)
 
 
+def test_marks_around_a_line_are_no_words(tmp_path):
+    assert read(tmp_path / "my.txt", "<s> A fox ran. </s>\n<s>It slept.</s>\n")[1] == ["A fox ran.", "It slept."]
+
+
+def test_more_combining_marks_than_the_window_takes_are_cut(tmp_path):
+    by_ids, by_places, _ = read(tmp_path / "my.txt", f"a{chr(0x301) * 3000} b", 59, too_long="split")
+    assert by_ids == by_places and "".join(by_ids).replace(" ", "") == f"a{chr(0x301) * 3000}b"
+
+
 def test_a_window_smaller_than_a_character_is_refused(tmp_path):
     with pytest.raises(UserError, match="a character of more than 2 tokens"):
         read(tmp_path / "my.txt", "河河", 2, too_long="split")
@@ -91,7 +108,9 @@ def test_texts_without_such_words_have_no_more_columns_and_counts(tmp_path):
     assert split.counts["sentences_split"] == 1
 
 
-@pytest.mark.parametrize("mark", ["<|endoftext|>", "<|end_of_text|>", "\n<|endoftext|>\n", "\n</s>\n", "\n<eos>\n"])
+@pytest.mark.parametrize(
+    "mark", ["<|endoftext|>", "<|end_of_text|>", "\n<|endoftext|>\n", "\n</s>\n", "\n<eos>\n", " </s>\n"]
+)
 def test_a_mark_between_documents_is_no_sentence_and_ends_one(tmp_path, mark):
     content = f"A fox ran. It was late{mark}the owl sat. it slept{mark}"
     by_ids, by_places, split = read(tmp_path / "my.txt", content)

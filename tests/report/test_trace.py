@@ -1,5 +1,6 @@
 """A trace against brute force, against the tables of section 5.2, and what the command refuses."""
 
+import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -308,6 +309,7 @@ def project(tmp_path_factory):
          own / "info.json")  # fmt: skip
     (folder / "text.txt").write_text("the\nnew ?\n", encoding="utf-8")
     (folder / "latin.txt").write_bytes("naïve".encode("latin1"))
+    (folder / "text.txt.gz").write_bytes(gzip.compress(b"the new"))
     (folder / "blank.txt").write_text(" \n")
     (folder / "taken").mkdir()
     other = config(run="other")
@@ -381,7 +383,8 @@ def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
         (["the", "--layer", 4], "layer 4: the model has layers 1 to 3"),
         (["--file", "none.txt"], "none.txt: no such file"),
         (["--file", "taken"], "taken: expected a file, found a directory"),
-        (["--file", "latin.txt"], "latin.txt: not UTF-8 at byte 2"),
+        (["--file", "latin.txt"], "latin.txt, line 1: not UTF-8 at byte 2 of the line; it looks like CP1252"),
+        (["--file", "text.txt.gz"], "text.txt.gz: compressed by gzip"),
         (["\udcff"], "the text: not UTF-8 at byte 0"),
         (["the", "--out", "text.txt/page.html"], "text.txt: "),
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),

@@ -221,7 +221,8 @@ def _refuse_markup(path: Path, text: str) -> None:
     """Raise ``UserError`` for JSON, HTML and XML."""
     if what := _json(text):
         sizes: Counter[str] = Counter()
-        for name, value in re.findall(r'"((?:[^"\\]|\\.){1,99})"\s*:\s*"((?:[^"\\]|\\.)*)"', text):
+        key = r'"((?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){1,99})"'
+        for name, value in re.findall(rf'{key}\s*:\s*"((?:[^"\\]|\\.)*)"', text):
             sizes[json.loads(f'"{name}"')] += len(value)
         name = _column(dict(sizes)) if sizes else ""
         parts = "o.values() if isinstance(o, dict) else o if isinstance(o, list) else []"
@@ -238,20 +239,20 @@ def _refuse_markup(path: Path, text: str) -> None:
         )
         where = f"; its text is in {json.dumps(name)}" if shown != "o" else ""
         raise _refusal(path, f"{what}, not plain text{where}", _python(code, "json", "re"))
+    if "<" not in text:
+        return
     text = MARK.sub("", text).replace("<![CDATA[", "").replace("]]>", "").strip()
     head = re.sub(r"(?s)\A(?:\s|<!--.*?-->|<\?[^<>]*>)*", "", text)
     page = re.match(r"(?i)<!doctype\s+html\b|<html\b", head)
     root = re.match(r"(?:<![^<>]*>\s*)?<([\w:.-]+)[^<>]*>", head)
-    rooted = root and not INLINE.match(root[1]) and re.search(rf"</{re.escape(root[1])}\s*>$", text)
-    xml = re.match(r"(?i)<\?xml\b", text) or rooted
     within, directly, letters = _within(text)
+    rooted = root and re.search(rf"</{re.escape(root[1])}\s*>$", text) and within[root[1]] >= 0.5 * letters
+    xml = re.match(r"(?i)<\?xml\b", text) or (rooted and not INLINE.match(root[1]))
     if not (xml or page or within[""] > 0.8 * letters):
         return
     closing = Counter(map(str.lower, re.findall(r"</([\w:.-]+)\s*>", text)))
-    if page or (
-        not text.startswith("<?")
-        and closing["p"] + closing["div"] + closing["td"] + closing["li"] > 0.3 * closing.total()
-    ):
+    blocks = sum(closing[name] for name in ("p", "div", "td", "li"))
+    if page or (not text.startswith("<?") and blocks > 0.3 * closing.total()):
         raise _refusal(path, "HTML, not plain text", _python("t = sys.stdin.read(); " + HTML, "html", "re"))
     if not letters:
         raise UserError(f"{path}: XML without text between its tags", "give its text, with a paragraph on every line")
@@ -361,7 +362,7 @@ def _refuse_wrapped(path: Path, text: str) -> None:
     if len(full) < 0.6 * len(pairs) or ends > 0.5 * len(full):
         return
     firsts = [after.lstrip(" \t\"'([“‘«„")[:1] for line, after in pairs if not ended.search(line)]
-    if sum(map(str.isupper, firsts)) > 0.8 * len(firsts):  # as in verse
+    if sum(map(str.isupper, firsts)) > 0.8 * len(firsts) and not text.isupper():  # as in verse
         return
     blank = " " if sum(" " in line.strip() for line in full) > 0.5 * len(full) else ""
     exactly = sum(abs(len(line) - width) < 2 for line, _ in pairs)
