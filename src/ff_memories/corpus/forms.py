@@ -246,8 +246,9 @@ def _refuse_markup(path: Path, text: str) -> None:
     page = re.match(r"(?i)<!doctype\s+html\b|<html\b", head)
     root = re.match(r"(?:<![^<>]*>\s*)?<([\w:.-]+)[^<>]*>", head)
     within, directly, letters = _within(text)
-    rooted = root and re.search(rf"</{re.escape(root[1])}\s*>$", text) and within[root[1]] >= 0.5 * letters
-    xml = re.match(r"(?i)<\?xml\b", text) or (rooted and not INLINE.match(root[1]))
+    tag = root[1] if root and not INLINE.match(root[1]) else ""
+    rooted = tag and within[tag] >= 0.5 * letters and re.search(rf"</{re.escape(tag)}\s*>$", text)
+    xml = rooted or re.match(r"(?i)<\?xml\b", text)
     if not (xml or page or within[""] > 0.8 * letters):
         return
     closing = Counter(map(str.lower, re.findall(r"</([\w:.-]+)\s*>", text)))
