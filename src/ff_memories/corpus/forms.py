@@ -140,7 +140,7 @@ BREAK = _python(
 
 def command(path: Path, convert: str) -> str:
     """Return the hint that names the converted file and the command line that writes it."""
-    names = (f"{path.stem}.plain{n or ''}.txt" for n in count())
+    names = (f"{path.stem[:50]}.plain{n or ''}.txt" for n in count())
     made = next(name for name in names if not Path(name).exists())
     return f"give {made}, which this makes: {convert} < {shlex.quote(str(path))} > {shlex.quote(made)}"
 
