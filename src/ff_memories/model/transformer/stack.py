@@ -214,7 +214,7 @@ class _Catcher(nn.Module):
 
 
 def returns_pairs(model: Any, layer: nn.Module) -> bool:
-    """Whether a layer returns its attention weights as well, by what it returns of two tokens."""
+    """Return whether a layer returns its attention weights as well, by what it returns of two tokens."""
     found: list[bool] = []
 
     def see(_: nn.Module, args: Any, out: Any) -> None:
