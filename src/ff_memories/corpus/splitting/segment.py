@@ -40,8 +40,9 @@ def rule(words: list[str]) -> list[int]:
 _END_OF_WORD = re.compile(r"[.!?։。！？]+[\"')\]}”’“»«]*$")
 _END_IN_ANY_SCRIPT = re.compile(rf"(?P<marks>[.!?…{MARKS}]+)(?P<closers>[\"')\]}}”’»›」』）】》〉]*)")
 _OPENERS = "\"'([{“‘`«»„‚‹¿¡「『（【《〈"
+_INITIAL = "[A-Za-zЀ-ӿႠ-ჿ]"  # Latin, Cyrillic, Georgian
 _ABBREVIATION = re.compile(
-    r"^[(\[\"'“‘]*(?:[A-Za-zÀ-ჿ]|(?:[A-Za-zÀ-ჿ]\.)+[A-Za-zÀ-ჿ]?|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[Vv]s|[Cc]f|[Ee]tc|al|[Ff]igs?"
+    rf"^[(\[\"'“‘]*(?:{_INITIAL}|(?:{_INITIAL}\.)+{_INITIAL}?|[Dd]r|[Mm]rs?|[Mm]s|[Pp]rof|[Ss]t|[Vv]s|[Cc]f|[Ee]tc|al|[Ff]igs?"
     r"|[Ee]qs?|[Ss]ecs?|[Nn]os?|pp?|vol|approx|resp|Inc|Ltd|Jr|Sr)\.$"
 )
 
