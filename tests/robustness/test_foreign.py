@@ -45,7 +45,7 @@ YAML = {
     "a date": ("a: 2020-01-01", "a: .*put it in quotes"),
     "an escape": ('a: {b: "\\e[2J"}', "a.b: .* has a control character"),
     "a line": ('a: "1\\nVERIFIED"', "a: .* has a control character"),
-    "a key": ("1: 2", "a key that is no plain text"),
+    "a key": ("1.5: 2", "a key that is no plain text"),
     "twice": ("a: 1\na: 2", "line 2: 'a' appears a second time"),
     "nested keys": ("{[a]: b}", "unhashable"),
 }

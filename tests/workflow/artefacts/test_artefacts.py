@@ -209,7 +209,7 @@ def test_a_lock_that_is_missing_or_broken_is_named(copy):
     os.chdir(copy)
     try:
         (copy / "dvc.lock").write_text("stages: {claims: [}")
-        with pytest.raises(UserError, match=r"dvc\.lock: damaged"):
+        with pytest.raises(UserError, match=r"dvc\.lock: not valid YAML"):
             lock.read(Run.read(DEFAULT))
         (copy / "dvc.lock").unlink()
         with pytest.raises(UserError, match="this run has not been recorded yet"):

@@ -224,7 +224,7 @@ with stages.workflow(opened(Path("my.yaml"))):
 
 def a_lock(*names, digit="0"):
     """Return a dvc.lock with one output per stage."""
-    row = "  {0}:\n    cmd: make {0}\n    outs:\n    - path: {0}.txt\n      hash: md5\n      md5: {1}\n"
+    row = "  {0}:\n    cmd: make {0}\n    outs:\n    - path: {0}.txt\n      hash: md5\n      md5: '{1}'\n"
     return "schema: '2.0'\nstages:\n" + "".join(row.format(name, digit * 32) for name in names)
 
 

@@ -311,7 +311,7 @@ def _set(data: dict[str, Any], setting: str) -> None:
             raise UserError(f"--set {setting}: {section} is a key, not a section")
         fields = config.keys_of(fields.get(section))
     if fields and key not in fields:
-        raise UserError(f"--set {setting}: unknown key{did_you_mean(key, fields)}")
+        raise UserError(f"--set {path}: unknown key{did_you_mean(key, fields)}")
     is_text = key in fields and fields[key].annotation is str  # a token such as [CLS] is a list or an error in YAML
     try:
         place[key] = config.yaml_of(value, f"--set {setting}")
