@@ -149,10 +149,12 @@ def example(run: Path, text: bool) -> str:
     ]
     parts.append("## Figures\n")
     kinds = {"interactive": "html", "numbers": "csv", "PDF": "pdf"} if text else {"numbers": "csv", "PDF": "pdf"}
-    for number in sorted(int(figure.stem.removeprefix("figure")) for figure in run.glob("figures/figure*.svg")):
+    numbers = (figure.stem.removeprefix("figure") for figure in run.glob("figures/figure*.svg"))
+    for number in sorted(numbers, key=lambda number: (not number.isdecimal(), len(number), number)):  # 2 to 11, b1
         file = f"example/figures/figure{number}"
         links = " · ".join(f'<a href="{file}.{end}">{kind}</a>' for kind, end in kinds.items())
-        parts.append(f"### Figure {number}\n\n![Figure {number} of the demo run]({file}.svg)\n\n{links}\n")
+        shown = number.upper()
+        parts.append(f"### Figure {shown}\n\n![Figure {shown} of the demo run]({file}.svg)\n\n{links}\n")
     summary = re.sub(r"^#", "##", (run / "summary.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
     own = r'<a href="example/\2">\1</a>' if text else r"\1"
     return "\n".join([*parts, re.sub(r"\[([^\]]*)\]\((report/[^)]*)\)", own, summary)])

@@ -71,6 +71,14 @@ def test_formulas_become_mathml(website):
         website.mathml(r"\arg x", inline=True)
 
 
+def test_the_live_example_shows_figures_in_their_order(website, tmp_path):
+    (tmp_path / "summary.md").touch()
+    (tmp_path / "figures").mkdir()
+    for name in ("11", "2", "b1"):
+        (tmp_path / "figures" / f"figure{name}.svg").touch()
+    assert re.findall("### (Figure .*)", website.example(tmp_path, True)) == ["Figure 2", "Figure 11", "Figure B1"]
+
+
 def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
     run = tmp_path / "demo"
     assert "without a finished demo run" in website.example(run, True)
