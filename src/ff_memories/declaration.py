@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base.options import threads, whole
+from ff_memories.base.hardware import machine
+from ff_memories.base.options import threads, tokens, whole
 from ff_memories.base.parameters import Execution, Tables
 from ff_memories.base.progress import of_part
 
@@ -145,7 +146,12 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
         "--device", choices=["auto", "cpu", "cuda"], default=usual.device, help="auto: a GPU if there is one"
     )
     parser.add_argument("--threads", type=threads, default=usual.threads, help="CPU threads")
-    parser.add_argument("--batch-tokens", type=whole(), default=usual.batch_tokens, help="tokens in one forward pass")
+    parser.add_argument(
+        "--batch-tokens",
+        type=tokens,
+        default=usual.batch_tokens,
+        help="tokens in one forward pass; auto: as fits the device",
+    )
     parser.add_argument(
         "--arithmetic",
         choices=["portable", "fast"],
@@ -156,7 +162,8 @@ def add_execution(parser: argparse.ArgumentParser) -> None:
 
 def execution(args: argparse.Namespace) -> Execution:
     """Return the values of the options that ``add_execution`` added."""
-    return Execution(args.device, args.threads, args.batch_tokens, args.arithmetic)
+    rows = machine.batch_tokens(args.batch_tokens, args.device)
+    return Execution(args.device, args.threads, rows, args.arithmetic)
 
 
 def names() -> list[str]:

@@ -31,7 +31,7 @@ from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint
 from ff_memories.model.loading import load_decoder, use_precision
-from ff_memories.model.products import attention, linear
+from ff_memories.model.products import attention, linear, with_bias
 from ff_memories.workflow.runs.run import Run
 
 TYPES = words(44)
@@ -89,6 +89,20 @@ def test_a_product_of_bfloat16_factors_is_summed_in_float32(bias):
     for found in (linear(x, weight, added), linear(x, weight, added, kept), kept):
         assert found.dtype == torch.float32
         assert (found - wanted).abs().max() < 1e-4 < (F.linear(x, weight.float(), added) - wanted).abs().max()
+
+
+def test_a_bias_among_a_weights_columns_is_the_same_bias():
+    made = torch.Generator().manual_seed(4)
+    x, weight = torch.randn(40, 64, generator=made), torch.randn(72, 64, generator=made).bfloat16()
+    bias = 100 * torch.randn(72, generator=made)
+    wanted = F.linear(x.bfloat16().double(), weight.double(), bias.double())
+    with SecondDevice():
+        there = lambda tensor: tensor.to("cuda")
+        for kept in (there(weight), there(weight.t().contiguous()).t()):
+            wide = with_bias(kept, there(bias))
+            assert wide.shape == (72, 72) and wide.stride(0) in (72, 1)
+            assert (linear(there(x), wide, there(bias)).cpu() - wanted).abs().max() < 1e-4
+    assert with_bias(weight, bias) is weight
 
 
 def test_attention_rounds_its_factors_and_its_result_to_bfloat16():

@@ -37,6 +37,7 @@ from ff_memories.memories import composition, mutations, values
 from ff_memories.memories.search import batching, checkpoints, shards, trigger_table, triggers
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.shown import promoted, shading
+from ff_memories.model import decoder as decoders
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import load_decoder
@@ -435,7 +436,7 @@ def waits(longest):
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypatch, per_sentence, duplicates):
     """Batches of more than four sentences find memory for some operations and not for others, whichever they are."""
-    run, select, finds = triggers.run_batch, triggers.offer_hits, waits(250)
+    run, select, finds = triggers.run_batch, triggers.offer_hits, waits(500)
     offered, failed, device = [], [], SecondDevice()
 
     def little(decoder, corpus, prefixes, part, *rest):
@@ -459,7 +460,7 @@ def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypa
         same(found(model(paper, "cuda:1"), **kinds), here)
     assert device.emptied == len(failed) > 15
     assert {0, 1, 2} <= set(failed) <= {0, 1, 2, 3}  # layers that had offered theirs
-    assert {"linear", "__getitem__"} < set(device.refused)
+    assert "__getitem__" in device.refused and len(set(device.refused)) > 5
 
 
 @pytest.mark.slow
@@ -565,7 +566,8 @@ def later_steps(folder, out, device):
 
 
 @pytest.mark.slow
-def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks):
+def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks, monkeypatch):
+    monkeypatch.setattr(decoders, "BANDS", 10_000)  # no padding: last bits would decide near-ties
     write_inputs(tmp_path, TYPES, seed=3, train=90, validation=40)
     settings = config(fidelity="released")
     here = run_steps(tmp_path, settings, out="here")
@@ -578,7 +580,7 @@ def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks):
     assert len(list(locks.iterdir())) == 2
     names = sorted(path.relative_to(here) for path in here.rglob("*.parquet"))
     assert len(names) > 15 and names == sorted(path.relative_to(there) for path in there.rglob("*.parquet"))
-    for name in names:
+    for name in names:  # what changes do to a loss is a small difference of large numbers
         same(pl.read_parquet(there / name), pl.read_parquet(here / name))
     shown = sorted(path.stem for path in (here / "gallery" / "data").iterdir())
     for name in shown:

@@ -24,6 +24,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories import composition, mutations, untrained
 from ff_memories.memories.search import batching, trigger_table, triggers
+from ff_memories.model import decoder
 from ff_memories.model.batches import packed
 from ff_memories.model.products import attention
 from ff_memories.model.rows import families, proof
@@ -128,7 +129,7 @@ def test_a_single_layer_that_differs_is_found(name):
 
 
 def test_other_attention_than_the_models_is_found(monkeypatch):
-    monkeypatch.setattr(packed, "attention", lambda q, k, v, scale, **_: attention(q, k, v, scale))
+    monkeypatch.setattr(decoder, "attention", lambda q, k, v, scale, *_: attention(q, k, v, scale))
     with pytest.raises(UserError, match="layer 1: a layer gives the same for packed sentences does not hold"):
         made = tiny.model("gemma2", change={"attn_logit_softcapping": 0.05})
         prove(made, tiny.family("gemma2"))

@@ -18,4 +18,9 @@ def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
     return number
 
 
+def tokens(text: str) -> int | str:
+    """Return the tokens of a forward pass, or ``auto``, for argparse."""
+    return text if text == "auto" else whole()(text)
+
+
 threads = whole(most=1024)  # some libraries crash silently at huge thread counts

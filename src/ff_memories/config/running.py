@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from ff_memories.base.hardware import machine
 from ff_memories.base.precision import Precision
 from ff_memories.config.section import Section, Stated
 
@@ -43,11 +44,19 @@ class ExecutionSection(Section):
         "auto",
         description="number of jobs that share each step that runs the model; auto: as many as run at once",
     )
-    batch_tokens: Stated[int] = Field(16_384, ge=1, description="tokens per forward pass; lower it if memory runs out")
+    batch_tokens: Stated[Literal["auto"] | Annotated[int, Field(ge=1)]] = Field(
+        16_384,
+        description="tokens per forward pass; lower it if memory runs out. auto: 16384 on a CPU, as many as fit a GPU",
+    )
     arithmetic: Literal["portable", "fast"] = Field(
         "portable",
         description="on a CPU: portable (the same bits on every x86-64 CPU with AVX2; one thread per job) | fast",
     )
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of a forward pass on this machine."""
+        return machine.batch_tokens(self.batch_tokens, self.device)
 
     def shards_for(self, jobs: int) -> int:
         """Return the number of shards of a machine or cluster that runs so many jobs at once."""

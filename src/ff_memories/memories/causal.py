@@ -14,8 +14,7 @@ A logit is that of the output matrix, before a cap. In an adaptive softmax, a ta
 own within the tail, both before their softmaxes: what a vector adds to it is then linear, as elsewhere.
 """
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,35 +81,21 @@ def run_changed(
         last, own = rows.last, len(rows.batch.tokens) + torch.arange(len(base), device=decoder.device)
     else:
         rows, last, own = branches.packed_prefixes(decoder, prefixes, base.tolist())
-    with _attending(decoder):
-        x = decoder.embed(rows)
-        x = x[: len(rows.batch.tokens)] if decoder.forests else x
-        direct = x.new_zeros(len(base), x.shape[1])
-        for number, block in enumerate(decoder.layers, 1):
-            seen = block(x, rows)
-            finite.require(f"layer {number}: outputs of changed prefixes", seen.output)
-            x, here = seen.output, np.arange(*np.searchsorted(layer, [number, number + 1]))
-            if not len(here):
-                continue
-            at = last[which[here]]
-            m = seen.coefficients[at]
-            added, kept = added_to_output(block, m, vector(number, here, m))
-            direct[here] = kept
-            x = torch.cat([x, x[at] + added]) if decoder.forests else x.index_add(0, own[here], added)
+    x = decoder.embed(rows)
+    x = x[: len(rows.batch.tokens)] if decoder.forests else x
+    direct = x.new_zeros(len(base), x.shape[1])
+    for number, block in enumerate(decoder.layers, 1):
+        seen = block(x, rows)
+        finite.require(f"layer {number}: outputs of changed prefixes", seen.output)
+        x, here = seen.output, np.arange(*np.searchsorted(layer, [number, number + 1]))
+        if not len(here):
+            continue
+        at = last[which[here]]
+        m = seen.coefficients[at]
+        added, kept = added_to_output(block, m, vector(number, here, m))
+        direct[here] = kept
+        x = torch.cat([x, x[at] + added]) if decoder.forests else x.index_add(0, own[here], added)
     return Ends(x[last], x[own], direct)
-
-
-@contextlib.contextmanager
-def _attending(decoder: LanguageModel) -> Iterator[None]:
-    """Let a model's attention take ``Branches``; a fairseq model's layers ask the batch to mix."""
-    model: Any = getattr(decoder, "model", None)
-    if model is None:
-        yield
-        return
-    from ff_memories.model.batches import packed_branches  # the library takes seconds to load
-
-    with packed_branches.attending(model):
-        yield
 
 
 def added_to_output(block: AnyLayer, m: torch.Tensor, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,6 +12,7 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -24,8 +25,19 @@ from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.store import whole_length
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights, load
-from ff_memories.model.products import attention, linear
+from ff_memories.model.products import (
+    Paths,
+    attention,
+    attention_along,
+    attention_of_sentences,
+    linear,
+    relu_linear,
+    takes_sentences,
+    with_bias,
+)
 from ff_memories.model.vocabulary import Vocabulary
+
+BANDS = 4  # of a batch's sentences, where they are padded
 
 
 @dataclass(frozen=True)
@@ -67,15 +79,47 @@ class Batch:
         lengths = np.repeat([rows for _, _, rows in self.groups], [n for _, n, _ in self.groups])
         return np.cumsum(lengths) - lengths, lengths
 
-    def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
-        """Return attention's output (rows, d), heads side by side, from queries, keys and values (rows, 3 d)."""
-        mixed = qkv.new_empty(len(qkv), qkv.shape[1] // 3)
+    @cached_property
+    def ends(self) -> torch.Tensor:
+        """(sentences + 1,) int32, 0 and the row behind each sentence."""
+        ends = np.concatenate([[0], np.cumsum(self.sentences()[1])])
+        return torch.from_numpy(ends.astype(np.int32)).to(self.tokens.device)
+
+    @cached_property
+    def bands(self) -> tuple[Paths, ...]:
+        """The sentences in at most ``BANDS`` groups of like length, each padded to its longest."""
+        found, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
+        for first, length in zip(*(np.array_split(x, BANDS) for x in self.sentences()), strict=True):
+            if len(length):
+                inside = np.arange(length.max()) < length[:, None]
+                rows = np.where(inside, first[:, None] + np.arange(length.max()), first[:, None])
+                found.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
+        return tuple(found)
+
+    def attention(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scale: float | None = None,
+        cap: float | None = None,
+        window: int | None = None,
+    ) -> torch.Tensor:
+        """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
+
+        Keys and values may have fewer heads. ``scale``, ``cap``, ``window``: as of ``products.attention``.
+        """
+        if takes_sentences(q, v, cap):
+            return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scale, window)
+        if q.is_cuda:
+            return attention_along(q, k, v, self.bands, len(q), scale, cap, window)
+        out = v.new_empty(*q.shape[:2], v.shape[2])
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)
-            q, k, v = qkv[part].view(sentences, rows, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            out = v if rows == 1 else attention(q, k, v)
-            mixed[part].view(sentences, rows, heads, -1).copy_(out.transpose(1, 2))
-        return mixed
+            q_, k_, v_ = (x[part].unflatten(0, (sentences, rows)).transpose(1, 2) for x in (q, k, v))
+            mixed = attention(q_, k_, v_, scale, cap, window).transpose(1, 2)
+            out[part].view(sentences, rows, *out.shape[1:]).copy_(mixed)
+        return out
 
 
 class Seen(NamedTuple):
@@ -194,11 +238,15 @@ class Layer:
         own = {n.split(".", 2)[2]: t for n, t in weights.items() if n.startswith(f"layers.{index}.")}
         self.heads = heads
         self.attention_norm = own["attention_norm.weight"], own["attention_norm.bias"]
-        self.qkv = own["qkv.weight"], own["qkv.bias"]
-        self.attention_out = own["attention_out.weight"], own["attention_out.bias"]
+        biased = lambda weight, bias: (with_bias(own[weight], own[bias]), own[bias])
+        self.qkv = biased("qkv.weight", "qkv.bias")
+        self.attention_out = biased("attention_out.weight", "attention_out.bias")
         self.norm = own["norm.weight"], own["norm.bias"]
-        self.keys, self.key_bias = own["keys"], own["key_bias"]  # (d_m, d): key i is row i
-        self.values, self.value_bias = own["values"], own["value_bias"]  # (d_m, d): value i is row i
+        self.key_bias, self.value_bias = own["key_bias"], own["value_bias"]
+        self._first = with_bias(own["keys"], self.key_bias)  # the two matrices as they are multiplied by
+        self._second = with_bias(own["values"].t(), self.value_bias)
+        self.keys = self._first[:, : own["keys"].shape[1]]  # (d_m, d): key i is row i
+        self.values = self._second[:, : len(own["values"])].t()  # (d_m, d): value i is row i
 
     def __call__(
         self,
@@ -228,7 +276,8 @@ class Layer:
     def attend(self, x: torch.Tensor, batch: Batch | Level) -> torch.Tensor:
         """Return the residual r (rows, d): the layer's input plus its self-attention."""
         qkv = linear(F.layer_norm(x, x.shape[1:], *self.attention_norm), *self.qkv)
-        mixed = batch.mix(qkv.to(self.qkv[0].dtype), self.heads)
+        q, k, v = qkv.to(self.qkv[0].dtype).unflatten(1, (3, self.heads, -1)).unbind(1)
+        mixed = batch.attention(q, k, v).flatten(1)
         return x[: len(mixed)] + linear(mixed, *self.attention_out)
 
     def coefficients(self, residual: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
@@ -237,11 +286,11 @@ class Layer:
         ``out``: (rows, d_m) memory to put them in.
         """
         x = F.layer_norm(residual, residual.shape[1:], *self.norm)
-        return torch.relu_(linear(x, self.keys, self.key_bias, out))
+        return relu_linear(x, self._first, self.key_bias, out)
 
     def combine(self, coefficients: torch.Tensor) -> torch.Tensor:
         """Return the feed-forward output y (rows, d) = m V + b2, the sum of values weighted by their coefficients."""
-        return linear(coefficients, self.values.t(), self.value_bias)
+        return linear(coefficients, self._second, self.value_bias)
 
 
 class Decoder:

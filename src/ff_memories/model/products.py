@@ -7,9 +7,13 @@ A weight in bfloat16 says that both factors are (``base.precision``). A GPU mult
 float32. On a CPU torch would round the sums too, so the rounded factors are multiplied as float32 numbers: portably
 at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it has them. Either way the products are
 exact and the sums are float32.
+
+Attention runs over rows: queries, keys and values of all tokens of a batch lie one after the other, and the batch says
+which belong together. A GPU takes all sentences in one call (``attention_of_sentences``), or some calls of padded ones
+(``attention_along``); a CPU takes one call per length and pads nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -18,12 +22,30 @@ import torch.nn.functional as F
 
 from ff_memories.base.hardware import arithmetic
 
+Paths = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # rows (paths, width); which of them, flat; the rows they are
+PARTS_OF_BIAS = 8  # columns: three hold a bias, and products are fastest where rows are multiples of 16 bytes
+ON_CARD = torch._C._dispatch_has_kernel_for_dispatch_key("aten::_efficient_attention_forward", "CUDA")
+
+
+def relu_linear(
+    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Return ReLU(x W^T + b) (rows, n); a GPU applies both as it writes a product of float32 numbers."""
+    if x.is_cuda and weight.dtype == torch.float32:
+        return torch._addmm_activation(bias, x, weight.t(), out=out)
+    return torch.relu_(linear(x, weight, bias, out))
+
 
 def linear(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, out: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return x W^T + b (rows, n) for x (rows, d), W (n, d) and b (n,); ``out``: memory to put it in."""
+    """Return x W^T + b (rows, n) for x (rows, d), W (n, d), perhaps ``with_bias``, and b (n,).
+
+    ``out``: memory to put it in.
+    """
     if weight.dtype == torch.bfloat16:
+        if weight.shape[1] > x.shape[1]:
+            x, bias = _with_ones(x, weight.shape[1]), None
         x = x.to(torch.bfloat16)
         if x.device.type != "cpu":
             return _summed_in_float32(x, weight, bias, out)
@@ -93,15 +115,100 @@ def attention(
     return multiply(torch.softmax(scores, -1).to(kind).to(v.dtype), v).to(kind)
 
 
+def attention_along(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    groups: Sequence[Paths],
+    rows: int,
+    scale: float | None = None,
+    cap: float | None = None,
+    window: int | None = None,
+) -> torch.Tensor:
+    """Return attention's output (rows, heads, d_head) of rows that paths lead to, whatever is behind a path's end.
+
+    Args:
+        q, k, v: (rows or more, heads, d_head) each; keys and values may have fewer heads.
+        groups: paths of equal width each, and where the wanted rows are among theirs.
+        rows: how many rows have an output; every one is wanted once.
+        scale, cap, window: as of ``attention``.
+    """
+    out = v.new_empty(rows, q.shape[1], v.shape[2])
+    for paths, place, row in groups:
+        along = (x.index_select(0, paths.flatten()).unflatten(0, paths.shape).transpose(1, 2) for x in (q, k, v))
+        q_, k_, v_ = along
+        mixed = attention(q_, k_, v_, scale, cap, window).transpose(1, 2).flatten(0, 1)
+        out.index_copy_(0, row, mixed.index_select(0, place))
+    return out
+
+
+def attention_of_sentences(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    ends: torch.Tensor,
+    longest: int,
+    scale: float | None = None,
+    window: int | None = None,
+) -> torch.Tensor:
+    """Return attention's output (rows, heads, d_head) of sentences in one call of a GPU's kernel, which pads nothing.
+
+    It is the kernel of ``scaled_dot_product_attention`` that takes float32, so the back end does not change with the
+    type, and nothing is planned anew for every shape, as cuDNN does.
+
+    Args:
+        q, k, v: (rows, heads, d_head) each; keys and values may have fewer heads.
+        ends: (sentences + 1,) int32, 0 and the row behind each sentence.
+        longest: rows of the longest sentence.
+        scale, window: as of ``attention``.
+    """
+    if k.shape[1] != q.shape[1]:
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    causal, width = 1, None if window is None or window >= longest else window
+    return torch.ops.aten._efficient_attention_forward(
+        q[None], k[None], v[None], None, ends, ends, longest, longest, 0.0, causal, scale=scale, window_size=width
+    )[0][0]
+
+
+def takes_sentences(q: torch.Tensor, v: torch.Tensor, cap: float | None) -> bool:
+    """Say whether ``attention_of_sentences`` takes queries and values (rows, heads, d_head)."""
+    whole = not q.shape[2] % 8 and not v.shape[2] % 8
+    return ON_CARD and q.is_cuda and whole and cap is None and q.dtype in (torch.float32, torch.bfloat16)
+
+
+def with_bias(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """Return a weight (n, d) as ``linear`` takes it fastest: in bfloat16 on a GPU (n, d + 8), the bias in its columns.
+
+    Three numbers in bfloat16 add up to one in float32, so a product with ones adds the same bias. torch would pass over
+    the result once or twice more to add it.
+    """
+    if not (weight.is_cuda and weight.dtype == torch.bfloat16):
+        return weight
+    columns = torch.zeros(PARTS_OF_BIAS, len(weight), device=weight.device, dtype=weight.dtype)
+    left = bias.float()
+    for part in columns[:3]:
+        part.copy_(left)
+        left = left - part
+    rows_first = weight.is_contiguous()
+    return torch.cat([weight, columns.t()], 1) if rows_first else torch.cat([weight.t(), columns]).t()
+
+
+def _with_ones(x: torch.Tensor, columns: int) -> torch.Tensor:
+    """Return (rows, columns) bfloat16: x, then ones."""
+    out = x.new_empty(len(x), columns, dtype=torch.bfloat16)
+    out[:, : x.shape[1]] = x
+    out[:, x.shape[1] :] = 1
+    return out
+
+
 def _summed_in_float32(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
 ) -> torch.Tensor:
     """Return ``linear`` of bfloat16 factors in float32, which torch has for GPUs alone."""
     if out is None:
         out = x.new_empty(len(x), len(weight), dtype=torch.float32)
-    if bias is None:
-        return torch.mm(x, weight.t(), out_dtype=torch.float32, out=out)
-    return torch.addmm(bias, x, weight.t(), out_dtype=torch.float32, out=out)
+    torch.mm(x, weight.t(), out_dtype=torch.float32, out=out)
+    return out if bias is None else out.add_(bias)
 
 
 def _numpy_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

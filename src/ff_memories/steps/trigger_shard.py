@@ -34,11 +34,12 @@ def run(
     """
     triggers, text = config.triggers, store.read(corpus)
     lengths = text.lengths[: text.train]
-    # other blocks change last bits: those of fairseq's models are the recorded runs'
-    block = batching.fitting(lengths) if is_transformer(description) else batching.BLOCK_TOKENS
     require_enough(text, triggers.top, triggers.positions, triggers.per_sentence)
     number, shards = shard_of(shard)
     decoder = load_model(weights, description, execution, config.precision)
+    # other blocks change last bits: those of fairseq's models on a CPU are the recorded runs'
+    block = batching.fitting(lengths) if is_transformer(description) else batching.BLOCK_TOKENS
+    block = batching.ON_GPU if decoder.device.type == "cuda" else block
     asked = chosen.of_model(triggers.keys, decoder, config)
     made_from = fingerprint(
         [weights, description, corpus],

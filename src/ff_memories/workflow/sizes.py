@@ -75,14 +75,14 @@ def memory(config: Config, shape: Shape, corpus_bytes: float, sentence: int = SE
     shown = shape.in_gallery(config)
     lists = looked * config.triggers.top * ENTRY_BYTES
     loaded = PROCESS + shape.loaded_bytes + corpus_bytes
-    running = loaded + config.execution.batch_tokens * 4 * (2 * shape.keys + 8 * shape.model)
+    running = loaded + config.execution.tokens * 4 * (2 * shape.keys + 8 * shape.model)
     options, top = config.gallery, config.triggers.top
     along = shown * min(top, options.triggers) * sentence if options.shaded else 0  # coefficients along triggers
     sampled = SAMPLED_BYTES + 4 * options.sampled * sentence * shown // shape.layers
     surveyed = SURVEYED_BYTES + 4 * SURVEYED * shape.keys * shape.layers // shape.signs
     # of each row which of a layer's memories it removes, for the prefixes of one batch
     rows = shape.layers * (1 + len(config.removals.memories))
-    batch = min(config.removals.prefixes, config.execution.batch_tokens // rows + 1)
+    batch = min(config.removals.prefixes, config.execution.tokens // rows + 1)
     removed = batch * rows * shape.keys // shape.signs
     baseline = max(running, loaded + shape.loaded_bytes)  # the untrained model is drawn beside the run's own
     return {

@@ -46,8 +46,8 @@ def measured(shape: Shape, device: str, execution: ExecutionSection, threads: in
     """
     use_precision(precision, device)
     if device != "cpu":
-        return calibrate(shape, device, execution.batch_tokens, threads, precision)
-    given = [asdict(shape), device, execution.batch_tokens, threads, precision]
+        return calibrate(shape, device, execution.tokens, threads, precision)
+    given = [asdict(shape), device, execution.tokens, threads, precision]
     done = subprocess.run(
         [sys.executable, "-P", "-m", __name__, json.dumps(given)],
         env=os.environ | arithmetic.environment(execution.arithmetic),

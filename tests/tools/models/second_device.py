@@ -46,6 +46,7 @@ FACTORS: Mapping[Any, slice] = {
     torch.mm: slice(0, 2),
     torch.matmul: slice(0, 2),
     torch.addmm: slice(1, 3),
+    torch._addmm_activation: slice(1, 3),
     torch.nn.functional.scaled_dot_product_attention: slice(0, 3),
 }
 

@@ -14,6 +14,7 @@ from ff_memories.base.hardware import arithmetic
 
 MACHINE = "machine: "  # starts the log line that describes the machine
 MADE = "made: "  # starts the log line that lists the files the step wrote, with their MD5
+ON_CPU, MOST_TOKENS = 16_384, 65_536  # of ``batch_tokens: auto``
 
 
 def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
@@ -37,6 +38,23 @@ def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
             ("arithmetic", "portable" if arithmetic.portable() else "fast"),
         ]
     return facts
+
+
+def batch_tokens(asked: int | str, device: str) -> int:
+    """Return the tokens of a forward pass: ``asked``, or for ``auto`` as many as fit the device.
+
+    A GPU takes 1,024 for each GB of its memory, and at most ``MOST_TOKENS``: more make no pass faster. A model so wide
+    that its batch does not fit goes on in halves (``buffers.retry_smaller``).
+    """
+    if asked != "auto":
+        return int(asked)
+    if device == "cpu":
+        return ON_CPU
+    import torch  # takes seconds to load
+
+    if not torch.cuda.is_available():
+        return ON_CPU
+    return min(MOST_TOKENS, max(1024, int(torch.cuda.get_device_properties(0).total_memory / 10**9) * 1024))
 
 
 def _first(path: str, field: str) -> str | None:

@@ -13,6 +13,7 @@ from ff_memories.base.sharding import share
 from ff_memories.corpus.store import Corpus
 
 BLOCK_TOKENS = 1 << 17
+ON_GPU = 1 << 20  # a block's, of which few batches are not full
 BLOCKS, SMALLEST = 80, 1 << 10  # of a text whose blocks fit it: how many at least, of how many tokens at least
 
 
@@ -79,21 +80,25 @@ def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, ru
         shortest: sentences with fewer tokens hold no prefix of interest and are left out.
         run_all: whether the last token runs too (its prefix is the complete sentence).
     """
+    offsets = corpus.offsets[first : end + 1] - corpus.offsets[first]
+    text = np.ascontiguousarray(corpus.tokens[corpus.offsets[first] : corpus.offsets[end]])
+    raw, lengths = text.tobytes(), np.diff(offsets)
+    edges = (offsets * text.itemsize).tolist()
     same: dict[bytes, list[int]] = {}
-    for sentence in range(first, end):
-        tokens = corpus.sentence(sentence)
-        if len(tokens) >= shortest:
-            same.setdefault(tokens.tobytes(), []).append(sentence)
-    groups = sorted(same.values(), key=lambda g: (len(corpus.sentence(g[0])), g[0]))
+    for sentence in np.flatnonzero(lengths >= shortest).tolist():
+        same.setdefault(raw[edges[sentence] : edges[sentence + 1]], []).append(first + sentence)
+    groups = list(same.values())
+    need = lengths[[group[0] - first for group in groups]]
+    order = np.lexsort(([group[0] for group in groups], need)) if groups else ()
     rows = 0
     current: list[list[int]] = []
-    for group in groups:
-        need = len(corpus.sentence(group[0])) + run_all
-        if current and rows + need > budget:
+    for index in order:
+        length = int(need[index]) + run_all
+        if current and rows + length > budget:
             yield Plan(np.array([g[0] for g in current]), [np.array(g) for g in current])
             rows, current = 0, []
-        rows += need
-        current.append(group)
+        rows += length
+        current.append(groups[index])
     if current:
         yield Plan(np.array([g[0] for g in current]), [np.array(g) for g in current])
 

@@ -80,7 +80,7 @@ def _starts(*columns: torch.Tensor) -> torch.Tensor:
 def _ranks(new: torch.Tensor) -> torch.Tensor:
     """Return (n,) int64: each row's place, from 0, within its run."""
     index = torch.arange(len(new), device=new.device)
-    return index - torch.cummax(torch.where(new, index, 0), 0).values
+    return index - index[new][new.cumsum(0) - 1]
 
 
 class TopTriggers:
@@ -127,7 +127,8 @@ class TopTriggers:
 
     def expect(self, keys: int) -> None:
         """Make the logs as long as lists of so many keys per layer need."""
-        self._limit, self._bound = max(keys * self.top, 4096), max(2 * keys * self.top, 4096)
+        self._limit = max(keys * self.top, 4096)
+        self._bound = int((2 + 32 * self._slack) * self._limit)  # a wide slack holds more, whatever their text
 
     def raise_gate(
         self, layer: int, coefficients: torch.Tensor, names: Callable[[torch.Tensor], torch.Tensor] = lambda key: key

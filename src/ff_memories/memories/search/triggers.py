@@ -22,7 +22,8 @@ from ff_memories.memories.search.trigger_table import Prefixes
 from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
 
-HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache
+HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache of a CPU
+ON_GPU = 1 << 18  # likewise, as memory allows: every piece is some 15 launches
 _POWER_TABLE = torch.from_numpy(seeds.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
@@ -35,10 +36,12 @@ def prefix_hashes(batch: Batch, limits: Sequence[int] = ()) -> torch.Tensor:
     powers = _POWER_TABLE[: int(batch.positions.max()) + 1].to(device)
     terms = (batch.tokens + 1) * powers[batch.positions]
     sums = terms.cumsum(0)  # modulo 2**64, as int64 arithmetic is
-    first = torch.cat([start + torch.arange(n) * rows for start, n, rows in batch.groups]).to(device)
-    rows = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(device)
-    sides = torch.bucketize(batch.wholes, torch.tensor(limits, dtype=torch.int64)).to(device)
-    return sums - torch.repeat_interleave(sums[first] - terms[first], rows) + sides * _POWER_TABLE[-1].to(device)
+    first, rows = (torch.from_numpy(part).to(device) for part in batch.sentences())
+    hashes = sums - torch.repeat_interleave(sums[first] - terms[first], rows, output_size=len(sums))
+    if limits:
+        sides = torch.bucketize(batch.wholes, torch.tensor(limits, dtype=torch.int64)).to(device)
+        hashes += sides * _POWER_TABLE[-1].to(device)
+    return hashes
 
 
 def trigger_examples(
@@ -220,17 +223,18 @@ class BatchRows:
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
         self.groups = batch.groups
-        first = [start + low + rows * np.arange(n) for start, n, rows in self.groups]
-        length = [np.full(n, rows - low) for _, n, rows in self.groups]
+        begins, length = batch.sentences()
         send = lambda array: torch.from_numpy(array).to(device)
         self.sentences = len(counts)
         self.all_single = bool((counts == 1).all())
         self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
         self.start = send(prefixes.starts[np.concatenate(part.copies)] + low)
-        self.first, self.length = send(np.concatenate(first)), send(np.concatenate(length))
+        self.first, self.length = send(begins + low), send(length - low)
+        # where each sentence's rows before its prefixes begin, then its prefixes, and so on
+        self.parts = send(np.append(np.stack([begins, begins + low], 1), len(batch.tokens)))
         self.steps = torch.arange(batch.groups[-1][2] - low, device=device)
         self.low, self.text, self.signs = low, prefix_hashes(batch, limits), signs
-        copies = torch.repeat_interleave(self.count, self.length + low)
+        copies = torch.repeat_interleave(self.count, self.length + low, output_size=len(batch.tokens))
         self.weights = (copies * (batch.positions >= low)).to(torch.float32)
 
     def maxima(self, coefficients: torch.Tensor) -> torch.Tensor:
@@ -238,6 +242,9 @@ class BatchRows:
 
         With both signs (sentences, 2 d_m): memory ``d_m + i`` is memory i with its sign changed.
         """
+        if coefficients.is_cuda:
+            most = lambda kind: torch.segment_reduce(coefficients, kind, offsets=self.parts, axis=0, unsafe=True)[1::2]
+            return most("max") if self.signs == 1 else torch.cat([most("max"), most("min").neg_()], 1)
         keys = coefficients.shape[1]
         out, before = coefficients.new_empty(self.sentences, self.signs * keys), 0
         for start, n, rows in self.groups:
@@ -285,8 +292,7 @@ def offer_hits(
     sentence, key = (maxima >= gate).nonzero(as_tuple=True)
     if not len(sentence):
         return
-    for start in range(0, len(sentence), HITS):
-        s, k = sentence[start : start + HITS], key[start : start + HITS]
+    for s, k in zip(*(x.split(ON_GPU if x.is_cuda else HITS) for x in (sentence, key)), strict=True):
         along, names = rows.along(coefficients, s, k), columns.names(k)
         if per_sentence == "best":
             most = maxima[s, k]

@@ -39,13 +39,6 @@ class Branches:
         self._behind = (lengths - 1)[base, None] - before  # how far a token is behind the branch
         self._rows = torch.where(self._seen, first[base, None] + before, 0)
 
-    def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
-        """Return attention's output (rows, d), heads side by side; the first branches suffice, as ``Batch.mix``."""
-        own = len(self.batch.tokens)
-        q, k, v = qkv.unflatten(1, (3, heads, -1)).unbind(1)
-        branched = self.attention(q[own:], k, v).flatten(1)
-        return torch.cat([self.batch.mix(qkv[:own], heads), branched.to(qkv.dtype)])
-
     def attention(
         self,
         q: torch.Tensor,
@@ -55,13 +48,24 @@ class Branches:
         cap: float | None = None,
         window: int | None = None,
     ) -> torch.Tensor:
-        """Return attention's output (branches, heads, d_head) of branches.
+        """Return attention's output (rows, heads, d_head) of the prefixes' rows and of the first branches.
 
-        Args:
-            q: (branches, heads, d_head), of the first branches.
-            k, v: (rows, heads or fewer, d_head), of the prefixes' rows and then those of the same branches.
-            scale, cap, window: as of ``products.attention``.
+        Arguments as of ``decoder.Batch.attention``.
         """
+        own = len(self.batch.tokens)
+        prefixes = self.batch.attention(q[:own], k[:own], v[:own], scale, cap, window)
+        return torch.cat([prefixes, self._branched(q[own:], k, v, scale, cap, window)])
+
+    def _branched(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        scale: float | None,
+        cap: float | None,
+        window: int | None,
+    ) -> torch.Tensor:
+        """Return attention's output (branches, heads, d_head) for the branches' queries and all keys and values."""
         own, kind = len(self.batch.tokens), q.dtype
         q, k, v = (x.float() if x.dtype == torch.bfloat16 else x for x in (q, k, v))
         shared = q.unflatten(1, (k.shape[1], -1))  # (branches, heads of keys, queries that share one, d_head)

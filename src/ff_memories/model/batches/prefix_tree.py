@@ -7,13 +7,14 @@ those that a layer still needs come first, and a slice is all it takes to leave 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 
 from ff_memories.corpus.dictionary import EOS
 from ff_memories.corpus.store import whole_length
-from ff_memories.model.products import attention
+from ff_memories.model.products import Paths, attention_along
 
 WIDTH = 8  # paths are padded at their end to a multiple of it: causal attention never looks there
 
@@ -63,17 +64,11 @@ class Level:
 
     rows: int
     needed: int
-    groups: tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], ...]
+    groups: tuple[Paths, ...]
 
-    def mix(self, qkv: torch.Tensor, heads: int) -> torch.Tensor:
-        """Return attention's output (needed, d), heads side by side."""
-        mixed = qkv.new_empty(self.needed, qkv.shape[1] // 3)
-        for paths, place, row in self.groups:
-            along = qkv.index_select(0, paths.flatten()).view(*paths.shape, 3, heads, -1)
-            q, k, v = along.permute(2, 0, 3, 1, 4)
-            out = attention(q, k, v).transpose(1, 2).flatten(2).flatten(0, 1)
-            mixed.index_copy_(0, row, out.index_select(0, place))
-        return mixed
+    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *how: Any) -> torch.Tensor:
+        """Return attention's output (needed, heads, d_head); arguments as of ``decoder.Batch.attention``."""
+        return attention_along(q, k, v, self.groups, self.needed, *how)
 
 
 class PrefixTree:
