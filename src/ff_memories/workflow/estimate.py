@@ -1,14 +1,13 @@
 """Estimate the time, memory and disk space of each step of a run, from its sizes and this machine's speed.
 
 The work of every step is counted in units (tokens through a layer, vectors against the vocabulary), whose time
-``speed`` measures. docs/paper-run.md compares estimates with measurements.
+``speed`` measures here, and ``cards`` computes for a GPU that is not here. docs/paper-run.md compares estimates with
+measurements.
 """
 
 import heapq
 import math
 from dataclasses import dataclass
-
-import torch
 
 from ff_memories.config import Config
 from ff_memories.memories import perplexity, removals, untrained
@@ -50,6 +49,7 @@ def steps(
     golden: bool = False,
     sentence: int = SENTENCE,
     devices: int = 1,
+    gpu: bool = False,
 ) -> list[Planned]:
     """Return the plan of a run.
 
@@ -57,11 +57,12 @@ def steps(
         config: the run's config.
         shape: the model's sizes.
         tokens: number of tokens in each split that the run reads.
-        speed: this machine's speed (``speed.measured``).
+        speed: this machine's speed (``speed.measured``), or a GPU's (``cards``).
         archives: bytes still to download and unpack.
         golden: whether the run first checks the checkpoint.
         sentence: mean number of tokens per sentence.
         devices: how many jobs run at once, which ``execution.shards: auto`` follows.
+        gpu: whether the model runs on a GPU, where the golden checks read the whole test text.
     """
     train, validation = tokens["train"], tokens["validation"]
     shards, models = config.execution.shards_for(devices), len(config.baselines.names)
@@ -122,7 +123,7 @@ def steps(
         """Return a rule that runs the model; ``seconds`` of all its jobs together, besides their start."""
         # the gallery's coefficients lie in main memory, whatever device computes them
         device = memory["composition_shard" if rule == "gallery_tables_shard" else rule] - corpus_bytes
-        return Planned(rule, jobs, speed.start + seconds / jobs, memory[rule], disk, device, after)
+        return Planned(rule, jobs, speed.job(rule, seconds / jobs), memory[rule], disk, device, after)
 
     out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
     first = tuple(step.rule for step in out)
@@ -133,12 +134,12 @@ def steps(
     )
     if golden:
         # tokens to run: a few windows of 512 with 2,560 of context, or on a GPU the whole test text (`golden`)
-        windows = 8 * 3072 if config.execution.device == "cpu" or not torch.cuda.is_available() else 480 * 3072
+        windows = (480 if gpu else 8) * 3072
         out.append(
             Planned(
                 "golden",
                 1,
-                speed.start + cells * product + windows * forward,
+                speed.job("golden", cells * product + windows * forward),
                 memory["composition_shard"],
                 0,
                 memory["composition_shard"] - corpus_bytes,
@@ -168,7 +169,7 @@ def steps(
             corpus_bytes,
             after=(*first, "model"),
         ),
-        measured("trigger_shard", shards, train * forward * 1.1, lists * shards, text_only),
+        measured("trigger_shard", shards, train * forward, lists * shards, text_only),
         Planned(
             "triggers", 1, speed.start + shards * lists / 0.1e9, memory["triggers"], lists, after=("trigger_shard",)
         ),
@@ -187,7 +188,7 @@ def steps(
         measured(
             "baseline_triggers",
             models * parts,
-            models * min(train, sizes_.sentences * sentence) * forward * 1.1,
+            models * min(train, sizes_.sentences * sentence) * forward,
             models * parts * lists,
             text_only,
         ),

@@ -1,7 +1,9 @@
 """Plan a run before it starts: its model's sizes, its texts' tokens and this machine's speed."""
 
+import math
 import os
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -22,9 +24,10 @@ from ff_memories.memories.search import chosen
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import estimate
+from ff_memories.workflow.cards import Card
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.sizes import SENTENCE, Shape
-from ff_memories.workflow.speed import Speed, measured
+from ff_memories.workflow.speed import Speed, measured, per_word
 
 THREADS = min(4, os.cpu_count() or 1)  # of a job
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
@@ -39,6 +42,7 @@ class Planner:
         sentence: mean number of tokens of a sentence.
         archives: bytes still to download and unpack.
         golden: whether the run first checks the checkpoint.
+        card: the GPU that is not here, if the plan is for one.
     """
 
     device: str
@@ -48,30 +52,53 @@ class Planner:
     sentence: int
     archives: int
     golden: bool
+    card: Card | None = None
 
     @classmethod
-    def of(cls, run: Run, threads: int) -> Self:
-        """Measure this machine for some seconds, at a run's model's sizes; ``threads``: of a job.
+    def of(cls, run: Run, threads: int, card: Card | None = None) -> Self:
+        """Measure this machine for some seconds, at a run's model's sizes; of a card that is not here, only its host.
+
+        Args:
+            threads: of a job.
 
         Raises:
             UserError: a text is missing whose size is unknown, one layer does not fit into this machine's memory, or
                 the config names memories that the model lacks.
         """
-        config, device = run.config, chosen_device(run.config.execution.device)
+        config = run.config
+        device = "cuda" if card else chosen_device(config.execution.device)
         sources = {kind: run.source(kind) for kind in ("text", "model", "pipeline")}
         shape, (tokens, sentence) = _shape(run, sources["model"]), _tokens(run, sources["text"])
-        _refuse_wide(shape)
         _refuse_unknown_keys(config, shape)
         wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
         if device == "cpu" and arithmetic.portable_here(config.execution.arithmetic):
             threads = arithmetic.THREADS
-        speed = measured(shape, device, config.execution, threads, config.extraction.precision)
-        return cls(device, shape, speed, tokens, sentence, sum(_bytes(s) for s in wanting), bool(run.golden))
+        precision = config.extraction.precision
+        if card:
+            speed = card.speed(shape, precision, per_word())
+        else:
+            _refuse_wide(shape)
+            speed = measured(shape, device, config.execution, threads, precision)
+        return cls(device, shape, speed, tokens, sentence, sum(_bytes(s) for s in wanting), bool(run.golden), card)
+
+    def on(self, card: Card, config: Config) -> Self:
+        """Return the planner of the same run on one card that is not here, beside this machine's CPU."""
+        speed = card.speed(self.shape, config.extraction.precision, self.speed.word)
+        return replace(self, device="cuda", speed=speed, card=card)
 
     @property
     def here(self) -> int:
-        """How many jobs that run the model this machine does at once."""
+        """How many jobs that run the model this machine does at once, or one card that is not here."""
+        if self.card:
+            return 1
         return torch.cuda.device_count() if self.device == "cuda" else os.cpu_count() or 1
+
+    def unfit(self, plan: list[estimate.Planned]) -> list[str]:
+        """Return why a run does not fit on this machine, or into the memory of a card that is not here."""
+        if self.card:
+            return estimate.unfit(plan, math.inf, math.inf, 1e9 * self.card.memory)
+        on_gpu = torch.cuda.get_device_properties(0).total_memory if self.device == "cuda" else None
+        return estimate.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
 
     def tokens_of(self, config: Config) -> dict[str, int]:
         """Return the tokens of each split that a run reads, fewer if its config caps sentences."""
@@ -82,7 +109,7 @@ class Planner:
         """Return the plan of a run, on this machine or on so many devices."""
         return estimate.steps(
             config, self.shape, self.tokens_of(config), self.speed, self.archives, self.golden, self.sentence,
-            devices=devices or self.here,
+            devices=devices or self.here, gpu=self.device == "cuda",
         )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ class Shape:
     head: int  # words of the softmax's head
     parameters: int
     signs: int = 1  # 2: the keys are d_m memories with either sign
+    matrices: int = 2  # of a feed-forward layer; 3 if it is gated
 
     @classmethod
     def of(cls, described: Any) -> "Shape":
@@ -44,6 +45,7 @@ class Shape:
             described.output_cutoffs[0],
             described.parameters,
             signs,
+            3 if getattr(described, "gated", False) else 2,
         )
 
     @property

@@ -1,30 +1,31 @@
-"""Estimate the time, memory and disk space of each step on this machine. Fail if the run does not fit."""
+"""Estimate the time, memory and disk space of each step, here or on a GPU. Fail if the run does not fit."""
 
 import argparse
 import json
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import write_whole
 from ff_memories.base.hardware import arithmetic
 from ff_memories.base.options import threads, whole
 from ff_memories.base.progress import duration
+from ff_memories.config import Config
 from ff_memories.inputs.models import model_folder
 from ff_memories.model.info import quantised
 from ff_memories.report.cost import Cost, costs
 from ff_memories.report.wording import looked_at
+from ff_memories.workflow.cards import cards
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
-from ff_memories.workflow.sizes import Shape
 
 if TYPE_CHECKING:
     from ff_memories.workflow.estimate import Planned
-    from ff_memories.workflow.speed import Speed
+    from ff_memories.workflow.planning import Planner
+
+LONG = 24 * 3600  # seconds without a GPU above which a plan begins with a GPU's answer
+GPU = "h100"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,61 +38,83 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[1, 8, 64],
         help="numbers of GPUs or machines to estimate the total time for",
     )
+    parser.add_argument("--on", metavar="CARD", help=f"estimate for a GPU that is not here: {', '.join(cards())}")
     parser.add_argument("--json", metavar="FILE", help="also write the plan to this file as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
-    import torch  # takes a second to load, and so do the modules that measure with it
-
-    from ff_memories.workflow import estimate
+    from ff_memories.workflow import estimate  # torch takes a second to load
     from ff_memories.workflow.planning import THREADS, Planner
 
+    if args.on and args.on not in cards():
+        raise UserError(f"--on {args.on}: unknown card{did_you_mean(args.on, cards())}", f"choose {', '.join(cards())}")
     run_ = opening.opened(args.configfile)
     run_.check_inputs()
-    made = Planner.of(run_, args.threads or THREADS)
-    config, device, shape, speed = run_.config, made.device, made.shape, made.speed
-    plan, tokens = made.steps(config), made.tokens_of(config)
+    made = Planner.of(run_, args.threads or THREADS, cards()[args.on] if args.on else None)
+    config, plan = run_.config, made.steps(run_.config)
     elapsed = {n: estimate.elapsed(made.steps(config, n), n) for n in args.devices}
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
-    _show(run_, device, shape, tokens, speed, plan, measured, elapsed)
+    if made.card:
+        print(_on_card(made, config))
+    elif made.device == "cpu" and estimate.elapsed(plan, made.here) > LONG:
+        print(f"{_on_card(made.on(cards()[GPU], config), config)}\n\nwithout a GPU, on this machine:")
+    _show(run_, made, plan, measured, elapsed)
     if args.json:
-        write_whole(args.json, json.dumps(_plain(device, tokens, speed, plan, measured, elapsed), indent=1) + "\n")
-    on_gpu = torch.cuda.get_device_properties(0).total_memory if device == "cuda" else None
-    faults = estimate.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
-    if faults:
+        write_whole(args.json, json.dumps(_plain(made, config, plan, measured, elapsed), indent=1) + "\n")
+    if faults := made.unfit(plan):
         raise UserError(
             "this run does not fit\n  " + "\n  ".join(faults),
             "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences",
         )
 
 
+def _on_card(made: "Planner", config: Config) -> str:
+    """Say in a line how long a run takes on one card that is not here, and how sure that is; or why it does not fit."""
+    card, plan, precision = made.card, made.steps(config), config.extraction.precision
+    assert card is not None
+    if faults := made.unfit(plan):
+        return f"this run does not fit on one {card.name}: {faults[0]}"
+    total = sum(step.jobs * step.seconds for step in plan)
+    sure = sum(step.jobs * step.seconds for step in plan if card.measures(step.rule, precision, made.shape.matrices))
+    if not card.measured:
+        how = "computed: the card was never measured"
+    elif not sure:
+        how = f"computed: no step of such a model was measured on it in {precision}"
+    else:
+        how = f"{duration(sure)} of measured steps, {duration(total - sure)} computed"
+    return f"about {duration(total)} on one {card.name} in {precision}; {how}"
+
+
 def _show(
     run_: Run,
-    device: str,
-    shape: Shape,
-    tokens: dict[str, int],
-    speed: "Speed",
+    made: "Planner",
     plan: list["Planned"],
     measured: dict[str, Cost],
     elapsed: dict[int, float],
 ) -> None:
+    device, shape, speed, tokens = made.device, made.shape, made.speed, made.tokens_of(run_.config)
+    card, precision = made.card, run_.config.extraction.precision
+    one = speed.layer * shape.layers * speed.over["trigger_shard"]  # seconds of a token in the trigger pass
     said = looked_at(run_.config.triggers.keys, shape.keys // shape.signs, run_.config.seed)
     some = f"of which the run looks at {said}, " if said else ""
     print(
         f"{run_.config.run}: {shape.layers} layers of {shape.keys:,} keys, {some}{shape.vocab:,} types, "
-        f"{tokens['train']:,} + {tokens['validation']:,} tokens; here {1 / (speed.layer * shape.layers):,.0f} "
-        f"tokens/s on {device}\n"
+        f"{tokens['train']:,} + {tokens['validation']:,} tokens; {'there' if card else 'here'} {1 / one:,.0f} "
+        f"tokens/s on {card.name if card else device}\n"
     )
     if run_.model_folder and (weights := quantised(model_folder.made_from(run_.model_folder))):
         print(f"{weights}\n")
     execution = run_.config.execution
-    if device == "cpu" and (slow := arithmetic.slow_products(run_.config.extraction.precision, execution.arithmetic)):
+    if device == "cpu" and (slow := arithmetic.slow_products(precision, execution.arithmetic)):
         print(f"{slow}\n")
-    print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  last measured")
+    last = "on this card" if card else "last measured"
+    print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  {last}")
     for step in plan:
         gpu = f"{step.device_memory / 1e9:.1f} GB" if device == "cuda" and step.device_memory else ""
         was = measured.get(step.rule)
         before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was and was.peak_mib else ""
+        if card:
+            before = "measured" if card.measures(step.rule, precision, shape.matrices) else "computed"
         time = duration(step.jobs * step.seconds) if step.seconds else "download"
         sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
@@ -100,9 +123,8 @@ def _show(
 
 
 def _plain(
-    device: str,
-    tokens: dict[str, int],
-    speed: "Speed",
+    made: "Planner",
+    config: Config,
     plan: list["Planned"],
     measured: dict[str, Cost],
     elapsed: dict[int, float],
@@ -113,4 +135,5 @@ def _plain(
         for rule, c in measured.items()
     }
     steps = [asdict(step) | {"seconds": step.jobs * step.seconds, "measured": found.get(step.rule)} for step in plan]
-    return {"device": device, "tokens": tokens, "speed": asdict(speed), "steps": steps, "elapsed": elapsed}
+    on = {"device": made.device, "card": made.card and made.card.name, "tokens": made.tokens_of(config)}
+    return on | {"speed": asdict(made.speed), "steps": steps, "elapsed": elapsed}

@@ -1,0 +1,189 @@
+"""A plan for a GPU that is not here: its products' floor at the card's rate, times what was measured over it."""
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from pipeline import config
+from running import ROOT
+
+from ff_memories.cli import main
+from ff_memories.config import parse
+from ff_memories.inputs import registry
+from ff_memories.workflow import cards, estimate, planning
+from ff_memories.workflow.cards import shares
+from ff_memories.workflow.sizes import Shape
+from ff_memories.workflow.speed import Speed
+
+PAPER = Shape(**registry.source("adaptive_lm_wiki103.v2").shape)
+GATED = Shape(12, 768, 2 * 3072, 12, 50_000, 50_000, 200_000_000, signs=2, matrices=3)
+TOKENS = {"train": 1_000_000, "validation": 50_000}
+SLOW, FAST = (Speed(layer=layer, logit=1e-11, word=2.5e-7) for layer in (1e-2, 1e-8))
+
+
+def plan(card, shape, precision="float32"):
+    given = parse(config(execution__shards=1, corpus__train__max_sentences=None))
+    speed = cards.cards()[card].speed(shape, precision, 1e-6)
+    return {step.rule: step for step in estimate.steps(given, shape, TOKENS, speed, golden=True, gpu=True)}
+
+
+def share(step, matrices):
+    return next(s.over for s in shares() if s.steps[0] == step and s.matrices == matrices and s.precision == "float32")
+
+
+def start():
+    return cards._table()["start"]["seconds"]
+
+
+@pytest.mark.parametrize("shape, layer", [(PAPER, 4 * 1024**2 + 2 * 1024 * 4096), (GATED, 4 * 768**2 + 3 * 768 * 3072)])
+def test_a_measured_steps_time_is_its_operations_over_the_rate_times_its_share_and_a_start(shape, layer):
+    rate = 1e12 * cards.cards()["h100"].measured["float32"]
+    operations = 2 * TOKENS["train"] * shape.layers * layer
+    expected = operations / rate * share("trigger_shard", shape.matrices) + start()
+    assert plan("h100", shape)["trigger_shard"].seconds == pytest.approx(expected)
+
+
+def test_both_signs_of_a_value_share_one_product():
+    rate = 1e12 * cards.cards()["h100"].measured["float32"]
+    operations = 2 * 12 * 3072 * 768 * 50_000
+    expected = operations / rate * share("values_shard", 3) + start()
+    assert plan("h100", GATED)["values_shard"].seconds == pytest.approx(expected)
+
+
+def test_a_card_without_measurements_reaches_the_measured_cards_share_of_its_datasheet_and_moves_memory_slower():
+    known, other = cards.cards()["h100"], cards.cards()["a100"]
+    rate = 1e12 * other.bfloat16 * known.measured["bfloat16"] / known.bfloat16
+    floor, there = (2 * TOKENS["train"] * 16 * 12 * 1024**2 / r for r in (rate, 1e12 * known.measured["float32"]))
+    rest = (share("trigger_shard", 2) - 1) * there * known.bandwidth / other.bandwidth
+    assert plan("a100", PAPER, "bfloat16")["trigger_shard"].seconds == pytest.approx(floor + rest + start())
+
+
+@pytest.mark.parametrize("shape", [PAPER, GATED])
+def test_no_card_is_faster_than_the_h100_nor_slower_in_a_coarser_precision(shape):
+    taken = {
+        (card, precision): estimate.elapsed(list(plan(card, shape, precision).values()), 1)
+        for card in cards.cards()
+        for precision in ("float32", "tf32", "bfloat16")
+    }
+    for precision in ("float32", "tf32", "bfloat16"):
+        assert min(cards.cards(), key=lambda card: taken[card, precision]) == "h100"
+        assert max(cards.cards(), key=lambda card: taken[card, precision]) == "l4"
+    for card in cards.cards():
+        in_order = [taken[card, precision] for precision in ("float32", "tf32", "bfloat16")]
+        assert all(finer >= 0.99 * coarser for finer, coarser in pairwise(in_order))  # an RTX 4090's TF32 gains nothing
+
+
+def test_every_step_that_runs_the_model_has_a_share_of_a_known_card():
+    running = {rule for rule, step in plan("h100", PAPER).items() if step.device_memory}
+    for matrices in (2, 3):
+        assert running == set(cards.cards()["l4"].speed(replace(PAPER, matrices=matrices), "tf32", 1e-6).over)
+    assert {s.card for s in shares()} <= set(cards.cards())
+    assert all(s.date and s.origin and s.over >= 1 for s in shares())
+
+
+def test_a_measurement_in_the_runs_precision_and_on_the_card_itself_is_preferred(monkeypatch):
+    known = shares()
+    one = next(s for s in known if s.steps[0] == "trigger_shard" and s.matrices == 2)
+    monkeypatch.setattr(cards, "shares", lambda: [*known, replace(one, precision="bfloat16", over=7.0)])
+    h100 = cards.cards()["h100"]
+    assert h100.over("trigger_shard", "bfloat16", 2) == pytest.approx(7)
+    assert h100.over("trigger_shard", "float32", 2) == pytest.approx(one.over)
+    assert h100.measures("trigger_shard", "bfloat16", 2) and not h100.measures("mutations_shard", "bfloat16", 2)
+    assert not cards.cards()["l4"].measures("trigger_shard", "bfloat16", 2)
+
+
+def test_the_h100s_shares_are_those_that_docs_gpu_md_shows():
+    parts = json.loads((ROOT / "docs/data/gpu.json").read_text())["parts"]
+    reached = {row["measure"]: row["reached"] for part in parts.values() for row in part.get("rows", [])}
+    shown = {
+        ("trigger_shard", 2): 1 / reached["pass alone / fastest product"],
+        ("trigger_shard", 3): reached["triggers / its floor"],
+        ("values_shard", 3): reached["values, both signs / its floor"],
+        ("composition_shard", 3): reached["composition / its floor"],
+    }
+    found = {(s.steps[0], s.matrices): s.over for s in shares() if s.precision == "float32"}
+    assert found == pytest.approx(shown, rel=1e-3)
+    planned = plan("h100", PAPER)["trigger_shard"].seconds - start()
+    assert planned == pytest.approx(reached["pass alone"], rel=0.05)
+
+
+def run(*arguments):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", "--configfile", "my.yaml", *arguments])
+    return end.value.code
+
+
+@pytest.fixture
+def paper(tmp_path, monkeypatch):
+    """A folder with the paper's config, on a machine that is `SLOW` without a GPU."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(planning, "measured", lambda *given: SLOW)
+    monkeypatch.setattr(planning, "per_word", lambda: SLOW.word)
+
+    def write(**changes):
+        text = (ROOT / "config/paper.yaml").read_text()
+        for key, value in changes.items():
+            text = re.sub(rf"\b{key}: [\w-]+", f"{key}: {value}", text)
+        (tmp_path / "my.yaml").write_text(text)
+
+    write()
+    return write
+
+
+def test_an_unknown_card_is_refused_with_those_that_are_known(paper, capsys):
+    assert run("--on", "h10") == 2
+    said = capsys.readouterr().err
+    assert "--on h10: unknown card (did you mean h100?)" in said and "choose a100, h100, l4, rtx4090" in said
+
+
+def test_the_plan_of_a_long_run_begins_with_the_h100(paper, monkeypatch, capsys):
+    run()  # whether it fits depends on where this is
+    lines = capsys.readouterr().out.splitlines()
+    assert re.match(
+        r"about \d+ min \d\d s on one NVIDIA H100 .* in float32; \d+ min .* of measured steps, \d+ min", lines[0]
+    )
+    assert lines[2] == "without a GPU, on this machine:" and "tokens/s on cpu" in lines[3]
+    first = lines[0]
+    assert run("--on", "h100", "--json", "plan.json") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == first and "tokens/s on NVIDIA H100" in lines[1]
+    steps = {line.split()[0]: line.split()[-1] for line in lines if line.endswith(("measured", "computed"))}
+    assert [name for name, known in steps.items() if known == "measured"] == ["trigger_shard"]
+    plain = json.loads(Path("plan.json").read_text())
+    assert plain["card"] == cards.cards()["h100"].name
+    assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))
+    monkeypatch.setattr(planning, "measured", lambda *given: FAST)
+    run()
+    assert capsys.readouterr().out.startswith("paper: ")
+
+
+def test_a_card_that_was_never_measured_says_so_and_this_machine_is_not_measured(paper, monkeypatch, capsys):
+    monkeypatch.setattr(planning, "measured", None)
+    paper(device="cuda", precision="tf32")
+    assert run("--on", "l4") == 0
+    said = capsys.readouterr().out
+    assert "NVIDIA L4 in tf32; computed: the card was never measured\n" in said and "measured\n" not in said[200:]
+    assert run("--on", "h100") == 0
+    assert "; computed: no step of such a model was measured on it in tf32\n" in capsys.readouterr().out
+
+
+def test_a_batch_that_the_cards_memory_does_not_hold_is_refused(paper, capsys):
+    paper(batch_tokens=10**6)
+    assert run("--on", "h100") == 0
+    assert run("--on", "l4") == 2
+    said = capsys.readouterr()
+    assert "this run does not fit on one NVIDIA L4: golden: needs about" in said.out
+    assert "of GPU memory, but the GPU has 24.0 GB" in said.err and "memory, but this machine has" not in said.err
+
+
+def test_docs_paper_run_md_says_what_the_plan_says(paper, capsys):
+    """To a minute, because the text's time is this machine's."""
+    page = (ROOT / "docs/paper-run.md").read_text()
+    assert run("--on", "h100") == 0
+    line = r"about (\d+) min .* on one NVIDIA H100 .*; (\d+) min \d\d s of measured steps, (\d+) min \d\d s computed"
+    said, quoted = re.search(line, capsys.readouterr().out), re.search(line, page)
+    assert said and quoted
+    assert [int(n) for n in quoted.groups()] == pytest.approx([int(n) for n in said.groups()], abs=1)
