@@ -126,9 +126,12 @@ def main(argv: list[str] | None = None) -> None:
     except UserError as error:
         _fail(str(error))
     except RuntimeError as error:
-        if "CUDA error" not in str(error):
+        first = str(error).split("\n")[0]
+        if "CUDA out of memory" in first:  # where no batch can be halved: as the model is loaded
+            _fail(f"the GPU has too little free memory: {first}\n  fix: {FREE_IT}")
+        if "CUDA error" not in first:
             raise
-        _fail("the GPU failed: " + str(error).split("\n")[0] + f"\n  fix: {GOES_ON}")
+        _fail(f"the GPU failed: {first}\n  fix: {GOES_ON}")
     except BrokenPipeError:
         _write_no_more()
         sys.exit(0)
