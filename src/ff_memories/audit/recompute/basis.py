@@ -159,7 +159,8 @@ class Basis:
     def rounding(self, tokens: np.ndarray, layer: int, of: Callable[[torch.Tensor], torch.Tensor]) -> float:
         """Return how far rounding may move a number that follows from a layer's m behind a text (``tolerances``).
 
-        ``of``: gives the numbers (n,) that follow from m (n, d_m). Without the run's engine, return 0.
+        ``of``: gives the numbers (n,) that follow from m (n, d_m). Without the run's engine, return 0. Of tf32, which
+        the engine lacks here, only the input's rounding counts.
         """
         if self.decoder is None:
             return 0.0
