@@ -56,6 +56,11 @@ class Subject:
     def corpus(self, tokens: int, seed: int = 1) -> Corpus:
         return random_corpus(tokens, self.size.cutoffs[-1], seed)
 
+    def blocks(self, corpus: Corpus) -> list[tuple[int, int]]:
+        """Return the blocks of a text that the step would run on this device."""
+        on_gpu = self.decoder.device.type == "cuda"
+        return batching.blocks(corpus.lengths, batching.ON_GPU if on_gpu else batching.BLOCK_TOKENS)
+
     def row(self, measure: str, found: Measured, at_most: float | None, unit: str, tokens: int = 0,
             least: float | None = None) -> dict[str, Any]:  # fmt: skip
         """Return one row; the target is ``at_most``, or at ``least`` so much; neither: reported only."""
@@ -327,9 +332,7 @@ def long_pass(at: Subject) -> list[dict[str, Any]]:
     corpus = at.corpus(size.corpus)
     with peak_memory(decoder.device) as used:
         begun = clock()
-        triggers.trigger_examples(
-            decoder, corpus, batching.blocks(corpus.lengths), top=size.top, batch_tokens=at.batch_tokens
-        )
+        triggers.trigger_examples(decoder, corpus, at.blocks(corpus), top=size.top, batch_tokens=at.batch_tokens)
         seconds = clock() - begun
     tokens = int(corpus.offsets[-1])
     reached, fastest = tokens * products_work(size) / seconds / 1e12, fastest_product(decoder)
@@ -403,7 +406,7 @@ def floors(at: Subject) -> list[dict[str, Any]]:
         int(drawn["position"].cast(pl.Int64).to_numpy().sum()) * size.layers * row
         + 3 * len(drawn) * size.layers * 2 * d * vocab
     )
-    blocks = batching.blocks(corpus.lengths)
+    blocks = at.blocks(corpus)
     run = partial(composition.observe, model, corpus, drawn, {"all": none}, layer_prediction="ffn", memories="active",
                   batch_tokens=at.batch_tokens)  # fmt: skip
     steps: dict[str, tuple[float, Callable[[object], object]]] = {

@@ -38,6 +38,7 @@ from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parents[1]
 DATA, PAGE = ROOT / "docs" / "data" / "gpu.json", ROOT / "docs" / "gpu.md"
+PROFILE = ROOT / "docs" / "data" / "gpu-profile.md"  # where a card's time goes, read off profiles by hand
 BIN = Path(sys.executable).parent
 LIMIT = 9 * 60  # seconds of one part
 TESTS = ("tests/memories/test_second_device.py", "tests/memories/test_precision.py", "tests/base/test_gpu_locks.py")
@@ -212,7 +213,9 @@ PARTS: dict[str, Part] = {
     "smollm2-float32": real_model("float32"),
     "smollm2-bfloat16": real_model("bfloat16"),
     "floors": benchmark(200_000, only=("floors",)),
-    "pass-1M-float32": benchmark(1_000_000, only=ALONE),
+    "pass-500k-float32": benchmark(500_000, only=ALONE),
+    "pass-1M-tf32": benchmark(1_000_000, "tf32", ALONE),
+    "pass-2M-bfloat16": benchmark(2_000_000, "bfloat16", ALONE),
     "pass-10M-tf32": benchmark(10_000_000, "tf32", ALONE),
     "pass-10M-bfloat16": benchmark(10_000_000, "bfloat16", ALONE),
     "benchmark-1M": benchmark(1_000_000),
@@ -340,7 +343,7 @@ def page(record: dict[str, Any]) -> str:
                 text += (
                     f"| {row['measure']} | {row['tokens']:,} | {target} | {mark}{row['reached']:.4g}{unit}{mark} |\n"
                 )
-    return text
+    return text + "\n" + PROFILE.read_text(encoding="utf-8")
 
 
 def says(part: Part, name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import second_device
 import torch
 import torch.nn.functional as F
 import yaml
@@ -25,9 +26,10 @@ from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from ff_memories import api, tables
 from ff_memories.audit.golden import golden
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import gpu_locks
+from ff_memories.base.hardware import gpu_locks, machine
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
+from ff_memories.config import parse
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.prefixes import POSITIONS
@@ -646,6 +648,21 @@ def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, pap
             assert {str(tensor.device) for tensor in held} == {str(decoder.device)} == {f"cuda:{number}"}
             assert (locks / f"ff-memories-gpu-{os.getuid()}-{name}.lock").exists()
         jobs.close()
+
+
+def test_a_batch_fits_the_device(monkeypatch):
+    assert machine.batch_tokens("auto", "cpu") == machine.batch_tokens("auto", "auto") == machine.ON_CPU
+    assert machine.batch_tokens(77, "cuda") == 77
+    with SecondDevice():
+        assert machine.batch_tokens("auto", "auto") == 2 * 1024 == machine.batch_tokens("auto", "cuda")
+        for memory, fits in ((80 * 10**9, machine.MOST_TOKENS), (10**8, 1024)):
+            monkeypatch.setattr(second_device, "MEMORY", memory)
+            assert machine.batch_tokens("auto", "cuda") == fits
+    of_run = lambda tokens: parse(config(execution__batch_tokens=tokens, execution__device="cpu")).execution.tokens
+    assert (of_run("auto"), of_run(77)) == (machine.ON_CPU, 77)
+    for wrong in ("all", 0, -5, 1.5):
+        with pytest.raises(UserError, match=r"execution\.batch_tokens"):
+            of_run(wrong)
 
 
 def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monkeypatch, capsys):

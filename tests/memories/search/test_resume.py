@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+import torch
 import yaml
 from factories import words
 from pipeline import config, line, step, write_inputs
@@ -113,6 +114,22 @@ def test_a_gpu_that_fails_in_the_middle_is_said_and_the_shard_goes_on(made, tmp_
 
 
 @pytest.mark.slow
+def test_a_gpu_without_memory_for_the_weights_is_said_in_one_line(made, tmp_path, monkeypatch, capsys):
+    from ff_memories.cli import main
+    from ff_memories.steps import trigger_shard
+
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has 79.19 GiB\nand more")
+
+    monkeypatch.setattr(trigger_shard, "load_model", full)
+    with pytest.raises(SystemExit):
+        main(line(arguments(made, tmp_path / "shard.safetensors")))
+    said = capsys.readouterr().err
+    assert "the GPU has too little free memory: CUDA out of memory" in said and "end first" in said
+    assert "and more" not in said
+
+
+@pytest.mark.slow
 def test_a_state_made_from_anything_else_is_not_used(made, tmp_path):
     state = kill_when_a_state_is_there(made, tmp_path / "a.safetensors")
     (tmp_path / "b.safetensors.state").write_bytes(state.read_bytes())
@@ -126,7 +143,6 @@ def test_a_state_made_from_anything_else_is_not_used(made, tmp_path):
 
 
 def test_a_state_is_written_when_it_is_time_and_taken_up_by_what_it_was_made_from(tmp_path, monkeypatch):
-    import torch
 
     from ff_memories.memories.search import checkpoints
     from ff_memories.memories.search.topk import Entries, TopTriggers

@@ -30,8 +30,9 @@ def plan(card, shape, precision="float32"):
     return {step.rule: step for step in estimate.steps(given, shape, TOKENS, speed, golden=True, gpu=True)}
 
 
-def share(step, matrices):
-    return next(s.over for s in shares() if s.steps[0] == step and s.matrices == matrices and s.precision == "float32")
+def share(step, matrices, precision="float32"):
+    asked = (step, matrices, precision)
+    return next(s.over for s in shares() if (s.steps[0], s.matrices, s.precision) == asked)
 
 
 def start():
@@ -56,8 +57,8 @@ def test_both_signs_of_a_value_share_one_product():
 def test_a_card_without_measurements_reaches_the_measured_cards_share_of_its_datasheet_and_moves_memory_slower():
     known, other = cards.cards()["h100"], cards.cards()["a100"]
     rate = 1e12 * other.bfloat16 * known.measured["bfloat16"] / known.bfloat16
-    floor, there = (2 * TOKENS["train"] * 16 * 12 * 1024**2 / r for r in (rate, 1e12 * known.measured["float32"]))
-    rest = (share("trigger_shard", 2) - 1) * there * known.bandwidth / other.bandwidth
+    floor, there = (2 * TOKENS["train"] * 16 * 12 * 1024**2 / r for r in (rate, 1e12 * known.measured["bfloat16"]))
+    rest = (share("trigger_shard", 2, "bfloat16") - 1) * there * known.bandwidth / other.bandwidth
     assert plan("a100", PAPER, "bfloat16")["trigger_shard"].seconds == pytest.approx(floor + rest + start())
 
 
@@ -85,7 +86,7 @@ def test_every_step_that_runs_the_model_has_a_share_of_a_known_card():
 
 
 def test_a_measurement_in_the_runs_precision_and_on_the_card_itself_is_preferred(monkeypatch):
-    known = shares()
+    known = [s for s in shares() if s.precision == "float32"]
     one = next(s for s in known if s.steps[0] == "trigger_shard" and s.matrices == 2)
     monkeypatch.setattr(cards, "shares", lambda: [*known, replace(one, precision="bfloat16", over=7.0)])
     h100 = cards.cards()["h100"]
@@ -97,7 +98,8 @@ def test_a_measurement_in_the_runs_precision_and_on_the_card_itself_is_preferred
 
 def test_the_h100s_shares_are_those_that_docs_gpu_md_shows():
     parts = json.loads((ROOT / "docs/data/gpu.json").read_text())["parts"]
-    reached = {row["measure"]: row["reached"] for part in parts.values() for row in part.get("rows", [])}
+    rows = [row for name in ("floors", "pass-500k-float32") for row in parts[name]["rows"]]
+    reached = {row["measure"]: row["reached"] for row in rows}
     shown = {
         ("trigger_shard", 2): 1 / reached["pass alone / fastest product"],
         ("trigger_shard", 3): reached["triggers / its floor"],
@@ -107,7 +109,8 @@ def test_the_h100s_shares_are_those_that_docs_gpu_md_shows():
     found = {(s.steps[0], s.matrices): s.over for s in shares() if s.precision == "float32"}
     assert found == pytest.approx(shown, rel=1e-3)
     planned = plan("h100", PAPER)["trigger_shard"].seconds - start()
-    assert planned == pytest.approx(reached["pass alone"], rel=0.05)
+    measured = rows[-1]["tokens"], reached["pass alone"]
+    assert planned / TOKENS["train"] == pytest.approx(measured[1] / measured[0], rel=0.05)
 
 
 def run(*arguments):
@@ -166,6 +169,10 @@ def test_a_card_that_was_never_measured_says_so_and_this_machine_is_not_measured
     assert run("--on", "l4") == 0
     said = capsys.readouterr().out
     assert "NVIDIA L4 in tf32; computed: the card was never measured\n" in said and "measured\n" not in said[200:]
+    assert run("--on", "h100") == 0
+    assert "of measured steps" in capsys.readouterr().out
+    in_float32 = [share for share in shares() if share.precision == "float32"]
+    monkeypatch.setattr(cards, "shares", lambda: in_float32)
     assert run("--on", "h100") == 0
     assert "; computed: no step of such a model was measured on it in tf32\n" in capsys.readouterr().out
 
