@@ -2,6 +2,7 @@
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import polars as pl
@@ -73,7 +74,7 @@ def settled(basis, one, other, run=...):
         def _first(self):
             return basis
 
-    both = {"a": {NAME: one}, "b": {NAME: other}}
+    both: Any = {"a": {NAME: one}, "b": {NAME: other}}
     outcomes = equality.compare(both["a"], both["b"])
     with mock.patch.object(structure, "faults", lambda basis: []):
         Known(run, both, equality.FLOAT32).settle(outcomes)

@@ -1,5 +1,7 @@
 """Attention over the rows of a batch: one call per length, padded bands, and on a GPU one call, against float64."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from ff_memories.model.decoder import BANDS, Batch
 from ff_memories.model.products import attention_along, attention_of_sentences, takes_sentences
 
 LENGTHS = np.sort(np.random.default_rng(1).lognormal(2, 0.8, 60).astype(int).clip(1, 70))
-KINDS = {
+KINDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "scaled": {"scale": 0.3},
     "window": {"window": 5},

@@ -87,7 +87,7 @@ def rows(
         corpus,
         batching.blocks(corpus.lengths[: corpus.train]),
         **options,
-        batch_tokens=run_.config.execution.batch_tokens,
+        batch_tokens=run_.config.execution.tokens,
         keys=[(args.layer, key) for key in keys],
     )
     return trigger_table.table(best, corpus).sort("layer", "key", "rank")
