@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-import second_device
 import torch
 import torch.nn.functional as F
 import yaml
@@ -651,13 +650,14 @@ def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, pap
 
 
 def test_a_batch_fits_the_device(monkeypatch):
+    monkeypatch.setattr(gpu_locks, "present", lambda: False)
     assert machine.batch_tokens("auto", "cpu") == machine.batch_tokens("auto", "auto") == machine.ON_CPU
     assert machine.batch_tokens(77, "cuda") == 77
-    with SecondDevice():
-        assert machine.batch_tokens("auto", "auto") == 2 * 1024 == machine.batch_tokens("auto", "cuda")
-        for memory, fits in ((80 * 10**9, machine.MOST_TOKENS), (10**8, 1024)):
-            monkeypatch.setattr(second_device, "MEMORY", memory)
-            assert machine.batch_tokens("auto", "cuda") == fits
+    monkeypatch.setattr(gpu_locks, "present", lambda: True)
+    for memory, fits in (("81559 MiB", machine.MOST_TOKENS), ("24564 MiB", 25 * 1024), ("99 MiB", 1024)):
+        monkeypatch.setattr(machine, "_gpus", lambda memory=memory: [f"NVIDIA, a card, {memory}", "another, 1 MiB"])
+        assert machine.batch_tokens("auto", "auto") == fits == machine.batch_tokens("auto", "cuda")
+        assert machine.batch_tokens("auto", "cpu") == machine.ON_CPU
     of_run = lambda tokens: parse(config(execution__batch_tokens=tokens, execution__device="cpu")).execution.tokens
     assert (of_run("auto"), of_run(77)) == (machine.ON_CPU, 77)
     for wrong in ("all", 0, -5, 1.5):

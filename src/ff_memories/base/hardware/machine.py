@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base.hardware import arithmetic
+from ff_memories.base.hardware import arithmetic, gpu_locks
 
 MACHINE = "machine: "  # starts the log line that describes the machine
 MADE = "made: "  # starts the log line that lists the files the step wrote, with their MD5
@@ -48,13 +48,11 @@ def batch_tokens(asked: int | str, device: str) -> int:
     """
     if asked != "auto":
         return int(asked)
-    if device == "cpu":
+    gpus = _gpus() if device != "cpu" and gpu_locks.present() else []
+    if not gpus:
         return ON_CPU
-    import torch  # takes seconds to load
-
-    if not torch.cuda.is_available():
-        return ON_CPU
-    return min(MOST_TOKENS, max(1024, int(torch.cuda.get_device_properties(0).total_memory / 10**9) * 1024))
+    mebibytes = int(gpus[0].rpartition(",")[2].split()[0])
+    return min(MOST_TOKENS, max(1024, int(mebibytes * 2**20 / 10**9) * 1024))
 
 
 def _first(path: str, field: str) -> str | None:
