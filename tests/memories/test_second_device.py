@@ -459,7 +459,7 @@ def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypa
     here = found(model(paper), **kinds)
     with device:
         same(found(model(paper, "cuda:1"), **kinds), here)
-    assert device.emptied == len(failed) > 15
+    assert device.emptied == len(failed) > 10
     assert {0, 1, 2} <= set(failed) <= {0, 1, 2, 3}  # layers that had offered theirs
     assert "__getitem__" in device.refused and len(set(device.refused)) > 5
 
@@ -568,7 +568,7 @@ def later_steps(folder, out, device):
 
 @pytest.mark.slow
 def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks, monkeypatch):
-    monkeypatch.setattr(decoders, "BANDS", 10_000)  # no padding: last bits would decide near-ties
+    monkeypatch.setattr(decoders, "band_of", lambda lengths: np.arange(len(lengths)))
     write_inputs(tmp_path, TYPES, seed=3, train=90, validation=40)
     settings = config(fidelity="released")
     here = run_steps(tmp_path, settings, out="here")
@@ -654,7 +654,12 @@ def test_a_batch_fits_the_device(monkeypatch):
     assert machine.batch_tokens("auto", "cpu") == machine.batch_tokens("auto", "auto") == machine.ON_CPU
     assert machine.batch_tokens(77, "cuda") == 77
     monkeypatch.setattr(gpu_locks, "present", lambda: True)
-    for memory, fits in (("81559 MiB", machine.MOST_TOKENS), ("24564 MiB", 25 * 1024), ("99 MiB", 1024)):
+    for memory, fits in (
+        ("81559 MiB", machine.MOST_TOKENS),
+        ("24564 MiB", 25 * 1024),
+        ("99 MiB", 1024),
+        ("[N/A]", machine.ON_CPU),
+    ):
         monkeypatch.setattr(machine, "_gpus", lambda memory=memory: [f"NVIDIA, a card, {memory}", "another, 1 MiB"])
         assert machine.batch_tokens("auto", "auto") == fits == machine.batch_tokens("auto", "cuda")
         assert machine.batch_tokens("auto", "cpu") == machine.ON_CPU

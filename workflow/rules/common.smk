@@ -136,7 +136,7 @@ def execution():
         gpu=lambda wildcards: 0 if on_cpu() else 1,
         mem_mb=memory,
         device=chosen.device,
-        batch_tokens=chosen.batch_tokens,
+        batch_tokens=chosen.tokens,  # the same for all jobs, which cut their work by it
         arithmetic=chosen.arithmetic,
     )
 

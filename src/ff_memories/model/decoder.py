@@ -37,7 +37,10 @@ from ff_memories.model.products import (
 )
 from ff_memories.model.vocabulary import Vocabulary
 
-BANDS = 4  # of a batch's sentences, where they are padded
+
+def band_of(lengths: np.ndarray) -> np.ndarray:
+    """Return the band of each length: no sentence is padded to more than twice its length."""
+    return np.ceil(np.log2(lengths))
 
 
 @dataclass(frozen=True)
@@ -87,13 +90,15 @@ class Batch:
 
     @cached_property
     def bands(self) -> tuple[Paths, ...]:
-        """The sentences in at most ``BANDS`` groups of like length, each padded to its longest."""
+        """The sentences in groups of like length (``band_of``), each padded to its longest."""
         found, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
-        for first, length in zip(*(np.array_split(x, BANDS) for x in self.sentences()), strict=True):
-            if len(length):
-                inside = np.arange(length.max()) < length[:, None]
-                rows = np.where(inside, first[:, None] + np.arange(length.max()), first[:, None])
-                found.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
+        begins, lengths = self.sentences()
+        band = band_of(lengths)
+        for number in np.unique(band):
+            first, length = begins[band == number, None], lengths[band == number, None]
+            inside = np.arange(length.max()) < length
+            rows = np.where(inside, first + np.arange(length.max()), first)
+            found.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
         return tuple(found)
 
     def attention(

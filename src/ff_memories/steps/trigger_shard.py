@@ -36,10 +36,10 @@ def run(
     lengths = text.lengths[: text.train]
     require_enough(text, triggers.top, triggers.positions, triggers.per_sentence)
     number, shards = shard_of(shard)
-    decoder = load_model(weights, description, execution, config.precision)
-    # other blocks change last bits: those of fairseq's models on a CPU are the recorded runs'
+    # other blocks change last bits: those of fairseq's models are the recorded runs'
     block = batching.fitting(lengths) if is_transformer(description) else batching.BLOCK_TOKENS
-    block = batching.ON_GPU if decoder.device.type == "cuda" else block
+    parts = batching.shard(lengths, number - 1, shards, block)
+    decoder = load_model(weights, description, execution, config.precision)
     asked = chosen.of_model(triggers.keys, decoder, config)
     made_from = fingerprint(
         [weights, description, corpus],
@@ -53,7 +53,7 @@ def run(
     best = trigger_examples(
         decoder,
         text,
-        batching.shard(lengths, number - 1, shards, block),
+        batching.joined(parts, lengths) if decoder.device.type == "cuda" else parts,
         top=triggers.top,
         positions=triggers.positions,
         per_sentence=triggers.per_sentence,

@@ -1,6 +1,7 @@
 """Laws of what is cut, counted and drawn before any number is computed: blocks, batches, prefixes, examples, keys."""
 
 import itertools
+from itertools import pairwise
 
 import numpy as np
 import polars as pl
@@ -248,3 +249,13 @@ def test_keys_are_drawn_from_all_that_fire_and_another_seed_draws_others():
     assert seen == {(layer, key) for layer in (1, 2) for key in range(1, 40, 2)}
     assert draw(1) == sorted(draw(1)) != draw(2)
     assert [layer for layer, _ in draw(1)] == [1] * 8 + [2] * 8
+
+
+def test_a_shards_blocks_are_joined_and_hold_the_same_sentences():
+    lengths = np.full(5_000, 25)
+    for shards in (1, 2, 3):
+        parts = [batching.shard(lengths, number, shards, 1 << 12) for number in range(shards)]
+        joined = [batching.joined(part, lengths) for part in parts]
+        assert [(own[0][0], own[-1][1]) for own in joined] == [(own[0][0], own[-1][1]) for own in parts]
+        assert all(a[1] == b[0] for own in joined for a, b in pairwise(own)) and max(map(len, joined)) == 1
+    assert batching.joined([], lengths) == []

@@ -1,13 +1,11 @@
 """Decide whether two runs' tables are equal: a rule for every column of every table.
 
 Some columns must be identical. Numbers must agree within ``tolerances``. Whatever a comparison of numbers decides (a
-top token, a rank, a count of active memories, which entry a ranked list has at a place) is open if it differs, and so
-is a coefficient that differs by a few tolerances, since rounding makes larger errors in some: only recomputing the row
-of either run can settle it (``settle``). Tables that follow from other tables are open as a whole: each run's must be
-what its own tables give (``made_again``).
+top token, a rank, a count of active memories, which entry a ranked list has at a place) is open if it differs: only
+recomputing the row of either run can settle it (``settle``). Tables that follow from other tables are open as a whole:
+each run's must be what its own tables give (``made_again``).
 """
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -227,13 +225,10 @@ def _rows(out: Outcome, a: pl.DataFrame, b: pl.DataFrame, moved: pl.DataFrame) -
             out.differs(wrong.iter_rows(named=True), f"{column} differs")
         else:  # scores of ranked lists agree place by place, whatever entry they are of
             wrong = _numbers(out, both if out.schema.score == column else sure, column, rule, most)
-            far = pl.col("limits") > tolerances.FAR
             if out.table in ALONG and out.name.startswith("baselines/"):
-                far = pl.lit(False)  # whose triggers no table tells, and near-ties may change places
-            elif rule not in (COEFFICIENT, CHANGE) and column != "effective":  # sums that may be of huge terms
-                far = pl.lit(True)
-            out.differs(wrong.filter(far).iter_rows(named=True), f"{column} differs")
-            odd.append(wrong.filter(~far).select(key).join(unsure, on=key, how="anti"))
+                odd.append(wrong.select(key))  # whose triggers no table tells, and near-ties may change places
+            else:
+                out.differs(wrong.iter_rows(named=True), f"{column} differs")
     if odd and len(at := pl.concat(odd).unique()):
         out.open["a"] += a.join(at, on=key, how="semi").to_dicts()
         out.open["b"] += b.join(at, on=key, how="semi").to_dicts()
@@ -257,10 +252,7 @@ def _most(*frames: pl.DataFrame) -> pl.Expr | None:
 
 
 def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.Expr | None) -> pl.DataFrame:
-    """Compare one column of numbers in the rows that both tables have; return the rows in which it differs.
-
-    These also say by how many ``limits`` it does.
-    """
+    """Compare one column of numbers in the rows that both tables have; return the rows in which it differs."""
     one, other = pl.col(column).cast(pl.Float64), pl.col(f"other:{column}").cast(pl.Float64)
     size = pl.max_horizontal(one.abs(), other.abs())
     share = out.limits.noise
@@ -287,7 +279,6 @@ def _numbers(out: Outcome, both: pl.DataFrame, column: str, rule: str, most: pl.
         (finite & (gap <= limit * size + noise))
         .fill_null(pl.col(column).eq_missing(pl.col(f"other:{column}")))
         .alias("within"),
-        (gap / (limit * size + noise)).fill_nan(None).fill_null(math.inf).alias("limits"),
         (gap / pl.max_horizontal(size, noise / share, pl.lit(1e-30))).fill_nan(0.0).fill_null(0.0).alias("gap"),
     )
     out.cells[column] = int(judged["differs"].sum())

@@ -1,10 +1,9 @@
 """Settle what two runs' tables leave open, by recomputing it from the model and the text.
 
-A row that differs counts as equal only if the reference model confirms it in the run that has it: a number within its
-limit, or within the error that rounding makes in this very row (``Basis.rounding``). An entry of a list of triggers
-must also be a near-tie, by recomputed coefficients, with the entry that the other run has at its place, and a run may
-lack it only if it does not beat that run's last one. All rows of both runs are then compared with what follows from the
-other tables (``structure``).
+A row that differs counts as equal only if the reference model confirms it in the run that has it. An entry of a list
+of triggers must also be a near-tie, by recomputed coefficients, with the entry that the other run has at its place, and
+a run may lack it only if it does not beat that run's last one. All rows of both runs are then compared with what
+follows from the other tables (``structure``).
 """
 
 from dataclasses import replace
@@ -15,7 +14,7 @@ import polars as pl
 import torch
 
 from ff_memories.audit.compare.equality import Letter, NamedTables, Outcome
-from ff_memories.audit.recompute import baselines, checks, rows, structure
+from ff_memories.audit.recompute import baselines, rows, structure
 from ff_memories.audit.recompute.basis import Basis, TableRow
 from ff_memories.audit.recompute.closeness import DIFFERS, Comparer
 from ff_memories.audit.recompute.spread import Spread
@@ -146,36 +145,27 @@ class Settler:
         score, noise = self._score(basis[side], row)
         listed = other.lists.get((row["layer"], row["key"]), other.tables["triggers"].clear())
         here = listed.filter(pl.col("rank") == row["rank"])
-        entries = here.to_dicts()
-        its = self._score(other, entries[0])[0] if entries else 0.0
+        its = self._score(other, here.row(0, named=True))[0] if len(here) else 0.0
         gap = abs(score - its)
-        rounding = lambda entries: self._rounding(basis[side], [row]) + self._rounding(other, entries)
-        if gap > self.limits.tie * max(score, its) + noise and gap > rounding(entries):
+        if gap > self.limits.tie * max(score, its) + noise:
             outcome.differs([row], "another row has this rank, and it is not a near-tie")
             return
         outcome.gap = max(outcome.gap, gap / max(score, its, 1e-30))
         same = listed.filter((pl.col("sentence") == row["sentence"]) & (pl.col("position") == row["position"]))
         if len(same):
             return
-        options, beaten = other.config.triggers, list[TableRow]()
+        options, bar = other.config.triggers, 0.0
         sibling = listed.filter(pl.col("sentence") == row["sentence"])
         if options.per_sentence == "best" and len(sibling):  # a list has one prefix of a sentence
-            beaten = sibling.head(1).to_dicts()
+            bar = self._score(other, sibling.row(0, named=True))[0]
         elif len(listed) == options.top:
-            beaten = listed.tail(1).to_dicts()
-        bar = self._score(other, beaten[0])[0] if beaten else 0.0
+            bar = self._score(other, listed.row(-1, named=True))[0]
         text = basis[side].prefix(row).tobytes()
         repeated = options.duplicates == "drop" and any(
             other.prefix(entry).tobytes() == text for entry in listed.iter_rows(named=True)
         )
-        beats = score > bar * (1 + self.limits.tie) + noise and score - bar > rounding(beaten)
-        if beats or repeated:
+        if score > bar * (1 + self.limits.tie) + noise or repeated:
             outcome.differs([row], "the other run lacks this trigger, and it is not a near-tie with its last")
-
-    def _rounding(self, basis: Basis, triggers: list[TableRow]) -> float:
-        """Return how far rounding may move triggers' coefficients in all."""
-        with torch.inference_mode():
-            return sum(checks.rounding(basis, row, basis.prefix(row)) for row in triggers)
 
     def _score(self, basis: Basis, row: TableRow) -> tuple[float, float]:
         """Return a trigger's recomputed coefficient, and how far rounding may have moved it."""

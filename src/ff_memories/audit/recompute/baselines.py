@@ -99,7 +99,6 @@ class Baseline:
             None,
             True,
             self.unsure,
-            lambda: self.model,
         )
         if "causal" in own and len(own["causal"]):  # the engine finds means too: many prefixes for one number
             seen = causal.survey(self.model, self.corpus, self.settings.seed, BATCH)

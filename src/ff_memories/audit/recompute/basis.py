@@ -7,7 +7,7 @@ of the text, and untrained models, whose weights are drawn again from the config
 import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,9 @@ import torch
 from ff_memories import tables
 from ff_memories.audit.recompute import reading, tolerances
 from ff_memories.audit.recompute.closeness import Comparer
-from ff_memories.audit.recompute.tolerances import COPIES, DEVIATIONS
 from ff_memories.audit.references.activations import Activations, Reference
 from ff_memories.audit.references.equations import Equations
 from ff_memories.base.parameters import Execution
-from ff_memories.base.precision import ROUNDOFF
 from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
@@ -81,7 +79,6 @@ class Basis:
         folds: (vocab,) the class of every type, if the run compares tokens by class also.
         found_here: whether the lists of triggers were found on this machine, so near-ties may be in another order.
         unsure: {(layer, key): which triggers at the end of such a list may be others}.
-        decoder: the model as the run's steps run it.
         surveyed: how strongly the model's memories fire where `causal` tests them, as the engine finds here.
     """
 
@@ -96,7 +93,6 @@ class Basis:
     folds: np.ndarray | None = None
     found_here: bool = False
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
-    decoder: Callable[[], LanguageModel] | None = None
     surveyed: Callable[[], causal.Survey] | None = None
     _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
     _units: dict[str, tuple[torch.Tensor, bool]] = field(init=False, default_factory=dict)
@@ -117,8 +113,7 @@ class Basis:
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
         found = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
-        found.decoder = decoder = cache(partial(engine, run, at))
-        found.surveyed = cache(lambda: causal.survey(decoder(), corpus, found.config.seed, BATCH))
+        found.surveyed = cache(lambda: causal.survey(engine(run, at), corpus, found.config.seed, BATCH))
         return found
 
     @cached_property
@@ -155,25 +150,6 @@ class Basis:
         if not 1 <= layer <= self.oracle.keys[0]:
             raise IndexError(layer)
         return self.layers(tokens, layer)[-1]
-
-    def rounding(self, tokens: np.ndarray, layer: int, of: Callable[[torch.Tensor], torch.Tensor]) -> float:
-        """Return how far rounding may move a number that follows from a layer's m behind a text (``tolerances``).
-
-        ``of``: gives the numbers (n,) that follow from m (n, d_m). Without the run's engine, return 0. Of tf32, which
-        the engine lacks here, only the input's rounding counts.
-        """
-        if self.decoder is None:
-            return 0.0
-        decoder, noise = self.decoder(), torch.Generator().manual_seed(self.config.seed)
-        batch = decoder.pack([tokens] * COPIES)
-        x = decoder.embed(batch)
-        x = x * (1 + ROUNDOFF[self.config.precision] * torch.randn(x.shape, generator=noise))
-        for block in decoder.layers[:layer]:
-            seen = block(x, batch)
-            x = seen.output
-        m = seen.coefficients.view(COPIES, len(tokens) + 1, -1)[:, -1].double()
-        errors = of(m) - of(self.layer(tokens, layer).m[-1:])
-        return DEVIATIONS * float(errors.square().mean().sqrt())
 
     def numbered(self, prefix: int) -> np.ndarray:
         """Return the validation prefix whose last token has a number in the corpus. Raises ``IndexError`` if none."""

@@ -26,33 +26,12 @@ def triggers(basis: Basis, row: TableRow) -> Result:
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
     own = float(m[row["position"]])
-    results.append(_coefficient(basis, row, own, seen, basis.prefix(row)))
+    results.append(basis.near.coefficient("coefficient", row["coefficient"], own, _noise(basis, seen)))
     best = float(m[allowed.start : allowed.stop].max())
     if basis.config.triggers.per_sentence == "best" and best > own:
         say = f"the best position of its sentence is {int(m.argmax())}, not {row['position']}"
         results.append(Result(NEAR_TIE if best <= own * (1 + basis.near.limits.tie) else DIFFERS, say))
     return together(results)
-
-
-def rounding(basis: Basis, row: TableRow, text: np.ndarray) -> float:
-    """Return how far rounding may move the coefficient of a row's memory behind a text."""
-    return basis.rounding(text, row["layer"], lambda m: m[:, row["key"] % m.shape[1]])
-
-
-def _coefficient(
-    basis: Basis,
-    row: TableRow,
-    found: float,
-    seen: Activations,
-    text: np.ndarray,
-    column: str = "coefficient",
-    scale: float | None = None,
-) -> Result:
-    """Compare a row's coefficient behind a text: beyond its limit, a near-tie if rounding alone may move it so far."""
-    result = basis.near.coefficient(column, row[column], found, _noise(basis, seen), scale)
-    if result.state == DIFFERS and abs(row[column] - found) <= rounding(basis, row, text):
-        return Result(NEAR_TIE, result.says, result.difference)
-    return result
 
 
 def _noise(basis: Basis, seen: Activations) -> float:
@@ -75,8 +54,7 @@ def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
     if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
         unit = basis.config.mutations.unit
         return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
-    left = np.delete(prefix, slice(at[0] - 1, sum(at) - 1))
-    seen = basis.layer(left, row["layer"])
+    seen = basis.layer(np.delete(prefix, slice(at[0] - 1, sum(at) - 1)), row["layer"])
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
     own = equal("coefficient", row["coefficient"], source["coefficient"])
@@ -86,7 +64,9 @@ def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
     return together(
         [
             own,
-            _coefficient(basis, row, found, seen, left, "mutated", max(found, source["coefficient"])),
+            basis.near.coefficient(
+                "mutated", row["mutated"], found, _noise(basis, seen), max(found, source["coefficient"])
+            ),
             basis.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
         ]
     )
@@ -220,37 +200,40 @@ def _logits(basis: Basis, value: torch.Tensor) -> torch.Tensor:
 
 def shading(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``shading``: the key's coefficient after one token of a trigger."""
-    return _along(basis, row, lambda found, seen, text: _coefficient(basis, row, found, seen, text))
+    return _along(
+        basis,
+        row,
+        lambda found, noise: basis.near.coefficient("coefficient", row["coefficient"], found, noise),
+    )
 
 
 def levels(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``levels``: the same as a share of the key's largest coefficient."""
     most = basis.lists[row["layer"], row["key"]].row(0, named=True)["coefficient"]
 
-    def judge(found: float, seen: Activations, _: np.ndarray) -> Result:
+    def judge(found: float, noise: float) -> Result:
         exact = TOP_LEVEL * min(max(found / most, 0), 1)
-        error = TOP_LEVEL * (_noise(basis, seen) / most + basis.near.limits.coefficient)
+        error = TOP_LEVEL * (noise / most + basis.near.limits.coefficient)
         nearest = lambda level: math.floor(level + 0.5)
         return within("level", row["level"], nearest(exact), nearest(exact - error), nearest(exact + error))
 
     return _along(basis, row, judge)
 
 
-def _along(basis: Basis, row: TableRow, judge: Callable[[float, Activations, np.ndarray], Result]) -> Result:
-    """Judge the coefficient after one token of a trigger, given what its layer sees and the text up to there."""
+def _along(basis: Basis, row: TableRow, judge: Callable[[float, float], Result]) -> Result:
+    """Judge the coefficient, and its noise, after one token of a trigger."""
     source = basis.trigger(row)
     if not 1 <= row["position"] <= source["position"]:
         return Result(DIFFERS, f"position {row['position']} is not in 1 to {source['position']}")
-    text = basis.prefix(source)
-    seen = basis.layer(text, row["layer"])
-    return judge(float(seen.coefficients()[row["position"], row["key"]]), seen, text[: row["position"]])
+    seen = basis.layer(basis.prefix(source), row["layer"])
+    return judge(float(seen.coefficients()[row["position"], row["key"]]), _noise(basis, seen))
 
 
 def samples(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``samples``: the key's coefficient after a prefix."""
     seen = basis.layer(basis.prefix(row), row["layer"])
     found = float(seen.coefficients()[-1, row["key"]])
-    return _coefficient(basis, row, found, seen, basis.prefix(row))
+    return basis.near.coefficient("coefficient", row["coefficient"], found, _noise(basis, seen))
 
 
 def similar(basis: Basis, row: TableRow) -> Result:
@@ -304,7 +287,7 @@ def composition(basis: Basis, row: TableRow) -> Result:
     return together(
         [
             within("active", row["active"], active, active - close, active + close),
-            *([_effective(basis, row, seen)] if "effective" in row else []),
+            *([_effective(basis, row, energies)] if "effective" in row else []),
             basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(seen.ffn[-1])),
             basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(seen.output[-1])),
             *agreeing,
@@ -330,20 +313,10 @@ def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[to
     return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
 
 
-def _effective(basis: Basis, row: TableRow, seen: Activations) -> Result:
-    """Compare the participation ratio of the memories' energies: beyond its limit, as in ``_coefficient``."""
-
-    def ratio(m: torch.Tensor) -> torch.Tensor:
-        energies = (m * basis.norms(row["layer"])).square()
-        return (energies.sum(1) ** 2 / energies.square().sum(1)).nan_to_num(0.0)  # without active memories
-
-    found = float(ratio(seen.m[-1:]))
-    result = basis.near.ratio("effective", row["effective"], found)
-    if result.state == DIFFERS and abs(row["effective"] - found) <= basis.rounding(
-        _text(basis, row), row["layer"], ratio
-    ):
-        return Result(NEAR_TIE, result.says, result.difference)
-    return result
+def _effective(basis: Basis, row: TableRow, energies: torch.Tensor) -> Result:
+    """Compare the participation ratio of energies (d_m,)."""
+    found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
+    return basis.near.ratio("effective", row["effective"], found)
 
 
 def _agreeing(
@@ -379,12 +352,8 @@ def refinement(basis: Basis, row: TableRow) -> Result:
 
 
 def _at(basis: Basis, row: TableRow, until: int | None = None) -> list[Activations]:
-    return basis.layers(_text(basis, row), until)
-
-
-def _text(basis: Basis, row: TableRow) -> np.ndarray:
-    """Return the prefix of a row's example."""
-    return basis.prefix(basis.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True))
+    example = basis.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
+    return basis.layers(basis.prefix(example), until)
 
 
 def causal(basis: Basis, row: TableRow) -> Result:

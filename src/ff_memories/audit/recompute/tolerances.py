@@ -9,25 +9,12 @@ log-probability.
 
 The limits leave room for wider and deeper models. Those of float32 are far below every effect in the paper. Those of
 bfloat16 are not, for a single row, and it has more near-ties.
-
-A few texts have far larger errors. Where a model writes huge numbers into the residual and takes them out again, what
-is left carries their rounding errors. The norms of a row do not tell this: in SmolLM2's last layer, the errors of 1200
-texts of one token, as shares of the product of the norms of input and key, lie between 0.2 and 2400 roundings, so a
-limit for all of them would be above 1e-3 of ordinary coefficients. So a number beyond its limit is judged by its own
-error (``Basis.rounding``): the engine computes its text in ``COPIES`` copies whose inputs differ by one rounding, which
-draws all later roundings again. The number may be off by ``DEVIATIONS`` standard deviations from the exact one. In this
-unit, SmolLM2's errors in two other batch sizes have a root mean square of 0.8 and 1.1, and at most 5.1 in coefficients
-large enough for a list. In the 35 triggers by which two settings of one CPU differ, they are at most 1.9, and six
-deviations are 0.0009 to 0.008 of the coefficient; in 60 random triggers they are at most 5e-5, less than the limit.
 """
 
 from dataclasses import dataclass
 
 from ff_memories.base.precision import ROUNDOFF, SLACK, Precision
 
-COPIES = 16
-DEVIATIONS = 6.0
-FAR = 10.0  # limits: two runs' numbers that differ by more are different without being recomputed
 INTERVAL = 0.1  # for statistics that follow from the tables: the share of their confidence interval's width
 
 

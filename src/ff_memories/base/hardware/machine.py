@@ -6,6 +6,7 @@ import platform
 import shutil
 import subprocess
 from argparse import Namespace
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,10 @@ def batch_tokens(asked: int | str, device: str) -> int:
     if asked != "auto":
         return int(asked)
     gpus = _gpus() if device != "cpu" and gpu_locks.present() else []
-    if not gpus:
+    mebibytes = gpus[0].rpartition(",")[2].split()[0] if gpus else ""
+    if not mebibytes.isdecimal():
         return ON_CPU
-    mebibytes = int(gpus[0].rpartition(",")[2].split()[0])
-    return min(MOST_TOKENS, max(1024, int(mebibytes * 2**20 / 10**9) * 1024))
+    return min(MOST_TOKENS, max(1024, int(int(mebibytes) * 2**20 / 10**9) * 1024))
 
 
 def _first(path: str, field: str) -> str | None:
@@ -63,6 +64,7 @@ def _first(path: str, field: str) -> str | None:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), None)
 
 
+@cache
 def _gpus() -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:

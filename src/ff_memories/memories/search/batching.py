@@ -70,6 +70,14 @@ def shard(lengths: np.ndarray, index: int, shards: int, tokens: int | None = Non
     return list(share(blocks(lengths, tokens), (index + 1, shards)))
 
 
+def joined(parts: list[tuple[int, int]], lengths: np.ndarray) -> list[tuple[int, int]]:
+    """Return a shard's blocks as blocks that fill a GPU's batches; what the shard holds does not change."""
+    if not parts:
+        return []
+    first, end = parts[0][0], parts[-1][1]
+    return [(first + a, first + b) for a, b in blocks(lengths[first:end], ON_GPU)]
+
+
 def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, run_all: bool) -> Iterator[Plan]:
     """Yield the batches of one block.
 

@@ -23,7 +23,7 @@ from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
 
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache of a CPU
-ON_GPU = 1 << 18  # likewise, as memory allows: every piece is some 15 launches
+ON_GPU = 1 << 25  # numbers along sentences, likewise, as memory allows: every piece is some 15 launches
 _POWER_TABLE = torch.from_numpy(seeds.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
@@ -292,7 +292,8 @@ def offer_hits(
     sentence, key = (maxima >= gate).nonzero(as_tuple=True)
     if not len(sentence):
         return
-    for s, k in zip(*(x.split(ON_GPU if x.is_cuda else HITS) for x in (sentence, key)), strict=True):
+    piece = max(HITS, ON_GPU // len(rows.steps)) if sentence.is_cuda else HITS
+    for s, k in zip(sentence.split(piece), key.split(piece), strict=True):
         along, names = rows.along(coefficients, s, k), columns.names(k)
         if per_sentence == "best":
             most = maxima[s, k]
