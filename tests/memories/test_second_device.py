@@ -110,15 +110,18 @@ def same(there, here, rel=1e-5, off=1e-6):
         assert there == (pytest.approx(here, rel=rel, abs=off) if isinstance(here, float) else here)
 
 
-def both(work):
-    """Run work on the CPU, on a GPU if there is one, and on the second device; return the CPU's result."""
+def both(work, off=1e-6):
+    """Run work on the CPU, on a GPU if there is one, and on the second device; return the CPU's result.
+
+    ``off``: how far numbers may lie apart there, where padded attention changes last bits.
+    """
     here = work("cpu")
     if torch.cuda.is_available():  # a real one, whose kernels add up in another order
         same(work("cuda"), here, rel=1e-4, off=1e-5)
     with SecondDevice() as device:
         there = work("cuda:1")
     assert used(device) == {"cuda:1"}, "the model did not run on its device"
-    same(there, here)
+    same(there, here, off=off)
     return here
 
 
@@ -347,7 +350,7 @@ def test_composition_and_refinement(weights, projection, layer_prediction, memor
 def test_the_released_codes_columns_and_what_the_model_predicts(weights):
     drawn = examples()
     work = lambda what, place: what(model(weights, place), TEXT, drawn, BATCH)
-    both(partial(work, columns.columns))
+    both(partial(work, columns.columns), off=5e-6)  # small coefficients beside some of 30
     both(partial(work, columns.output_distributions))
 
 
@@ -437,7 +440,7 @@ def waits(longest):
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypatch, per_sentence, duplicates):
     """Batches of more than four sentences find memory for some operations and not for others, whichever they are."""
-    run, select, finds = triggers.run_batch, triggers.offer_hits, waits(500)
+    run, select, finds = triggers.run_batch, triggers.offer_hits, waits(350)
     offered, failed, device = [], [], SecondDevice()
 
     def little(decoder, corpus, prefixes, part, *rest):
@@ -459,9 +462,9 @@ def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypa
     here = found(model(paper), **kinds)
     with device:
         same(found(model(paper, "cuda:1"), **kinds), here)
-    assert device.emptied == len(failed) > 10
+    assert device.emptied == len(failed) > 15
     assert {0, 1, 2} <= set(failed) <= {0, 1, 2, 3}  # layers that had offered theirs
-    assert "__getitem__" in device.refused and len(set(device.refused)) > 5
+    assert "__getitem__" in device.refused and {"linear", "_addmm_activation"} & set(device.refused)
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import platform
 import shutil
 import subprocess
 from argparse import Namespace
-from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,7 +63,6 @@ def _first(path: str, field: str) -> str | None:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), None)
 
 
-@cache
 def _gpus() -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
