@@ -17,7 +17,7 @@ include: "workflow/rules/mutations.smk"
 include: "workflow/rules/values.smk"
 include: "workflow/rules/composition.smk"
 include: "workflow/rules/baselines.smk"
-include: "workflow/rules/causal.smk"
+include: "workflow/rules/interventions.smk"
 include: "workflow/rules/released.smk"
 include: "workflow/rules/patterns.smk"
 include: "workflow/rules/figures.smk"
@@ -39,15 +39,11 @@ rule all:
     input:
         rules.claims.output,
         rules.report.output,
-        rules.agreeing.output,
         rules.gallery.output,
-        expand(rules.table.output, table=EXCERPTS),
-        expand(rules.figure.output, figure=SHOWN),
-        rules.figure_pages.output,
-        rules.causal.output,
-        rules.removals.output,
-        expand(rules.baseline_causal.output, model=MODELS),
-        expand(rules.baseline_removals.output, model=MODELS),
+        rules.excerpts.output,
+        run_.figures(*SHOWN),
+        run_.tables(*CLAIM_TABLES),
+        of_models(*OF_MODELS),
         run_.golden_triggers,
         rules.released.output if run_.config.fidelity == "released" else [],
     message:

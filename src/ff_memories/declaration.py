@@ -9,10 +9,10 @@
 
 gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
 ``command("values")``, the same line with Snakemake's placeholders. A parameter has the name of the rule's input or
-output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default, and
-the shard; any other with a default is for users. Users may omit a parameter of type ``Input | None``. A keyword-only
-parameter, behind ``*``, is for Python alone, and no option. The signature is parsed, not imported, so a workflow can
-list its commands without loading torch or altair.
+output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default,
+wildcards and the shard; any other with a default is for users. Users may omit a parameter of type ``Input | None``. A
+keyword-only parameter, behind ``*``, is for Python alone, and no option. The signature is parsed, not imported, so a
+workflow can list its commands without loading torch or altair.
 """
 
 import argparse
@@ -58,8 +58,8 @@ KINDS = {
     "Output": Kind(Path, None, "{output.NAME:q}", "file to write"),
     "Outputs": Kind(Path, "+", "{output.NAME:q}", "files to write"),
     "EveryOutput": Kind(Path, "+", "{output:q}", "files to write"),
-    "Wildcard": Kind(str, None, "{wildcards.NAME}"),
-    "Shard": Kind(str, None, "{wildcards.scatteritem}", "the shard, such as 1-of-4"),
+    "Wildcard": Kind(str, None, "{wildcards.NAME:q}"),
+    "Shard": Kind(str, None, "{resources.shard}", "the shard, such as 1-of-4"),
     "Param": Kind(str, None, "{params.NAME:q}"),
     "Params": Kind(str, "*", "{params.NAME:q}"),
     "Threads": Kind(threads, None, "{threads}", "CPU threads"),
@@ -134,8 +134,8 @@ class Step:
         given = {p.name: getattr(args, p.name) for p in self.parameters if p.type != "Execution"}
         given |= {p.name: execution(args) for p in self.parameters if p.type == "Execution"}
         given |= {p.name: Tables.of(given[p.name]) for p in self.parameters if p.type == "Tables"}
-        parts = [given[p.name] for p in self.parameters if p.type in ("Wildcard", "Shard")]
-        with of_part([part for part in parts if part != "1-of-1"]):
+        parts = [str(given[p.name]).strip("/") for p in self.parameters if p.type in ("Wildcard", "Shard")]
+        with of_part([part for part in parts if part not in ("", "1-of-1")]):
             return run(**given)
 
 
@@ -213,7 +213,7 @@ def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[st
         value = ast.literal_eval(default)
     except ValueError:
         raise ValueError(f"step {step}: {node.arg}: its default must be a literal") from None
-    return Parameter(node.arg, kind, says.get(node.arg, ""), kind == "Shard", False, value)
+    return Parameter(node.arg, kind, says.get(node.arg, ""), kind in ("Shard", "Wildcard"), False, value)
 
 
 def _arguments(text: str) -> dict[str, str]:

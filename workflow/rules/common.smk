@@ -6,8 +6,9 @@ from ff_memories.config import read_yaml
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
-from ff_memories.figures.registry import DRAWN, FIGURES, title
+from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
 from ff_memories.patterns.forms.sheets import SHEETS
+from ff_memories.workflow import code_digest
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.engines.at_work import heed_dvc, take_over
@@ -67,6 +68,7 @@ if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
 shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
 
 
+CUT = bool(workflow.resource_settings.overwrite_scatter)  # --set-scatter
 if workflow.is_main_process:  # which tells its jobs on other machines
     workflow.resource_settings.overwrite_scatter = run_.scatter(workflow)
 
@@ -76,10 +78,86 @@ scattergather:
     baselines=1,
 
 
-def all_shards(of, *files):
-    """Return every shard of some files; Snakemake's own `gather` takes one file."""
-    every = getattr(gather, of)
-    return [path for file in files for path in every(file, allow_missing=True)]
+# the models of the baselines; what is measured on a model lies in its folder, the run's own in the run's
+MODELS = run_.config.baselines.names
+
+
+wildcard_constraints:
+    model=r"(models/[^/]+/)?",
+    shard=r"(shards/\d+-of-\d+/)?",
+
+
+def of_model(path):
+    """Return a file of the run's own model, or of a model of the baselines, as the wildcard says."""
+    return run_.path("{model}" + path)
+
+
+def shard_of(path):
+    """Return one shard of such a file, or all of it."""
+    return run_.path("{model}{shard}" + path)
+
+
+def of_models(*tables):
+    """Return some tables of every model of the baselines."""
+    return expand(
+        run_.path("models", "{model}", "{table}.parquet"),
+        model=MODELS,
+        table=[f"{'proxy' if name in LABELS else 'tables'}/{name}" for name in tables],
+    )
+
+
+def description(wildcards):
+    """Return the description of a job's model."""
+    folder = wildcards.model or "model/"
+    if wildcards.model and wildcards.model.split("/")[1] not in MODELS:
+        raise WorkflowError(
+            f"{run_.path(wildcards.model)}: {run_.file} has no such model; it has {', '.join(MODELS)}"
+        )
+    return run_.path(folder + "model.json")
+
+
+def text(wildcards):
+    """Return the text that a job's model is measured on: of a model of the baselines, a sample."""
+    return run_.path(
+        "models/sample.safetensors" if wildcards.model else "corpus/corpus.safetensors"
+    )
+
+
+def shards(step, model):
+    """Return the shards of a step's work on a model; none if one job does all of it."""
+    whole = step != "triggers" and not (CUT or run_.cuts_all_steps)
+    every = [] if whole else getattr(gather, "baselines" if model else "corpus")("{scatteritem}")
+    return [f"shards/{item}/" for item in every] if len(every) > 1 else []
+
+
+def join_shards(step):
+    """Declare the rule that joins the shards of a step's files, if there are any."""
+    of = workflow.get_rule(step)
+    models = ["" if shards(step, "") else None, "models/[^/]+/" if shards(step, "any") else None]
+    if any(model is not None for model in models):
+
+        rule:
+            name:
+                f"{step}_joined"
+            input:
+                shards=lambda wildcards: expand(
+                    list(of.output), model=wildcards.model, shard=shards(step, wildcards.model)
+                ),
+            output:
+                [file.replace("{shard}", "") for file in of.output],
+            wildcard_constraints:
+                model="|".join(model for model in models if model is not None),
+            log:
+                run_.path("logs/{model}" + f"{step}_joined.log"),
+            benchmark:
+                run_.path("logs/{model}" + f"{step}_joined.tsv")
+            params:
+                **dict(of.params.items()),
+            shell:
+                command("join")
+
+        workflow.get_rule(f"{step}_joined").joins = of
+        workflow.ruleorder(f"{step}_joined", step)
 
 
 # the tables that the claims need, and the steps that write counts
@@ -96,6 +174,18 @@ CLAIM_TABLES = [
     "causal",
     "removals",
 ]
+LABELS = ["annotations", "pattern_labels", "distance_labels"]
+# the tables of models of the baselines that claims are measured on
+OF_MODELS = [
+    "mutations",
+    "values",
+    "examples",
+    "composition",
+    "refinement",
+    "causal",
+    "removals",
+    *LABELS,
+]
 SHOWN = [*FIGURES, "sensitivity"] if run_.measures_choices else list(FIGURES)
 COUNTED = [
     "corpus",
@@ -107,6 +197,7 @@ COUNTED = [
     "proxy",
     "patterns",
 ]
+SECTIONS_OF_FIGURES = by_section(SHOWN)
 SECTIONS = [
     name
     for name in run_.resolved
@@ -126,7 +217,7 @@ def compute_threads(wildcards):
 
 def memory(wildcards, attempt, rulename):
     """Return the megabytes of memory that a job takes, by the plan's estimate; more where it failed before."""
-    return attempt * run_.memory(rulename)
+    return attempt * run_.memory(rulename, getattr(wildcards, "model", ""))
 
 
 def execution():
@@ -135,6 +226,7 @@ def execution():
     return dict(
         gpu=lambda wildcards: 0 if on_cpu() else 1,
         mem_mb=memory,
+        shard=lambda wildcards: (getattr(wildcards, "shard", "") or "/1-of-1").split("/")[1],
         device=chosen.device,
         batch_tokens=chosen.tokens,  # the same for all jobs, which cut their work by it
         arithmetic=chosen.arithmetic,

@@ -73,5 +73,6 @@ rule corpus:
         run_.path("logs", "corpus.tsv")
     params:
         **run_.step("corpus", "corpus"),
+        cutting=code_digest.digest("cut_shard") if run_.cuts_first else "",
     shell:
         command("corpus")

@@ -1,27 +1,27 @@
 # The gallery: its tables and its site. The site shows the corpus's text, so each machine builds its own.
 
 
-rule gallery_tables_shard:
-    """Compute one shard of the gallery's tables: coefficients, tokens that values promote, and similar memories."""
+rule gallery_tables:
+    """Compute the gallery's tables: coefficients, tokens that values promote, and similar memories."""
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
-        triggers=rules.triggers.output.triggers,
-        values=rules.values.output.values,
-        causal=rules.causal.output.causal,
+        triggers=of_model("tables/triggers.parquet"),
+        values=of_model("tables/values.parquet"),
+        causal=of_model("tables/causal.parquet"),
     output:
-        shading=run_.shard("tables", "shading.parquet"),
-        levels=run_.shard("tables", "levels.parquet"),
-        promoted=run_.shard("tables", "promoted.parquet"),
-        demoted=run_.shard("tables", "demoted.parquet"),
-        histogram=run_.shard("tables", "histogram.parquet"),
-        samples=run_.shard("tables", "samples.parquet"),
-        similar=run_.shard("tables", "similar.parquet"),
+        shading=shard_of("tables/shading.parquet"),
+        levels=shard_of("tables/levels.parquet"),
+        promoted=shard_of("tables/promoted.parquet"),
+        demoted=shard_of("tables/demoted.parquet"),
+        histogram=shard_of("tables/histogram.parquet"),
+        samples=shard_of("tables/samples.parquet"),
+        similar=shard_of("tables/similar.parquet"),
     log:
-        run_.path("logs", "gallery_tables_shard", "{scatteritem}.log"),
+        run_.path("logs/{model}{shard}gallery_tables.log"),
     benchmark:
-        run_.path("logs", "gallery_tables_shard", "{scatteritem}.tsv")
+        run_.path("logs/{model}{shard}gallery_tables.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -43,26 +43,7 @@ rule gallery_tables_shard:
         command("gallery-tables")
 
 
-rule gallery_tables:
-    """Compute the gallery's tables: coefficients, tokens that values promote, and similar memories."""
-    input:
-        shards=all_shards("corpus", *rules.gallery_tables_shard.output),
-    output:
-        shading=run_.table("shading"),
-        levels=run_.table("levels"),
-        promoted=run_.table("promoted"),
-        demoted=run_.table("demoted"),
-        histogram=run_.table("histogram"),
-        samples=run_.table("samples"),
-        similar=run_.table("similar"),
-    log:
-        run_.path("logs", "gallery_tables.log"),
-    benchmark:
-        run_.path("logs", "gallery_tables.tsv")
-    params:
-        **run_.step("join"),
-    shell:
-        command("join")
+join_shards("gallery_tables")
 
 
 rule gallery:

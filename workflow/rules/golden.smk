@@ -29,7 +29,7 @@ rule golden_triggers:
     """Check the triggers of keys that the paper shows."""
     input:
         corpus=rules.corpus.output.corpus,
-        triggers=rules.triggers.output.triggers,
+        triggers=run_.table("triggers"),
         dictionary=run_.dictionary,
     output:
         out=run_.golden_triggers,

@@ -7,7 +7,7 @@ rule released:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
         corpus=rules.corpus.output.corpus,
-        examples=rules.composition.output.examples,
+        examples=run_.table("examples"),
     output:
         released_layer=run_.table("released_layer"),
         released_dim=run_.table("released_dim"),

@@ -1,33 +1,37 @@
 # Tables 1 to 3 and the report. They show the corpus's text, so each machine builds its own.
 
 
-rule table:
-    """Write Table 1, 2 or 3: keys and values with passages of the text."""
+rule excerpts:
+    """Write Tables 1 to 3: keys and values with passages of the text."""
     input:
-        tables=lambda wildcards: run_.tables(*EXCERPTS[wildcards.table].tables),
+        tables=run_.tables(
+            *sorted({table for one in EXCERPTS.values() for table in one.tables})
+        ),
         corpus=rules.corpus.output.corpus,
         dictionary=run_.dictionary,
         info=rules.model.output.info,
     output:
-        html=report(
-            run_.path("report", "{table}.html"),
-            category="Tables",
-            labels=lambda wildcards: {
-                "table": wildcards.table.replace("table", "Table ")
-            },
+        html=[
+            report(
+                run_.path("report", f"{name}.html"),
+                category="Tables",
+                labels={"table": name.replace("table", "Table ")},
+            )
+            for name in EXCERPTS
+        ],
+        others=expand(
+            run_.path("report", "{name}.{kind}"), name=EXCERPTS, kind=["csv", "tex"]
         ),
-        csv=run_.path("report", "{table}.csv"),
-        tex=run_.path("report", "{table}.tex"),
     log:
-        run_.path("logs", "{table}.log"),
+        run_.path("logs", "excerpts.log"),
     benchmark:
-        run_.path("logs", "{table}.tsv")
-    wildcard_constraints:
-        table="|".join(EXCERPTS),
+        run_.path("logs", "excerpts.tsv")
     params:
-        **run_.step_by("table", lambda wildcards: EXCERPTS[wildcards.table].sections),
+        **run_.step("excerpts", "patterns", "values"),
+        excerpts=list(EXCERPTS),
+        out=run_.path("report"),
     shell:
-        command("table")
+        command("excerpts")
 
 
 rule report:
@@ -35,10 +39,10 @@ rule report:
     input:
         tables=run_.tables("claims", "counts", "annotation_scores", "baselines")
         + (run_.tables("sensitivity") if run_.measures_choices else []),
-        figures=expand(rules.figure.output.svg, figure=SHOWN),
-        specs=expand(rules.figure.output.spec, figure=SHOWN),
-        excerpts=expand(rules.table.output.html, table=EXCERPTS),
-        perplexity=run_.path("baselines", "same_sample", "perplexity.json"),
+        figures=expand(run_.path("figures", "{figure}.svg"), figure=SHOWN),
+        specs=expand(run_.path("figures", "{figure}.vl.json"), figure=SHOWN),
+        excerpts=rules.excerpts.output.html,
+        perplexity=run_.path("models", "same_sample", "perplexity.json"),
         info=rules.model.output.info,
     output:
         html=report(

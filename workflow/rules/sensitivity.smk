@@ -53,5 +53,4 @@ rule sensitivity:
     """Make the table and the figure of how each choice affects each claim."""
     input:
         rules.sensitivity_table.output,
-        expand(rules.figure.output, figure="sensitivity"),
-        run_.path("figures", "sensitivity.html"),
+        run_.figures("sensitivity"),

@@ -5,14 +5,14 @@ rule trigger_shard:
     """Find every key's top triggers in one shard of the training text."""
     input:
         weights=rules.model.output.weights,
-        description=rules.model.output.description,
-        corpus=rules.corpus.output.corpus,
+        description=description,
+        corpus=text,
     output:
-        lists=run_.path("shards", "{scatteritem}.safetensors"),
+        lists=shard_of("lists.safetensors"),
     log:
-        run_.path("logs", "trigger_shard/{scatteritem}.log"),
+        run_.path("logs/{model}{shard}trigger_shard.log"),
     benchmark:
-        run_.path("logs", "trigger_shard/{scatteritem}.tsv")
+        run_.path("logs/{model}{shard}trigger_shard.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -23,21 +23,28 @@ rule trigger_shard:
 
 
 rule triggers:
-    """Merge the shards into the table of triggers."""
+    """Find every key's top triggers in the training text, or merge those of its shards."""
     input:
-        corpus=rules.corpus.output.corpus,
-        shards=gather.corpus(run_.path("shards", "{scatteritem}.safetensors")),
+        weights=rules.model.output.weights,
+        description=description,
+        corpus=text,
+        shards=lambda wildcards: expand(
+            rules.trigger_shard.output,
+            model=wildcards.model,
+            shard=shards("triggers", wildcards.model),
+        ),
     output:
-        triggers=run_.table("triggers"),
-        firing=run_.table("firing"),
-        counts=run_.path("counts", "triggers.parquet"),
+        triggers=of_model("tables/triggers.parquet"),
+        firing=of_model("tables/firing.parquet"),
+        counts=of_model("counts/triggers.parquet"),
     log:
-        run_.path("logs", "triggers.log"),
+        run_.path("logs/{model}triggers.log"),
     benchmark:
-        run_.path("logs", "triggers.tsv")
+        run_.path("logs/{model}triggers.tsv")
+    threads: compute_threads
     resources:
-        mem_mb=memory,
+        **execution(),
     params:
-        **run_.step("triggers", "triggers", *run_.sampling),
+        **run_.step("triggers", "triggers", "extraction", *run_.sampling),
     shell:
         command("triggers")

@@ -1,20 +1,20 @@
 # E4-E7, section 4, Figures 4-6, Table 2: the predictions of values.
 
 
-rule values_shard:
-    """Compute the predictions of one shard of the values, and their agreement with their keys' triggers."""
+rule values:
+    """Compute every value's prediction, and its agreement with its key's triggers."""
     input:
         weights=rules.model.output.weights,
-        description=rules.model.output.description,
-        corpus=rules.corpus.output.corpus,
+        description=description,
+        corpus=text,
         triggers=rules.triggers.output.triggers,
         dictionary=run_.dictionary,
     output:
-        values=run_.shard("tables", "values.parquet"),
+        values=shard_of("tables/values.parquet"),
     log:
-        run_.path("logs", "values_shard", "{scatteritem}.log"),
+        run_.path("logs/{model}{shard}values.log"),
     benchmark:
-        run_.path("logs", "values_shard", "{scatteritem}.tsv")
+        run_.path("logs/{model}{shard}values.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -24,20 +24,7 @@ rule values_shard:
         command("values")
 
 
-rule values:
-    """Compute every value's prediction, and its agreement with its key's triggers."""
-    input:
-        shards=all_shards("corpus", *rules.values_shard.output),
-    output:
-        values=run_.table("values"),
-    log:
-        run_.path("logs", "values.log"),
-    benchmark:
-        run_.path("logs", "values.tsv")
-    params:
-        **run_.step("join"),
-    shell:
-        command("join")
+join_shards("values")
 
 
 rule projection_seeds_table:
@@ -45,7 +32,7 @@ rule projection_seeds_table:
     input:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
-        values=rules.values.output.values,
+        values=run_.table("values"),
     output:
         projection_seeds=run_.table("projection_seeds"),
     log:

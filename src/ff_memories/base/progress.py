@@ -71,19 +71,19 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
         to, unit = getattr(sys.stderr, "stream", sys.stderr), f" {unit}"
         super().__init__(total=total, unit=unit, unit_scale=True, desc=about, disable=quiet, mininterval=0.5, file=to)
 
-    def step(self, n: int, sentences: int = 0, skipped: bool = False) -> None:
-        """Count ``n`` more units as done, in ``sentences`` sentences; an earlier run did the ``skipped`` ones."""
+    def step(self, n: int, sentences: int = 0) -> None:
+        """Count ``n`` more units as done, in ``sentences`` sentences."""
         self._done += n
-        self._run += 0 if skipped else n
+        self._run += n
         self._sentences += sentences
         if sentences and not self.disable:
             self.set_postfix_str(f"{self._sentences:,} sentences", refresh=False)
         self.update(n)
         now = time.monotonic()
-        if self.disable and not skipped and now - self._logged > EVERY:
+        if self.disable and now - self._logged > EVERY:
             self._logged = now
             print(self._line(now), file=sys.stderr, flush=True)
-        if self.disable and not skipped and now - self._shown > self._every:
+        if self.disable and now - self._shown > self._every:
             self._shown = now
             _show(self._line(now))
 

@@ -1,6 +1,6 @@
 """The config's sections on how a run computes: with which resources, precision and sources."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -9,6 +9,8 @@ from ff_memories.base.precision import Precision
 from ff_memories.config.section import Section, Stated
 
 SAME_SAMPLE, UNTRAINED, SHUFFLED = "same_sample", "untrained-", "shuffled-"  # the models of a run's baselines, by name
+# of what is measured on a model of the baselines, at most: keys are resampled, not triggers, so more tell little
+MUTATED_TRIGGERS, CHANGED_MEMORIES, REMOVED_PREFIXES = 10, 2, 20
 MOST_SHARDS = 64  # of `execution.shards: auto`: more jobs take longer to start than a run of usual size takes
 
 
@@ -101,6 +103,20 @@ class Baselines(Section):
         """The names of the models: the run's own, ``untrained-1`` and so on, ``shuffled-1`` and so on."""
         drawn = ((UNTRAINED, self.models), (SHUFFLED, self.shuffled))
         return [SAME_SAMPLE, *(f"{kind}{draw + 1}" for kind, number in drawn for draw in range(number))]
+
+    def of_a_model(self, resolved: dict[str, Any]) -> dict[str, Any]:
+        """Return a run's resolved config as it is for a model of the baselines, which always draws its examples."""
+        most = {
+            "mutations": {"keys_per_layer": self.keys_per_layer, "top": MUTATED_TRIGGERS},
+            "composition": {"examples": self.examples},
+            "causal": {"keys_per_layer": CHANGED_MEMORIES},
+            "removals": {"prefixes": REMOVED_PREFIXES},
+        }
+        out = dict(resolved)
+        for name, sizes in most.items():
+            out[name] = resolved[name] | {key: min(resolved[name][key], size) for key, size in sizes.items()}
+        out["composition"]["sample_file"] = None
+        return out
 
 
 class Sensitivity(Section):

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file, save_file
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
+from ff_memories.base.seeds import generator
 from ff_memories.corpus.sentences import Sentences
 
 
@@ -53,12 +54,14 @@ class Corpus:
         offsets: (sentences + 1,) int64, where each sentence starts in ``tokens``.
         train: number of sentences in the training split, which have the lowest ids.
         begins: (tokens,) bool, which tokens begin a word; ``None`` where tokens are words.
+        numbers: (sentences,) int64, of a sample: its sentences' numbers in the run's corpus; ``None`` of that corpus.
     """
 
     tokens: np.ndarray
     offsets: np.ndarray
     train: int
     begins: np.ndarray | None = None
+    numbers: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -73,6 +76,16 @@ class Corpus:
         first, end = self.offsets[index], self.offsets[index + 1]
         return Tokens.of(self.tokens[first:end], int(end - first))
 
+    def sample(self, seed: int, sentences: int) -> "Corpus":
+        """Return so many random training sentences and all validation sentences; all, if there are no more."""
+        drawn = generator(seed, "baseline sentences").permutation(self.train)[:sentences]
+        numbers = np.concatenate([np.sort(drawn), np.arange(self.train, len(self))])
+        offsets = np.concatenate([[0], np.cumsum(self.lengths[numbers])])
+        parts = [slice(self.offsets[n], self.offsets[n + 1]) for n in numbers.tolist()]
+        taken = lambda of: np.concatenate([of[:0], *(of[part] for part in parts)])
+        begins = None if self.begins is None else taken(self.begins)
+        return Corpus(taken(self.tokens), offsets, len(drawn), begins, numbers)
+
 
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
     """Write the corpus atomically."""
@@ -83,8 +96,18 @@ def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
     }
     if any(s.begins for s in (train, validation)):
         arrays["begins"] = np.concatenate([np.frombuffer(s.begins, dtype=np.int8) for s in (train, validation)]) == 1
+    _save(arrays, len(train), path)
+
+
+def write_sample(corpus: Corpus, path: str | Path) -> None:
+    """Write a sample of a corpus (``Corpus.sample``) atomically."""
+    arrays = {"tokens": corpus.tokens, "offsets": corpus.offsets, "begins": corpus.begins, "numbers": corpus.numbers}
+    _save({name: array for name, array in arrays.items() if array is not None}, corpus.train, path)
+
+
+def _save(arrays: dict[str, np.ndarray], train: int, path: str | Path) -> None:
     with atomic_write(path) as partial:
-        save_file(arrays, partial, metadata={"train": json.dumps(len(train))})
+        save_file(arrays, partial, metadata={"train": json.dumps(train)})
 
 
 def read(path: str | Path) -> Corpus:
@@ -96,7 +119,7 @@ def read(path: str | Path) -> Corpus:
         arrays = load_file(path)
         with safe_open(path, framework="np") as file:
             train = json.loads(file.metadata()["train"])
-        read_ = Corpus(arrays["tokens"], arrays["offsets"], train, arrays.get("begins"))
+        read_ = Corpus(arrays["tokens"], arrays["offsets"], train, arrays.get("begins"), arrays.get("numbers"))
         if not _whole(read_):
             raise ValueError("its offsets do not fit its tokens")
     except (SafetensorError, KeyError, OSError, TypeError, ValueError) as error:
@@ -105,7 +128,7 @@ def read(path: str | Path) -> Corpus:
 
 
 def _whole(corpus: Corpus) -> bool:
-    offsets, begins = corpus.offsets, corpus.begins
+    offsets, begins, numbers = corpus.offsets, corpus.begins, corpus.numbers
     return (
         corpus.tokens.dtype == np.int32
         and offsets.dtype == np.int64
@@ -120,4 +143,5 @@ def _whole(corpus: Corpus) -> bool:
             begins is None
             or (begins.dtype == bool and begins.shape == corpus.tokens.shape and bool(begins[offsets[:-1]].all()))
         )
+        and (numbers is None or (numbers.dtype == np.int64 and numbers.shape == (len(corpus),)))
     )

@@ -16,7 +16,7 @@ from ff_memories.figures.registry import DRAWN
 
 
 def module(figure: str) -> ModuleType:
-    """Return the module of a figure that ``registry.DRAWN`` has; ``workflow.meaning`` knows that it is found here."""
+    """Return the module of a figure that ``registry.DRAWN`` has; the digest of a step's code has them all."""
     return import_module(f"ff_memories.figures.drawn.{figure}")
 
 

@@ -5,7 +5,7 @@ Light to import, since workflows read it before any run: the modules are parsed,
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,6 +79,18 @@ def _order(path: Path) -> tuple[bool, int, str]:
 DRAWN = {path.stem: _declared(path) for path in sorted(FOLDER.glob("[a-z]*.py"), key=_order)}
 FIGURES = {name: figure for name, figure in DRAWN.items() if figure.section}  # those that every report shows
 SPECIAL = frozenset().union(*(figure.options for figure in DRAWN.values()))  # options that few figures have
+
+
+def by_section(shown: Iterable[str]) -> dict[str, list[str]]:
+    """Return figures by what one job draws: those of a section, the sensitivity's with those beyond the paper.
+
+    The figures that no report shows have a job each.
+    """
+    out: dict[str, list[str]] = {}
+    for name in DRAWN:
+        section = DRAWN[name].section.partition(".")[0] or ("beyond" if name in set(shown) else name)
+        out.setdefault(section, []).append(name)
+    return out
 
 
 def refuse_useless(name: str, options: Mapping[str, Any]) -> None:

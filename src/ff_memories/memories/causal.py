@@ -37,7 +37,6 @@ from ff_memories.model.vocabulary import Vocabulary
 
 PROMOTED = 10  # tokens of a value
 POOL = 512  # prefixes that may be tested, at most, and as many others for means
-OF_BASELINES = 2  # memories of a layer that are changed in an untrained model, at most
 LOGITS = 1 << 22  # log-probabilities held at once, in float64 and several times
 CONTROLS = ("none", "matched", "direction", "inactive")
 

@@ -10,7 +10,7 @@ import torch
 
 from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
-from ff_memories.base.sharding import WHOLE, Shard, share
+from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.memories.search import batching
@@ -21,8 +21,14 @@ from ff_memories.model.vocabulary import Vocabulary
 SENTENCES = 2000  # validation sentences at most
 WINDOW = 1024  # tokens of a window at most
 IN_WINDOWS = "in_windows"  # the name of what `in_windows` returns, where both are recorded
+OF_UNTRAINED = 200  # validation sentences on which a drawn model's perplexity is measured, at most
 PASSED = 12  # tokens in windows for every sentence that is read by itself
 Surprises = dict[int, tuple[float, int]]  # by sentence or window: the sum of -log p of its tokens, and how many
+
+
+def sentences_of(model: str, sentences: int) -> int:
+    """Return on how many sentences, at most, a model of the baselines is measured; ``sentences``: of the sample."""
+    return min(SENTENCES if model == SAME_SAMPLE else OF_UNTRAINED, sentences)
 
 
 def perplexity(
@@ -53,9 +59,9 @@ def of_sentences(surprises: Surprises) -> dict[str, Any]:
 
 
 def sentence_surprises(
-    decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int, sentences: int, shard: Shard = WHOLE
+    decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int, sentences: int
 ) -> Surprises:
-    """Return the surprises of the sentences in a shard's batches; other arguments as of ``perplexity``."""
+    """Return the surprises of all sentences; arguments as of ``perplexity``."""
     every = np.arange(corpus.train, len(corpus))
     chosen = np.sort(generator(seed, "perplexity").permutation(every)[:sentences])
     lengths = corpus.lengths[chosen]
@@ -66,12 +72,11 @@ def sentence_surprises(
         own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
         nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()
 
-    own = share(list(batching.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens)), shard)
-    with torch.inference_mode(), Progress(sum(map(len, own)), "sentences", "perplexity") as progress:
-        for part in own:
+    with torch.inference_mode(), Progress(len(chosen), "sentences", "perplexity") as progress:
+        for part in batching.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens):
             retry_smaller(run, part, len(part), halved)
             progress.step(len(part))
-    return {int(chosen[i]): (float(nats[i]), int(lengths[i])) for part in own for i in part}
+    return {int(chosen[i]): (float(nats[i]), int(lengths[i])) for i in range(len(chosen))}
 
 
 def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int = SENTENCES) -> dict[str, Any]:
@@ -103,18 +108,15 @@ def of_windows(surprises: Surprises, decoder: LanguageModel) -> dict[str, Any]:
     }
 
 
-def window_surprises(
-    decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int, shard: Shard = WHOLE
-) -> Surprises:
-    """Return the surprises of a shard's windows; other arguments as of ``in_windows``."""
+def window_surprises(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int) -> Surprises:
+    """Return the surprises of all windows; arguments as of ``in_windows``."""
     vocabulary, begins = decoder.vocabulary.reading("adaptive"), corpus.offsets[corpus.train :]
     length, total = min(WINDOW, decoder.max_tokens), int(begins[-1] - begins[0])
     number = max(min(total, 1), min(total // length, PASSED * sentences // length))
     places = begins[0] + np.linspace(0, max(0, total - length), number).astype(int)
-    own = share(list(enumerate(np.searchsorted(begins, places, side="right") - 1)), shard)
     out = {}
-    with torch.inference_mode(), Progress(len(own), "windows", "perplexity") as progress:
-        for window_number, first in own:
+    with torch.inference_mode(), Progress(number, "windows", "perplexity") as progress:
+        for window_number, first in enumerate(np.searchsorted(begins, places, side="right") - 1):
             end = min(np.searchsorted(begins, begins[first] + length), len(begins) - 1)
             texts = (types.words(corpus.sentence(i).tolist()) for i in range(corpus.train + first, corpus.train + end))
             window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]

@@ -33,7 +33,6 @@ from ff_memories.model.products import linear, widened
 from ff_memories.model.vocabulary import Vocabulary
 
 MARGIN, SIZE = "margin", "size"  # by what memories are chosen
-OF_BASELINES = 20  # prefixes at which memories of an untrained model are removed, at most
 OF_MODEL = ("top_changed", "top_log_probability", "loss", "kl")  # of ``causal.outcomes``
 COLUMNS: dict[str, type[pl.DataType]] = {
     **dict.fromkeys(("layer", "prefix", "removed"), pl.Int64),

@@ -12,6 +12,7 @@ from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.hardware import arithmetic, gpu_locks
 from ff_memories.base.parameters import Execution
 from ff_memories.base.precision import Precision
+from ff_memories.model import drawn
 from ff_memories.model.decoder import Decoder, LanguageModel
 
 AMPERE = (8, 0)  # the first compute capability with products in tf32 and bfloat16
@@ -67,17 +68,23 @@ def load_decoder(weights: Path, description: Path, execution: Execution, precisi
 def load_model(
     weights: Path, description: Path, execution: Execution, precision: Precision = "float32"
 ) -> LanguageModel:
-    """Load a run's model on the device that was asked for, to compute in ``extraction.precision``.
+    """Load a model on the device that was asked for, to compute in ``extraction.precision``.
+
+    Args:
+        description: of the run's own model, or of one that is drawn like it (``drawn.describe``).
 
     Raises:
         UserError: there is no such device, or it does not have the precision.
     """
     if not is_transformer(description):
-        return load_decoder(weights, description, execution, precision)
-    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
+        own: LanguageModel = load_decoder(weights, description, execution, precision)
+    else:
+        from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
-    shape, device = describe.read_description(description), _prepared(execution, precision)
-    return load.load(weights.parent, shape, device, precision=precision)
+        shape, device = describe.read_description(description), _prepared(execution, precision)
+        own = load.load(weights.parent, shape, device, precision=precision)
+    model = drawn.named(description)
+    return own if model is None else drawn.model_like(own, *model, weights, description)
 
 
 def _prepared(execution: Execution, precision: Precision) -> str:

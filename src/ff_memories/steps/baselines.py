@@ -1,14 +1,20 @@
-"""Measure every claim on untrained models, random pairs and guesses (tables `baselines` and `control`)."""
+"""Measure every claim on untrained models, random pairs and guesses (tables `baselines` and `control`).
+
+E10's base rates too: stop words and short prefixes where a memory agrees with its layer (table `agreeing`).
+"""
 
 import numpy as np
 
 from ff_memories import tables as schemas
 from ff_memories.base.parameters import Input, Inputs, Output
+from ff_memories.claims import measures
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging import baselines as measured
 from ff_memories.claims.register import UNTRAINED, register
+from ff_memories.claims.stop_words import stop_words
 from ff_memories.config import Settings
 from ff_memories.corpus import store
+from ff_memories.corpus.types import read_types
 from ff_memories.memories.targets import targets
 from ff_memories.model.info import read_info
 
@@ -22,20 +28,20 @@ def run(
     models: Inputs,
     baselines: Output,
     control: Output,
+    agreeing: Output,
 ) -> None:
     """Measure every claim's baselines.
 
     Args:
         tables: this run's triggers, values, examples, composition and refinement
-        models: the baselines' tables, each model's in a folder with its name: untrained-1, ..., same_sample;
-            other files are ignored
+        models: the baselines' tables, each model's below a folder with its name: untrained-1, ..., same_sample
     """
     own = {schemas.name_of(path): schemas.read(path) for path in tables}
     described, text = read_info(info), store.read(corpus)
     evidence = Evidence.of_run(config, described, dictionary, own)
     of_models: dict[str, measured.Tables] = {}
-    for path in (path for path in models if path.suffix == ".parquet"):
-        of_models.setdefault(path.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
+    for path in models:
+        of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
     counts = np.bincount(text.tokens[: text.offsets[text.train]], minlength=described["vocab"])
     known = targets(own["triggers"], text, config.values.target)
     sets = [(_kind(name), made) for name, made in of_models.items()]
@@ -43,6 +49,15 @@ def run(
     schemas.write(measured.table(register(), evidence, sets), baselines)
     untrained = [made for name, made in of_models.items() if _kind(name) == UNTRAINED]
     schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
+    options = config.composition
+    cases = measures.agreeing_cases(
+        own["composition"],
+        own["examples"],
+        stop_words(options.stop_words, read_types(dictionary)),
+        "output_top" if options.layer_prediction == "output" else "ffn_top",
+    )
+    short = next(claim.parameters["shorter_than"] for claim in register() if "shorter_than" in claim.parameters)
+    schemas.write(measures.agreeing_by_layer(cases, short), agreeing)
 
 
 def _kind(folder: str) -> str:

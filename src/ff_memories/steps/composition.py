@@ -78,6 +78,9 @@ def run(
         kept=kept,
     )
     made = compositions.tables(prefixes, seen, text, config.values.types)
+    if text.numbers is not None:  # sentences of a sample have their numbers in the run's corpus
+        place = text.numbers[made["examples"]["sentence"].to_numpy()]
+        made["examples"] = made["examples"].with_columns(pl.Series("sentence", place))
     tables.write_counts("composition", compositions.reasons(made["refinement"], len(prefixes), missing), counts)
     for path, name in ((examples, "examples"), (composition, "composition"), (refinement, "refinement")):
         tables.write(made[name], path, decoder.precision)

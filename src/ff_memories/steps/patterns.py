@@ -1,4 +1,4 @@
-"""E2 and E14: check people's annotations, score them, and merge them with the automatic proxy's."""
+"""E2 and E14: draw the items to show to annotators, check people's annotations, and merge them with the proxy's."""
 
 from pathlib import Path
 
@@ -19,13 +19,13 @@ from ff_memories.patterns.readers.records import Problems, Shown, check, check_j
 def run(
     config: Settings,
     annotated: AnyInputs,
-    plan: Input,
     triggers: Input,
     examples: Input,
     refinement: Input,
     corpus: Input,
     dictionary: Input,
     proxy: Inputs,
+    plan: Output,
     annotations: Output,
     labels: Output,
     distances: Output,
@@ -37,23 +37,26 @@ def run(
 
     Args:
         annotated: the annotators' files
-        plan: the table annotation_plan
         proxy: the proxy's tables annotations, pattern_labels, distance_labels and annotation_scores
+        plan: file to write: the table annotation_plan: keys, repeated keys and foils, in random order
         annotations: file to write: the table annotations, of people and proxy
         labels: file to write: the table pattern_labels, of people and proxy
         distances: file to write: the table distance_labels, of people and proxy
         scores: file to write: the table annotation_scores, of people and proxy
         stale: file to write: annotations that no longer fit the plan, as CSV
     """
-    problems = Problems()
-    given, judged = study.read(annotated, config.run, problems)
+    problems, options = Problems(), config.patterns
+    text, types, listed = store.read(corpus), read_types(dictionary), tables.read(triggers)
+    items = annotation_plan.items(listed, text, types, options.keys_per_layer, options.top, config.seed)
+    tables.write(annotation_plan.table(items), plan, neurons=tables.neurons_of(triggers))
     asked = tables.read(plan)
+    given, judged = study.read(annotated, config.run, problems)
     sampled = tables.read(examples)
     cases = distance.compared(
         distance.compositions(tables.read(refinement), config.seed),
         sampled,
-        store.read(corpus),
-        read_types(dictionary),
+        text,
+        types,
         config.seed,
     )
     example_of = {case.item: case.example for case in cases}

@@ -1,19 +1,24 @@
-"""E2: find patterns in the triggers of random keys with the automatic proxy, and measure the proxy's quality."""
+"""E2 and E14: label triggers and last-layer compositions with the automatic proxy, and measure the proxy's quality.
+
+The annotator is the run's own model for every model of the baselines too: it stands for people, who know what words
+mean.
+"""
 
 import polars as pl
 import torch
 
 from ff_memories import tables
 from ff_memories.base.annotators import ANNOTATOR
-from ff_memories.base.parameters import Input, Output
+from ff_memories.base.parameters import Input, Output, Wildcard
 from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
 from ff_memories.memories.search import chosen
 from ff_memories.model.loading import on_cpu
-from ff_memories.patterns import sample, scoring
+from ff_memories.patterns import distance, sample, scoring
 from ff_memories.patterns.automatic import proxy, quality
+from ff_memories.patterns.automatic.embedding import train_counts
 
 
 def run(
@@ -22,19 +27,28 @@ def run(
     description: Input,
     corpus: Input,
     triggers: Input,
+    examples: Input,
+    refinement: Input,
     dictionary: Input,
     annotations: Output,
     labels: Output,
+    distances: Output,
     scores: Output,
     counts: Output,
+    model: Wildcard = "",
 ) -> None:
-    """Annotate the sampled keys.
+    """Annotate the sampled keys and compositions.
 
     Args:
+        weights: of the run's own model
         labels: file to write: the table pattern_labels
+        distances: file to write: the table distance_labels
         scores: file to write: the table annotation_scores, with the proxy's quality on this text
+        model: the folder of a model of the baselines, on whose triggers the proxy's quality is not measured
     """
     seed, options, found = config.seed, config.patterns, tables.read(triggers)
+    refined = tables.read(refinement)
+    distance.check_examples(refined, tables.read(examples))
     text, types = store.read(corpus), read_types(dictionary)
     torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
     decoder = on_cpu(weights, description)
@@ -53,10 +67,15 @@ def run(
         "prefixes_short_of_the_sample": len(keys) * options.top - len(labelled),
     }
     tables.write_counts("proxy", reasons, counts)
+    vectors, seen = decoder.vocabulary.word_vectors().float(), train_counts(text, len(types))
+    closer = distance.WordCloseness.of(vectors, seen, types.types, seed)
+    judged = distance.label(distance.compositions(refined, seed), types.types, closer)
     tables.write(patterns, annotations, neurons=decoder.neurons)
     tables.write(labelled, labels, neurons=decoder.neurons)
-    planted = quality.cases(annotator, text, found, options.top, seed, generator(seed, "planted patterns"))
-    rows = [(ANNOTATOR, *row) for row in quality.scores(annotator, planted)]
-    rows += [(ANNOTATOR, *row) for row in scoring.of_annotator(patterns, labelled, seed)]
+    tables.write(judged, distances)
+    rows = [(ANNOTATOR, *row) for row in scoring.of_annotator(patterns, labelled, seed)]
+    if not model:
+        planted = quality.cases(annotator, text, found, options.top, seed, generator(seed, "planted patterns"))
+        rows = [*((ANNOTATOR, *row) for row in quality.scores(annotator, planted)), *rows]
     schema = tables.TABLES["annotation_scores"].columns
     tables.write(pl.DataFrame(rows, schema=schema, orient="row"), scores)

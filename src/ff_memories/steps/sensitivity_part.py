@@ -25,12 +25,11 @@ from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
 from ff_memories.memories.composition import Kept
 from ff_memories.model.rows import families
+from ff_memories.steps import claims as judging
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.
 from ff_memories.steps import (
-    annotation_plan,
     composition,
-    distance,
     docstrings,
     join,
     model,
@@ -41,17 +40,14 @@ from ff_memories.steps import (
     triggers,
     values,
 )
-from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.variants import StepJob, evaluate, jobs_of
 
 STEPS = {
-    "annotation-plan": annotation_plan,
     "claims": judging,
     "composition": composition,
     "corpus": reading,
-    "distance": distance,
     "docstrings": docstrings,
     "join": join,
     "model": model,

@@ -1,25 +1,36 @@
-"""E1: merge the shards into the table `triggers`, and into `firing`, how often every key fires."""
+"""E1: find every key's top triggers (table `triggers`), and how often every key fires (table `firing`)."""
 
 from pathlib import Path
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.parameters import Input, Inputs, Output
+from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import prefixes, store
 from ff_memories.memories.search import chosen, trigger_table
 from ff_memories.memories.search import firing as how_often
 from ff_memories.memories.search.shards import merged
+from ff_memories.steps.trigger_shard import search
 
 
-def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firing: Output, counts: Output) -> None:
-    """Merge all shards.
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    shards: AnyInputs,
+    triggers: Output,
+    firing: Output,
+    counts: Output,
+    execution: Execution,
+) -> None:
+    """Search the training text, or merge the shards of a search.
 
     Args:
-        shards: the files that trigger-shard wrote
+        shards: the files that trigger-shard wrote; none: this job searches the whole text
     """
     text, options = store.read(corpus), config.triggers
-    best = merged(shards)
+    best = merged(shards) if shards else search(config, weights, description, text, execution)
     table = trigger_table.table(best, text)
     if table.is_empty():
         raise UserError(
@@ -34,7 +45,7 @@ def run(config: Settings, corpus: Input, shards: Inputs, triggers: Output, firin
     total = int(prefixes.available(text, options.positions).sum())
     looked_at = None if asked is None else chosen.keys(asked, neurons, best.keys // neurons)
     tables.write(
-        how_often.table(best.fired.numpy(), total, looked_at),
+        how_often.table(best.fired.cpu().numpy(), total, looked_at),
         firing,
         best.precision,
         best.neurons,

@@ -51,8 +51,8 @@ class Column:
 class Schema:
     """One table.
 
-    No step reads what stands below ``fields``, so no step's digest has it (``workflow.meaning.reached.UNREAD``): a row
-    may be compared in another way without being measured again.
+    No step reads what stands below ``fields``, so no job's ``params`` have it (``workflow.code_digest``): a row may be
+    compared in another way without being measured again.
 
     Attributes:
         by: the columns that tell its rows apart, with their types. Rows are sorted by them.

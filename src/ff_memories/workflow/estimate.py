@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass
 
 from ff_memories.config import Config
-from ff_memories.memories import perplexity, removals, untrained
-from ff_memories.memories.causal import CONTROLS, OF_BASELINES, POOL
+from ff_memories.config.running import CHANGED_MEMORIES, MUTATED_TRIGGERS, REMOVED_PREFIXES
+from ff_memories.memories import perplexity
+from ff_memories.memories.causal import CONTROLS, POOL
 from ff_memories.memories.shown import coefficient_sample
 from ff_memories.memories.shown.promoted import LOGITS
 from ff_memories.memories.values import TILE
@@ -66,7 +67,6 @@ def steps(
     """
     train, validation = tokens["train"], tokens["validation"]
     shards, models = config.execution.shards_for(devices), len(config.baselines.names)
-    parts = math.ceil(shards / models)
     cells, top = shape.layers * shape.keys, config.triggers.top
     looked = shape.count(config.triggers.keys)
     shown = shape.in_gallery(config)
@@ -98,32 +98,34 @@ def steps(
     layered = lambda examples: examples * (sentence * forward + 3 * shape.layers * (product + read))
     sizes_ = config.baselines
     per_layer = min(config.mutations.keys_per_layer, sizes_.keys_per_layer)
-    tops = min(config.mutations.top, untrained.MUTATED_TRIGGERS)
+    tops = min(config.mutations.top, MUTATED_TRIGGERS)
     again = min(looked, per_layer * shape.layers) * tops * 3 * sentence // 4
-    said = sum(untrained.predicted(name, sizes_.sentences) for name in sizes_.names) / models  # sentences of a model
+    said = (
+        sum(perplexity.sentences_of(name, sizes_.sentences) for name in sizes_.names) / models
+    )  # sentences of a model
     tokens_said = min(validation, int(said * sentence)) + min(validation, int(said * perplexity.PASSED))
-    predicted = tokens_said * (forward + product + read) + layered(min(config.composition.examples, sizes_.examples))
     # every shard surveys the prefixes; each tested one runs once, and its changes, from their layers on, are read whole
     causal = config.causal
     pairs = shape.layers * causal.keys_per_layer * causal.prefixes
     changed = pairs * (len(causal.interventions) + len(CONTROLS) - 1) * (forward / 2 + 2 * product + 8 * read)
     changed += min(pairs, POOL) * sentence // 2 * forward
-    fewer = min(1, OF_BASELINES / max(1, causal.keys_per_layer))
+    fewer = min(1, CHANGED_MEMORIES / max(1, causal.keys_per_layer))
     surveyed = min(validation, 2 * POOL * sentence // 2) * forward if pairs else 0.0
     # each prefix runs twice; a row's vector is a sum of values, and both predictions are read before and after
     pairs = shape.layers * config.removals.prefixes
     removed = pairs * (1 + len(config.removals.memories)) * (forward / 2 + 3 * product + 9 * read)
     removed += config.removals.prefixes * sentence * forward
-    without = min(1, removals.OF_BASELINES / max(1, config.removals.prefixes))
+    without = min(1, REMOVED_PREFIXES / max(1, config.removals.prefixes))
     memory = sizes.memory(config, shape, corpus_bytes, sentence)
-    small, join = PROCESS + corpus_bytes, 1.5 + lists / 50e6
+    sought = "triggers of a baseline"
     text_only: tuple[str, ...] = ("model", "corpus")
 
     def measured(rule: str, jobs: int, seconds: float, disk: float, after: tuple[str, ...]) -> Planned:
         """Return a rule that runs the model; ``seconds`` of all its jobs together, besides their start."""
         # the gallery's coefficients lie in main memory, whatever device computes them
-        device = memory["composition_shard" if rule == "gallery_tables_shard" else rule] - corpus_bytes
-        return Planned(rule, jobs, speed.job(rule, seconds / jobs), memory[rule], disk, device, after)
+        return Planned(
+            rule, jobs, speed.job(rule, seconds / jobs), memory[rule], disk, memory[rule] - corpus_bytes, after
+        )
 
     out = [Planned("fetch", 1, 0.0, 0.3 * GB, archives)] if archives else []
     first = tuple(step.rule for step in out)
@@ -140,9 +142,9 @@ def steps(
                 "golden",
                 1,
                 speed.job("golden", cells * product + windows * forward),
-                memory["composition_shard"],
+                memory["composition"],
                 0,
-                memory["composition_shard"] - corpus_bytes,
+                memory["composition"] - corpus_bytes,
                 ("model",),
             )
         )
@@ -173,48 +175,41 @@ def steps(
         Planned(
             "triggers", 1, speed.start + shards * lists / 0.1e9, memory["triggers"], lists, after=("trigger_shard",)
         ),
-        measured("mutations_shard", shards, mutated * forward, 0.02 * lists, ("triggers",)),
-        Planned("mutations", 1, join, small, 0.02 * lists, after=("mutations_shard",)),
-        measured("values_shard", shards, values, 0.02 * lists, ("triggers",)),
-        Planned("values", 1, join, small, 0.02 * lists, after=("values_shard",)),
+        measured("mutations", shards, mutated * forward, 0.02 * lists, ("triggers",)),
+        measured("values", shards, values, 0.02 * lists, ("triggers",)),
         measured(
-            "composition_shard",
+            "composition",
             shards,
             layered(config.composition.examples) + shards * others,
             0.02 * lists,
             ("values",),
         ),
-        Planned("composition", 1, join, small, 0.02 * lists, after=("composition_shard",)),
         measured(
-            "baseline_triggers",
-            models * parts,
+            "triggers of a baseline",
+            models,
             models * min(train, sizes_.sentences * sentence) * forward,
-            models * parts * lists,
+            models * lists,
             text_only,
         ),
+        measured("mutations of a baseline", models, models * again * forward, 0.01 * lists, (sought,)),
+        measured("values of a baseline", models, models * values, 0.01 * lists, (sought,)),
         measured(
-            "baseline_memories",
-            models * parts,
-            models * (values + again * forward),
+            "composition of a baseline",
+            models,
+            models * (layered(min(config.composition.examples, sizes_.examples)) + others),
             0.01 * lists,
-            ("baseline_triggers",),
+            ("values of a baseline",),
         ),
+        measured("perplexity", 1, models * tokens_said * (forward + product + read), 0.0, text_only),
+        measured("interventions", shards, changed + removed + shards * surveyed, 0.0, text_only),
         measured(
-            "baseline_predictions",
-            models * parts,
-            models * (predicted + parts * others),
-            0.01 * lists,
-            ("baseline_memories",),
+            "interventions of a baseline",
+            models,
+            models * (fewer * changed + without * removed + surveyed),
+            0.0,
+            text_only,
         ),
-        measured("baseline_model", models, 0, 0.01 * lists, ("baseline_predictions",)),
-        measured("causal_shard", shards, changed + shards * surveyed, 0.0, text_only),
-        measured(
-            "baseline_causal_shard", models * parts, models * (fewer * changed + parts * surveyed), 0.0, text_only
-        ),
-        measured("removals_shard", shards, removed, 0.0, text_only),
-        measured("baseline_removals_shard", models * parts, models * without * removed, 0.0, text_only),
-        measured("gallery_tables_shard", shards, gallery, 800 * shown, ("values", "causal_shard")),
-        Planned("gallery_tables", 1, join, small + 800 * shown, 800 * shown, after=("gallery_tables_shard",)),
+        measured("gallery_tables", shards, gallery, 800 * shown, ("values", "interventions")),
         Planned(
             "gallery",
             1,
@@ -229,7 +224,7 @@ def steps(
             60.0,
             1.5 * GB,
             0.1 * GB,
-            after=("mutations", "composition", "baseline_model"),
+            after=("mutations", "composition", "perplexity", "composition of a baseline"),
         ),
     ]
 

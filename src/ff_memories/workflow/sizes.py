@@ -87,22 +87,20 @@ def memory(config: Config, shape: Shape, corpus_bytes: float, sentence: int = SE
     batch = min(config.removals.prefixes, config.execution.tokens // rows + 1)
     removed = batch * rows * shape.keys // shape.signs
     baseline = max(running, loaded + shape.loaded_bytes)  # the untrained model is drawn beside the run's own
+    of_model = {
+        "trigger_shard": 3 * lists,
+        "triggers": 3 * lists,
+        "mutations": lists,
+        "values": lists,
+        "composition": 0,
+        "interventions": surveyed + removed,
+    }
     return {
+        **{rule: running + more for rule, more in of_model.items()},
+        **{f"{rule} of a baseline": baseline + more for rule, more in of_model.items()},
+        "perplexity": baseline,
         "model": PROCESS + (6 if isinstance(config.model, TransformersModel) else 12) * shape.parameters,
-        "trigger_shard": running + 3 * lists,
-        "triggers": PROCESS + 6 * lists + corpus_bytes,
-        "mutations_shard": running + lists,
-        "values_shard": running + lists,
-        "composition_shard": running,
-        "causal_shard": running + surveyed,
-        "removals_shard": running + SURVEYED_BYTES + removed,
-        "gallery_tables_shard": running + sampled + 40 * along,
-        "baseline_triggers": baseline + 3 * lists,
-        "baseline_memories": baseline + 3 * lists,
-        "baseline_predictions": baseline,
-        "baseline_causal_shard": baseline + surveyed,
-        "baseline_removals_shard": baseline + SURVEYED_BYTES + removed,
-        "baseline_model": running + 3 * lists,
+        "gallery_tables": running + sampled + 40 * along,
     }
 
 

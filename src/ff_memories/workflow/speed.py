@@ -34,7 +34,7 @@ class Speed:
     read: float = 0.0  # per logit of which a top, a probability and a rank are read
     start: float = 6.0  # to start a job: interpreter, torch, weights
     # {step: its time over that of its units}; 1 for others
-    over: dict[str, float] = field(default_factory=lambda: {"trigger_shard": 1.1, "baseline_triggers": 1.1})
+    over: dict[str, float] = field(default_factory=lambda: {"trigger_shard": 1.1, "triggers of a baseline": 1.1})
 
     def job(self, step: str, seconds: float) -> float:
         """Return the seconds of a step's job, from those of its units."""

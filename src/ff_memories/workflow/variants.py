@@ -18,7 +18,7 @@ from ff_memories.workflow.engines import stages
 from ff_memories.workflow.runs.run import Run
 
 # begin the names of rules that no varied choice concerns: the baselines', and what claims beyond the paper rest on
-LEFT_OUT = ("baseline", "causal", "removals")
+LEFT_OUT = ("models", "baselines", "perplexity", "interventions")
 PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"
 
 
@@ -51,7 +51,8 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
             new = set(dag.dependencies[waiting.pop()]) - needed
             needed |= new
             waiting += new
-        order = [job for level in dag.toposorted() for job in sorted(level, key=str) if job in needed and job.output]
+        every = (job for level in dag.toposorted() for job in sorted(level, key=str) if job in needed and job.output)
+        order = [job for job in every if not job.wildcards_dict.get("model")]  # no choice concerns the baselines
         return [_job(job) for job in order]
 
 

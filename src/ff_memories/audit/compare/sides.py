@@ -16,12 +16,12 @@ from ff_memories.workflow.runs.run import Run
 
 OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
 CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
-TABLE = re.compile(r"(tables|proxy|baselines|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
+TABLE = re.compile(r"(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
 EXACT = re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$")
-NUMBERS = re.compile(r"baselines/[^/]+/perplexity\.json$|golden/\w+\.json$")
+NUMBERS = re.compile(r"models/[^/]+/perplexity\.json$|golden/\w+\.json$")
 DRAWN = re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$")
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
-WITHIN = re.compile(r"(baselines|claims|counts|figures|golden|model|proxy|report|sensitivity|tables)/|[^/]+$")
+WITHIN = re.compile(r"(models|claims|counts|figures|golden|model|proxy|report|sensitivity|tables)/|[^/]+$")
 GIVE = "give a folder such as results/demo, or a dvc.lock"
 
 

@@ -163,7 +163,7 @@ def _of_baselines(run: Run, aim: Aim, at: At) -> tuple[list[Work], dict[str, int
     names, sizes = baselines.models(run), {}
     rows: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
     for table in baselines.OWN:
-        counts = [len(tables.read(at(run.path("baselines", name, f"{table}.parquet")))) for name in names]
+        counts = [len(tables.read(at(baselines.file(run, name, table)))) for name in names]
         sizes[f"{OF_BASELINES} {table}"] = sum(counts)
         if table in baselines.LABELS:
             continue

@@ -26,11 +26,12 @@ from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
-from ff_memories.memories import causal, untrained
+from ff_memories.memories import causal
 from ff_memories.memories import perplexity as perplexities
 from ff_memories.memories.search import chosen
 from ff_memories.memories.search.trigger_table import table as trigger_table
 from ff_memories.memories.search.triggers import trigger_examples
+from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.patterns import distance
 from ff_memories.patterns.automatic import proxy
@@ -50,7 +51,12 @@ RowResult = tuple[str, str, Result]  # table, place, result
 
 def models(run: Run) -> list[str]:
     """Return the names of the models that a run's baselines have."""
-    return sorted(path.name for path in Path(run.path("baselines")).glob("*") if path.is_dir())
+    return sorted(run.config.baselines.names)
+
+
+def file(run: Run, model: str, table: str) -> str:
+    """Return the file of a table of a model of the baselines."""
+    return run.path("models", model, "proxy" if table in LABELS else "tables", f"{table}.parquet")
 
 
 @dataclass
@@ -76,21 +82,21 @@ class Baseline:
             name: of ``config.baselines.names``.
             at: from a file of the run to the place to read it from.
         """
-        settings = Settings(untrained.smaller(run.resolved))
+        settings = Settings(run.config.baselines.of_a_model(run.resolved))
         corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
         weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
         own = engine(run, at)
-        made = untrained.model_of(name, own, settings.seed, weights, description)
+        made = own if name == SAME_SAMPLE else drawn.model_like(own, name, settings.seed, weights, description)
         return cls(
             run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made, *lists(made, corpus, settings)
         )
 
     def basis(self, frames: Mapping[str, pl.DataFrame]) -> Basis:
         """Return the model's tables with the reference model that has its weights."""
-        drawn = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
+        fresh = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
         own = {name: frame for name, frame in frames.items() if name in ROWS}
         found = Basis(
-            reference(self.run, self.types, self.at, drawn),
+            reference(self.run, self.types, self.at, fresh),
             self.corpus,
             self.settings,
             own | {"triggers": self.listed},
@@ -125,8 +131,8 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
         rows: {table: which of its rows to recompute}.
         at: from a file of the run to the place to read it from.
     """
-    frames = {name: reading.read(at(run.path("baselines", model, f"{name}.parquet"))) for name in OWN}
-    recorded = foreign.read_json(at(run.path("baselines", model, "perplexity.json")), dict[str, object])
+    frames = {name: reading.read(at(file(run, model, name))) for name in OWN}
+    recorded = foreign.read_json(at(run.path("models", model, "perplexity.json")), dict[str, object])
     baseline = Baseline.of(run, model, at)
     yield PERPLEXITY, model, _perplexity(recorded, baseline)
     yield from labelled(baseline, frames)
@@ -141,7 +147,7 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
 
 def contradictions(basis: Basis, run: Run, model: str, at: At = Path) -> list[str]:
     """Return what contradicts a baseline's other tables, the text or the config, each as ``table: what``."""
-    files = {name: at(run.path("baselines", model, f"{name}.parquet")) for name in OWN}
+    files = {name: at(file(run, model, name)) for name in OWN}
     return [*structure.as_written(files, basis.config.precision), *structure.faults(basis)]
 
 
@@ -152,7 +158,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
         The ``triggers`` table, by the run's sentence numbers; and the ends of lists whose last trigger and the next one
         are a near-tie.
     """
-    (text, numbers), options = untrained.sample(corpus, config.seed, config.baselines.sentences), config.triggers
+    text, options = corpus.sample(config.seed, config.baselines.sentences), config.triggers
     best = trigger_examples(
         decoder,
         text,
@@ -165,7 +171,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
         keys=chosen.of_model(options.keys, decoder, config),
     )
     found = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
-    found = found.with_columns(pl.Series("sentence", numbers[found["sentence"].to_numpy()].astype(np.uint32)))
+    found = found.with_columns(pl.Series("sentence", _numbers(text)[found["sentence"].to_numpy()].astype(np.uint32)))
     listed = found.filter(pl.col("rank") <= options.top)
     last = listed.group_by("layer", "key").agg(last=pl.col("coefficient").last())
     limits, most = tolerances.of(config.precision), largest(listed)
@@ -182,9 +188,17 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     return listed, ends
 
 
+def _numbers(sample: Corpus) -> np.ndarray:
+    """Return (sentences,) the numbers that a sample's sentences have in the run's corpus."""
+    if sample.numbers is None:
+        raise ValueError("not a sample")
+    return sample.numbers
+
+
 def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
     """Measure a model's perplexity again."""
-    settings, sentences = baseline.settings, untrained.predicted(baseline.name, baseline.settings.baselines.sentences)
+    settings = baseline.settings
+    sentences = perplexities.sentences_of(baseline.name, settings.baselines.sentences)
     limit = tolerances.of(settings.precision).probability
     again = perplexities.perplexity(baseline.model, baseline.corpus, settings.seed, BATCH, sentences)
     results = _same(recorded, again, limit)
@@ -217,7 +231,8 @@ class Labels:
 
     def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
         config, corpus, types, own = baseline.settings, baseline.corpus, baseline.types, baseline.own
-        text, numbers = untrained.sample(corpus, config.seed, config.baselines.sentences)
+        text = corpus.sample(config.seed, config.baselines.sentences)
+        numbers = _numbers(text)
         place = np.zeros(len(corpus), np.int64)
         place[numbers] = np.arange(len(numbers))
         sentences = place[baseline.listed["sentence"].to_numpy()].astype(np.uint32)

@@ -28,8 +28,9 @@ from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus, whole_length
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
-from ff_memories.memories import causal, untrained
+from ff_memories.memories import causal
 from ff_memories.memories.search import chosen
+from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
 from ff_memories.workflow.runs.run import Run
@@ -259,7 +260,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
         oracle = _of_fairseq(at(run.checkpoint), types, values["projection"], values["projection_seed"])
         if fresh is not None:
             weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
-            oracle.draw_again(untrained.weights_of(weights, description, *fresh[1:]))
+            oracle.draw_again(drawn.weights_of(weights, description, *fresh[1:]))
         return oracle
     from ff_memories.audit.references.transformers_oracle import TransformersOracle  # the library takes seconds to load
 
@@ -267,8 +268,8 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     folder = at(run.model_folder)
     model_folder.check_digests(folder, model.files)
     signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
-    drawn = None if fresh is None else untrained.drawn_by_transformers(*fresh)
-    return TransformersOracle(folder, model.start, signs, values["projection"], residual, drawn)
+    model_like = None if fresh is None else drawn.drawn_by_transformers(*fresh)
+    return TransformersOracle(folder, model.start, signs, values["projection"], residual, model_like)
 
 
 def library(run: Run) -> str:

@@ -303,7 +303,7 @@ def _as_drawn(basis: Basis, seen: causal.Survey) -> Iterator[str]:
     drawn = causal.sample(
         seen,
         basis.corpus,
-        keys_per_layer=min(options.keys_per_layer, causal.OF_BASELINES) if basis.found_here else options.keys_per_layer,
+        keys_per_layer=options.keys_per_layer,
         prefixes=options.prefixes,
         interventions=options.interventions,
         seed=basis.config.seed,
@@ -363,7 +363,7 @@ def _as_alike(seen: causal.Survey, limits: Tolerances, layer: int, memory: int, 
 
 def _removals(basis: Basis) -> Iterator[str]:
     (layers, memories), options = basis.oracle.keys, basis.config.removals
-    most = min(options.prefixes, removals.OF_BASELINES) if basis.found_here else options.prefixes
+    most = options.prefixes
     sentence, position = removals.tested(basis.corpus, basis.config.seed, most)
     prefixes = pl.DataFrame({"prefix": basis.corpus.offsets[sentence] + position - 1}).sort("prefix")
     numbers = removals.asked(options.memories, memories // basis.oracle.signs)

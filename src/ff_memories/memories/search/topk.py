@@ -171,21 +171,6 @@ class TopTriggers:
                 self._cut(layer)  # less is left to level and sort
             self._compact(layer)
 
-    def state(self) -> tuple[list[Entries], torch.Tensor, list[int]]:
-        """Return what every layer holds, the gates, and how much of it is compacted: ``restore`` goes on from there."""
-        held = [Entries.cat([listed, *log]) for listed, log in zip(self.lists, self._log, strict=True)]
-        return held, self.gate, [len(listed) for listed in self.lists]
-
-    def restore(self, held: list[Entries], gate: torch.Tensor, listed: list[int]) -> None:
-        """Take up a ``state``."""
-        self.gate, self._settled = gate, [not len(entries) for entries in held]
-        for layer, (entries, n) in enumerate(zip(held, listed, strict=True)):
-            split = torch.arange(len(entries), device=entries.key.device) < n
-            self.lists[layer] = entries[split]
-            self._log[layer], self._logged[layer] = (
-                ([entries[~split]], len(entries) - n) if len(entries) > n else ([], 0)
-            )
-
     def ranked(self, layer: int) -> tuple[Entries, torch.Tensor]:
         """Return a layer's triggers, key by key in descending order, and their ranks from 1."""
         self._compact(layer)

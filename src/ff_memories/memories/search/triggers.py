@@ -15,7 +15,6 @@ from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching, finite
-from ff_memories.memories.search.checkpoints import Checkpoint
 from ff_memories.memories.search.firing import fired
 from ff_memories.memories.search.topk import Entries, TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
@@ -54,7 +53,6 @@ def trigger_examples(
     per_sentence: str = "best",
     duplicates: str = "keep",
     batch_tokens: int = 16_384,
-    checkpoint: Checkpoint | None = None,
     keys: list[tuple[int, int]] | None = None,
     shard: Shard = WHOLE,
 ) -> TopTriggers:
@@ -68,7 +66,6 @@ def trigger_examples(
         per_sentence: ``best``, a sentence's best prefix alone (the first of equals), or ``all``.
         duplicates: ``drop`` keeps a prefix text at most once per key.
         batch_tokens: rows of one forward pass.
-        checkpoint: where to keep the state now and then, and to go on from.
         keys: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among them.
         shard: of the batches; shards of blocks need no list of all batches.
 
@@ -90,7 +87,6 @@ def trigger_examples(
         depth = int(asked[:, 0].max())
         columns = [SomeKeys(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
         best.expect(max(own.count for own in columns))
-    done = checkpoint.resume(best) if checkpoint else 0
     space = ScratchBuffer()
 
     def run(part: batching.Plan) -> None:
@@ -111,16 +107,12 @@ def trigger_examples(
         parts = share(list(parts), shard)
         total = sum(part.size(corpus)[0] for part in parts)
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
-        for number, part in enumerate(parts, 1):
-            if number > done:
-                retry_smaller(run, part, len(part.sentences), batching.Plan.halves)
-                if best.again:
-                    best.finish()
-                    best.again = False
-            tokens, sentences = part.size(corpus)
-            progress.step(tokens, sentences, skipped=number <= done)
-            if checkpoint and number > done:
-                checkpoint.step(best, number)
+        for part in parts:
+            retry_smaller(run, part, len(part.sentences), batching.Plan.halves)
+            if best.again:
+                best.finish()
+                best.again = False
+            progress.step(*part.size(corpus))
         best.finish()
     return best
 

@@ -29,8 +29,8 @@ DIGITS = 16  # of a digest
 # The outputs that may be shared, and that `compare` looks at. All others show text, if only as token ids, or follow
 # from these in seconds.
 SHARED = re.compile(
-    r"^(?!.*/shards/).*(/(tables|counts|sensitivity|golden|proxy|baselines)/|/figures/.*(?<!\.html)$"
-    r"|/claims(\.json|\.tex)?$|/model/(info|model)\.json$|/summary\.md$)"
+    r"^(?!.*/shards/|.*/models/[^/]+/(counts/|tables/(triggers|firing)\.|proxy/annotation_scores\.))"
+    r".*(/(tables|counts|sensitivity|golden|proxy)/|/figures/.*(?<!\.html)$|/models/[^/]+/perplexity\.json$|/claims(\.json|\.tex)?$|/model/(info|model)\.json$|/summary\.md$)"
 )
 FIGURE = re.compile(r"/figures/")
 
@@ -85,7 +85,7 @@ def _triggers(names: list[str]) -> frozenset[Any]:
 
 def is_shard(job: Any) -> bool:
     """Return whether a job makes one shard, which is intermediate state and not an output of the run."""
-    return "scatteritem" in job.wildcards_dict
+    return bool(job.wildcards_dict.get("shard")) or "scatteritem" in job.wildcards_dict
 
 
 def is_kept(output: str) -> bool:

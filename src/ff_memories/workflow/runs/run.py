@@ -11,8 +11,7 @@ import sys
 import textwrap
 import unicodedata
 import webbrowser
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,14 +28,14 @@ from ff_memories.inputs import registry
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import model_folder
 from ff_memories.report.cost import costs
-from ff_memories.workflow import sizes
+from ff_memories.workflow import code_digest, sizes
 from ff_memories.workflow.engines.snakefile import snakefile
-from ff_memories.workflow.meaning import reached, rows
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
-SHARD = "scatteritem"  # Snakemake's wildcard for a shard, such as 1-of-4
-OF_SHARD = r"/\d+-of-\d+(?=[./])"  # in a path
+OF_SHARD = re.compile(r"/shards/\d+-of-\d+/")  # in a path
+SMALL = 100_000_000  # bytes of a model's files: on a smaller one, only the search for triggers takes long enough to cut
+FORMATS = (".pdf", ".png", ".svg", ".vl.json", ".csv", ".html")  # of a figure
 SLOWEST = 5  # rules whose time a finished run says
 WIDTH = 100  # of a finished run's lines, at most
 OPEN = "FF_MEMORIES_OPEN"  # set if a browser is to show the report at the end
@@ -233,9 +232,15 @@ class Run:
     def path(self, *parts: str) -> str:
         return "/".join([self.results, *parts])
 
-    def shard(self, *parts: str) -> str:
-        """Return the path of one shard of a file of the run, for a rule whose jobs share the file's work."""
-        return self.path("shards", f"{{{SHARD}}}", *parts)
+    def figures(self, *names: str, but: str = "") -> list[str]:
+        """Return the files of some figures, ``but`` those of one format."""
+        return [self.path("figures", f"{name}{suffix}") for name in names for suffix in FORMATS if suffix != but]
+
+    @property
+    def cuts_all_steps(self) -> bool:
+        """Whether all steps that run the model are cut into shards, and not only the search for triggers."""
+        known = [Path(path).stat().st_size for path in self.model_files if Path(path).is_file()]
+        return self.config.execution.shards != "auto" or not known or sum(known) > SMALL
 
     def scatter(self, workflow: Any) -> dict[str, int]:
         """Return the number of shards of the text and of every model of the baselines, which changes no result.
@@ -248,8 +253,12 @@ class Run:
         own = {"corpus": shards, "baselines": math.ceil(shards / len(self.config.baselines.names))}
         return own | dict(limits.overwrite_scatter)
 
-    def memory(self, rule: str) -> int:
-        """Return the megabytes that Snakemake reserves for a job of a rule, so jobs that do not fit wait."""
+    def memory(self, rule: str, model: str = "") -> int:
+        """Return the megabytes that Snakemake reserves for a job of a rule, so jobs that do not fit wait.
+
+        ``model``: the folder of a model of the baselines.
+        """
+        rule += " of a baseline" if model else ""
         described = Path(self.path("model", "model.json"))
         return sizes.megabytes(self.config, described, self.model_files, self.texts("train"), rule)
 
@@ -425,35 +434,29 @@ class Run:
         """Return a rule's ``params``: what its step depends on besides its inputs.
 
         ``config`` has the declared sections as JSON for the step, ``watched`` has their names for DVC, and ``code`` is
-        a digest of what the step's code means for this run. Snakemake compares these values with its records, and
-        ``sources.yaml`` has them for DVC, so both tools rerun a step for the same reasons.
+        a digest of the step's code. Snakemake compares these values with its records, and ``sources.yaml`` has them for
+        DVC, so both tools rerun a step for the same reasons. In a rule with a wildcard ``model``, a model of the
+        baselines has their sizes of samples.
 
         Args:
             name: the step's module.
             keys: sections of the config, or single keys of one.
         """
         return {
-            "config": json.dumps(self._sections(keys), sort_keys=True),
-            "watched": self._watched(keys),
-            "code": Code(self, name, lambda wildcards: keys),
+            "config": lambda wildcards: json.dumps(self._sections(keys, wildcards), sort_keys=True),
+            "watched": lambda wildcards: self._watched((*keys, *(["baselines"] if _of_model(wildcards) else []))),
+            "code": lambda wildcards: code_digest.digest(name),
         }
 
-    def step_by(self, name: str, keys: Callable[[Any], tuple[str, ...]]) -> dict[str, Callable[[Any], Any]]:
-        """Return the params of ``step`` for a rule whose keys depend on its wildcards."""
-        return {
-            "config": lambda wildcards: json.dumps(self._sections(keys(wildcards)), sort_keys=True),
-            "watched": lambda wildcards: self._watched(keys(wildcards)),
-            "code": Code(self, name, keys),
-        }
-
-    def _sections(self, keys: tuple[str, ...]) -> dict[str, Any]:
+    def _sections(self, keys: tuple[str, ...], wildcards: Any) -> dict[str, Any]:
+        every = self.config.baselines.of_a_model(self.resolved) if _of_model(wildcards) else self.resolved
         part: dict[str, Any] = {}
         for key in keys:
             head, _, tail = key.partition(".")
             if not tail:
-                part[head] = self.resolved[head]
+                part[head] = every[head]
             else:
-                found = {k: v for k, v in self.resolved[head].items() if k == tail}
+                found = {k: v for k, v in every[head].items() if k == tail}
                 part.setdefault(head, {}).update(found)
         return part
 
@@ -468,26 +471,10 @@ class Run:
                 watched.add("fidelity")
         return sorted(watched)
 
-    def code(self, step: str, keys: tuple[str, ...], files: Iterable[str], shown: str | None) -> str:
-        """Return the digest of what a job's code means for this run; ``files``: what the job reads and writes."""
-        folder = getattr(self.config.model, "folder", None)
-        sections = {key.partition(".")[0] for key in keys}
-        return reached.digest(step, rows.rows(step, self.config, sections, files, folder, shown))
 
-
-@dataclass
-class Code:
-    """A param of a rule: the digest of what its step's code means. ``keys``: the config's, given the wildcards."""
-
-    run: Run
-    step: str
-    keys: Callable[[Any], tuple[str, ...]]
-    rule: Any = None  # Snakemake's, set by ``name_inputs``
-
-    def __call__(self, wildcards: Any) -> str:
-        files = (*self.rule.expand_input(wildcards)[0], *self.rule.expand_output(wildcards)[0])
-        shown = getattr(wildcards, self.step) if self.step in rows.OF_SHOWN else None
-        return self.run.code(self.step, self.keys(wildcards), map(str, files), shown)
+def _of_model(wildcards: Any) -> str:
+    """Return the folder of a job's model of the baselines; empty for the run's own model."""
+    return str(getattr(wildcards, "model", ""))
 
 
 def refuse_odd_paths(*paths: str) -> None:
@@ -507,18 +494,14 @@ def refuse_odd_paths(*paths: str) -> None:
 def name_inputs(rules: Iterable[Any]) -> None:
     """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
 
-    Snakemake's own trigger would also react to the number of shards, which changes no result. With another number,
-    there are no shards yet and none whose ``params`` could have changed, so a rule has those of its shards too.
+    Snakemake's own trigger would also react to the number of shards, which changes no result. A rule that joins shards
+    has the ``params`` of the rule that makes them.
     """
-    rules = list(rules)
-    scattered = [rule for rule in rules if SHARD in rule.wildcard_names]
     for rule in rules:
-        rule.set_params(reads=partial(_inputs, rule))
-        if SHARD not in rule.wildcard_names and any(re.search(OF_SHARD, str(file)) for file in rule.input):
-            rule.set_params(shards=partial(_shards, rule, scattered))
-        for param in rule.params:
-            if isinstance(param, Code):
-                param.rule = rule
+        rule.set_params(
+            reads=lambda wildcards, rule=rule: " ".join(sorted(_inputs(rule, wildcards))),
+            tables=lambda wildcards, rule=rule: _declarations(rule, wildcards),
+        )
 
 
 def words(rules: Iterable[Any]) -> dict[str, str]:
@@ -544,21 +527,20 @@ def find_producers_by_path(rules: Iterable[Any]) -> None:
         rule.dependencies.clear()
 
 
-def _inputs(rule: Any, wildcards: Any) -> str:
-    found, *_ = rule.expand_input(wildcards)
-    return " ".join(sorted({re.sub(OF_SHARD, "/*", str(file)) for file in found}))
+def _inputs(rule: Any, wildcards: Any) -> set[str]:
+    """Return the files that a job reads; of a rule that joins shards, those that the shards are made from."""
+    own = getattr(rule, "joins", rule)
+    files = own.expand_input(type(wildcards)(fromdict={"shard": "", **dict(wildcards.items())}))[0]
+    return {str(file) for file in files if not OF_SHARD.search(str(file))}
 
 
-def _shards(rule: Any, scattered: Iterable[Any], wildcards: Any) -> list[str]:
-    """Return the ``config`` and ``code`` of every rule whose shards a job reads."""
-    found = {}
-    for file in map(str, rule.expand_input(wildcards)[0]):
-        for maker in scattered:
-            if maker.name not in found and maker.is_producer(file):
-                own = type(wildcards)(fromdict=maker.get_wildcards(file))
-                params = (maker.params.get(name) for name in ("config", "code"))
-                found[maker.name] = [str(param(own) if callable(param) else param) for param in params]
-    return [part for _, known in sorted(found.items()) for part in known]
+def _declarations(rule: Any, wildcards: Any) -> str:
+    """Return the digests of the declarations of the tables that a job reads and writes."""
+    known = code_digest.declarations()
+    named = {
+        Path(file).stem for file in {*_inputs(rule, wildcards), *map(str, rule.output)} if file.endswith(".parquet")
+    }
+    return " ".join(f"{name}:{known[name][:8]}" for name in sorted(named & known.keys()))
 
 
 def use_tools_of_this_environment() -> None:

@@ -1,28 +1,40 @@
-"""A model as it is before training, and the sample of the text on which it is measured: the baseline of every claim."""
+"""The models that a run is compared with: as its own is before training, or with its matrices' entries shuffled.
 
+A step is given such a model as a description that names it (``describe``); its weights are drawn when it is loaded.
+"""
+
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.parameters import Execution
+from ff_memories.base.files import write_whole
 from ff_memories.base.seeds import generator
 from ff_memories.config.running import SAME_SAMPLE, SHUFFLED, UNTRAINED
-from ff_memories.corpus import store
-from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import never_trained
-from ff_memories.memories import perplexity
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted
 from ff_memories.model.files.converted import Description, Weights
-from ff_memories.model.loading import is_transformer, load_model
 
-MUTATED_TRIGGERS = 10  # of a key, at most: keys are resampled, not triggers, so more tell little
-PREDICTED_SENTENCES = 200  # validation sentences on which an untrained model's perplexity is measured, at most
+
+def describe(name: str, seed: int, own: Path, path: Path) -> None:
+    """Write the description of a model of a run's baselines: the run's own, with what the weights are drawn from.
+
+    Args:
+        name: ``same_sample``, the run's own model; ``untrained-1`` and so on; ``shuffled-1`` and so on.
+        own: description of the run's model.
+    """
+    described = foreign.read_json(own, dict[str, Any])
+    write_whole(path, json.dumps(described | {"drawn": [name, seed]}, indent=1) + "\n")
+
+
+def named(description: Path) -> tuple[str, int] | None:
+    """Return the name and the seed of the model that a description is of; ``None`` for a run's own model."""
+    found = foreign.read_json(description, dict[str, Any], text=True).get("drawn")
+    return None if found is None or found[0] == SAME_SAMPLE else (str(found[0]), int(found[1]))
 
 
 def untrained(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:
@@ -71,95 +83,24 @@ def _tied(out: Weights, description: Description, weights: Weights) -> Weights:
     return out
 
 
-def sample(corpus: Corpus, seed: int, sentences: int) -> tuple[Corpus, np.ndarray]:
-    """Return so many random training sentences and all validation sentences, and (sentences,) their numbers.
-
-    A corpus with fewer training sentences is returned whole.
-    """
-    drawn = generator(seed, "baseline sentences").permutation(corpus.train)[:sentences]
-    numbers = np.concatenate([np.sort(drawn), np.arange(corpus.train, len(corpus))])
-    offsets = np.concatenate([[0], np.cumsum(corpus.lengths[numbers])])
-    tokens = np.concatenate([corpus.tokens[:0], *(corpus.sentence(number) for number in numbers)])
-    flags = corpus.begins
-    if flags is not None:
-        flags = np.concatenate(
-            [flags[:0], *(flags[corpus.offsets[n] : corpus.offsets[n + 1]] for n in numbers.tolist())]
-        )
-    return Corpus(tokens, offsets, len(drawn), flags), numbers
-
-
-def smaller(resolved: dict[str, Any]) -> dict[str, Any]:
-    """Return a run's resolved config with the sizes of its baselines. They always draw their examples."""
-    mutations, composition, sizes = (resolved[name] for name in ("mutations", "composition", "baselines"))
-    least = lambda section, name, most: {name: min(section[name], most)}
-    return resolved | {
-        "mutations": mutations
-        | least(mutations, "keys_per_layer", sizes["keys_per_layer"])
-        | least(mutations, "top", MUTATED_TRIGGERS),
-        "composition": composition | least(composition, "examples", sizes["examples"]) | {"sample_file": None},
-    }
-
-
-def predicted(model: str, sentences: int) -> int:
-    """Return on how many validation sentences, at most, a model's perplexity is measured.
-
-    ``sentences``: ``baselines.sentences``.
-    """
-    return min(perplexity.SENTENCES if model == SAME_SAMPLE else PREDICTED_SENTENCES, sentences)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A model of a run's baselines, and the sample of the text on which it is measured.
-
-    Attributes:
-        decoder: the model.
-        text: the sample.
-        numbers: (sentences,) int64, its sentences' numbers in the run's corpus.
-    """
-
-    decoder: LanguageModel
-    text: Corpus
-    numbers: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        settings: Any,
-        weights: Path,
-        description: Path,
-        corpus: Path,
-        dictionary: Path,
-        execution: Execution,
-    ) -> "Measured":
-        """Read the run's model and text, and draw the model; arguments as of the steps, ``model_of`` and ``sample``."""
-        text, numbers = sample(store.read(corpus), settings.seed, settings.baselines.sentences)
-        own = load_model(weights, description, execution, settings.precision)
-        decoder = model_of(name, own, settings.seed, weights, description)
-        decoder.vocabulary.leave_out(never_trained(dictionary))
-        return cls(decoder, text, numbers)
-
-
-def model_of(name: str, own: Any, seed: int, weights: Path, description: Path) -> LanguageModel:
-    """Return a model of a run's baselines: ``same_sample`` is the run's own, the others are drawn.
+def model_like(own: LanguageModel, name: str, seed: int, weights: Path, description: Path) -> LanguageModel:
+    """Return an untrained or shuffled model like the run's own, on its device and in its precision.
 
     Args:
         own: the run's model, read from these files.
-        seed: the config's.
 
     Raises:
         UserError: no model has that name.
     """
-    if name == SAME_SAMPLE:
-        return own
-    if is_transformer(description):
-        from ff_memories.model.transformer.stack import Transformer  # the library takes seconds to load
+    if isinstance(own, Decoder):
+        shape, _ = converted.load(weights, description)
+        return Decoder(shape, weights_of(weights, description, seed, name), own.device, precision=own.precision)
+    from ff_memories.model.transformer.stack import Transformer  # the library takes seconds to load
 
-        drawn = drawn_by_transformers(own, seed, name).to(own.device)
-        return Transformer(drawn, own.description, own.family, own.precision)
-    shape, _ = converted.load(weights, description)
-    return Decoder(shape, weights_of(weights, description, seed, name), own.device, precision=own.precision)
+    drawn: Any = own
+    return Transformer(
+        drawn_by_transformers(own, seed, name).to(own.device), drawn.description, drawn.family, own.precision
+    )
 
 
 def _draw(name: str) -> tuple[bool, int]:
@@ -168,7 +109,8 @@ def _draw(name: str) -> tuple[bool, int]:
         if (draw := name.removeprefix(kind)) != name and draw.isdecimal():
             return kind == SHUFFLED, int(draw)
     raise UserError(
-        f"--model: no model is called {name!r}", f"give {SAME_SAMPLE}, {UNTRAINED}1 and so on, or {SHUFFLED}1 and so on"
+        f"no model of the baselines is called {name!r}",
+        f"give {SAME_SAMPLE}, {UNTRAINED}1 and so on, or {SHUFFLED}1 and so on",
     )
 
 

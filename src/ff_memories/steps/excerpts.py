@@ -1,0 +1,43 @@
+"""Write Tables 1, 2 and 3: keys and values with passages of the text, as HTML, CSV and LaTeX."""
+
+from pathlib import Path
+
+from ff_memories import tables as schemas
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import Input, Param, Params, Tables
+from ff_memories.config import Settings
+from ff_memories.model.info import read_info
+from ff_memories.report.excerpts import EXCERPTS, table1, table2, table3
+from ff_memories.report.excerpts.given import Given
+from ff_memories.report.passages import Texts
+
+FILES = {"table1": table1.files, "table2": table2.files, "table3": table3.files}
+
+
+def run(
+    excerpts: Params,
+    config: Settings,
+    tables: Tables,
+    corpus: Input,
+    dictionary: Input,
+    info: Input,
+    out: Param,
+    rows: int = 10,
+) -> None:
+    """Write tables in three formats.
+
+    Args:
+        excerpts: table1, table2 or table3
+        tables: the tables that they are made from
+        out: folder to write to: an HTML fragment for the report, CSV and LaTeX of each
+        rows: number of values in Table 2's HTML and LaTeX; its CSV has 100
+    """
+    texts = Texts.read(tables["sentences"], corpus, dictionary)
+    for excerpt in excerpts:
+        if excerpt not in EXCERPTS:
+            raise UserError(f"--excerpts {excerpt}: no such table", f"choose from {', '.join(EXCERPTS)}")
+        read = {name: schemas.read(tables[name]) for name in EXCERPTS[excerpt].tables}
+        made = FILES[excerpt](Given(read, texts, read_info(info), config, rows))
+        for suffix, text in zip(("html", "csv", "tex"), made, strict=True):
+            write_whole(Path(out, f"{excerpt}.{suffix}"), text)

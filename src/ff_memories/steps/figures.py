@@ -1,0 +1,79 @@
+"""Draw figures from tables, as PDF, SVG and PNG, with specification and data, and as a page that works offline.
+
+Of each figure the step writes FIGURE.pdf, FIGURE.svg, FIGURE.png (four pixels per point), FIGURE.vl.json (Vega-Lite
+with the data), FIGURE.csv (the data) and FIGURE.html (with Vega). The same tables, model info and config give the same
+bytes.
+"""
+
+import json
+import re
+from contextlib import ExitStack
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories import tables as schemas
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import atomic_write
+from ff_memories.base.parameters import AnyInputs, Input, Param, Params, Tables
+from ff_memories.config import FigureOptions, Settings
+from ff_memories.figures import draw, render
+from ff_memories.figures.context import from_info
+from ff_memories.figures.registry import DRAWN, title
+from ff_memories.report.interactive import figure_page
+
+
+def run(figures: Params, config: Settings, info: Input, tables: Tables, models: AnyInputs, out: Param) -> None:
+    """Draw figures in all formats.
+
+    Args:
+        figures: figure2 to figure11, or the package's own figures
+        info: the model's info.json
+        tables: the tables that the figures show
+        models: the same tables of the models of the baselines, below folders with their names
+        out: folder to write to
+    """
+    of_models: dict[str, dict[str, pl.DataFrame]] = {}
+    for path in models:
+        of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
+    for figure in figures:
+        if figure not in DRAWN:
+            raise UserError(f"--figures {figure}: no such figure", f"choose from {', '.join(DRAWN)}")
+        entry = DRAWN[figure]
+        options = config.figures.get(figure, FigureOptions()) if "figures" in vars(config) else FigureOptions()
+        target = config.values.target if "values" in vars(config) else "next"
+        context = from_info(figure, info, options, target)
+        own = {name: schemas.read(tables[name]) for name in entry.tables}
+        beside = of_models if entry.untrained else {}
+        frame = draw.data(own, config, context, beside)
+        made = render.files(draw.chart(frame, context), figure) | {".csv": frame.write_csv().encode()}
+        specification = made[".vl.json"].decode()
+        _write(
+            made | {".html": interactive(figure, specification, f"{out}/{figure}.vl.json").encode()}, f"{out}/{figure}"
+        )
+
+
+def interactive(figure: str, specification: str, where: str) -> str:
+    """Return a figure's page as HTML.
+
+    Args:
+        specification: its Vega-Lite, as JSON; ``where``: the file that it is in.
+
+    Raises:
+        UserError: it is not one.
+    """
+    try:
+        drawn = json.loads(specification)
+        version = re.findall(r"/v(\d+\.\d+)", drawn["$schema"])[0]
+        caption = drawn["description"]
+    except (ValueError, LookupError, TypeError) as error:
+        raise UserError(f"{where}: not readable ({error})", rebuild_hint(where)) from None
+    return figure_page(figure, title(figure), caption, drawn, version)
+
+
+def _write(made: dict[str, bytes], out: str) -> None:
+    """Write all files of a figure to temporary files, then move all of them into place."""
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as all_of_them:
+        for suffix, content in made.items():
+            all_of_them.enter_context(atomic_write(f"{out}{suffix}")).write_bytes(content)

@@ -1,0 +1,36 @@
+"""Measure how well the models of the baselines predict the validation text: the run's own among them."""
+
+import json
+
+from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import Execution, Input, Inputs, Outputs
+from ff_memories.config import Settings
+from ff_memories.corpus import store
+from ff_memories.corpus.types import never_trained, read_types
+from ff_memories.memories import perplexity
+from ff_memories.model.loading import load_model
+
+
+def run(
+    config: Settings,
+    weights: Input,
+    descriptions: Inputs,
+    corpus: Input,
+    dictionary: Input,
+    perplexities: Outputs,
+    execution: Execution,
+) -> None:
+    """Measure one model after another.
+
+    Args:
+        descriptions: the models' descriptions, each in a folder with its model's name
+        perplexities: the JSON files to write, in the same order
+    """
+    text, types = store.read(corpus), read_types(dictionary)
+    for description, path in zip(descriptions, perplexities, strict=True):
+        model = load_model(weights, description, execution, config.precision)
+        model.vocabulary.leave_out(never_trained(dictionary))
+        sentences = perplexity.sentences_of(description.parent.name, config.baselines.sentences)
+        found = perplexity.perplexity(model, text, config.seed, execution.batch_tokens, sentences)
+        found[perplexity.IN_WINDOWS] = perplexity.in_windows(model, text, types, sentences)
+        write_whole(path, json.dumps(found, indent=1) + "\n")

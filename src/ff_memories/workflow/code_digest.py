@@ -1,0 +1,107 @@
+"""What the code of a step is: a digest of the modules that it imports and of the data files that these read.
+
+Docstrings, comments, help texts and line breaks change no digest. The config's modules are left out, as a job's
+``params`` have its values, and so are the tables' declarations: ``params`` have those that the job reads and writes.
+An edited line makes due every step that imports its module, so what two steps share belongs into a module of its own.
+"""
+
+import ast
+import hashlib
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.errors import UserError
+
+PACKAGE = Path(__file__).parents[1]
+ELSEWHERE = re.compile(r"ff_memories\.(config|tables\.(?!files|schema)\w+)\b")  # modules whose content is in `params`
+DATA = {".conf", ".toml", ".j2", ".css", ".js", ".html"}
+WORDS = frozenset({"description", "help", "hint"})  # arguments that say something to a reader
+# arguments of a table's declaration that no step reads
+OF_READERS = frozenset(
+    {"about", "compared", "measured", "names_people", "of_baselines", "open_rows", "quotes_text", "score", "tied"}
+)
+UNSEEN = {"ctx", "kind", "type_comment", "type_params"}  # fields of a syntax tree that mean nothing here
+
+
+@cache
+def digest(step: str) -> str:
+    """Return the digest of a step's code (hexadecimal). Raises ``UserError`` if there is no such step."""
+    start = f"ff_memories.steps.{step.replace('-', '_')}"
+    if start not in _modules():
+        raise UserError(f"{step}: no such step", "ff-memories step --help lists them")
+    code, waiting = dict[str, str](), [start]
+    while waiting:
+        if (name := waiting.pop()) not in code and not ELSEWHERE.match(name):
+            code[name], imported = _module(name)
+            waiting += imported
+    data = {file: content for folder in {_modules()[name].parent for name in code} for file, content in _data(folder)}
+    return _digest(sorted((code | data).items()))
+
+
+@cache
+def declarations() -> dict[str, str]:
+    """Return {table: a digest of its declaration}, without what steps do not read of it."""
+    found: dict[str, str] = {}
+    for tree in (ast.parse(path.read_bytes()) for name, path in _modules().items() if ELSEWHERE.match(name)):
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and _binds(node, "TABLES"):
+                rows = zip(node.value.keys, node.value.values, strict=True)
+                found |= {ast.literal_eval(key): _digest(_tree(row, WORDS | OF_READERS)) for key, row in rows if key}
+    return found
+
+
+@cache
+def _modules() -> dict[str, Path]:
+    """Return the package's modules by dotted name."""
+    named = lambda path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    return {named(path): path for path in PACKAGE.rglob("*.py")}
+
+
+@cache
+def _module(name: str) -> tuple[str, list[str]]:
+    """Return a module's digest, and the modules that it imports, wherever in it, or all of a package that it names."""
+    tree, named = ast.parse(_modules()[name].read_bytes()), set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("ff_memories."):
+            package = f"{node.value.rstrip('.')}."
+            named |= (
+                {module for module in _modules() if module.startswith(package)} if package.count(".") > 1 else set()
+            )
+    return _digest(_tree(tree)), sorted(named & _modules().keys())
+
+
+@cache
+def _data(folder: Path) -> list[tuple[str, str]]:
+    """Return the names and digests of the data files that belong to the package in a folder."""
+    inside = [path for path in sorted(folder.rglob("*")) if path.suffix in DATA]
+    own = [path for path in inside if next(f for f in path.parents if (f / "__init__.py").is_file()) == folder]
+    return [(path.relative_to(PACKAGE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in own]
+
+
+def _tree(node: Any, without: frozenset[str] = WORDS) -> Any:
+    """Return a syntax tree in a form that no version of Python changes, without docstrings and some arguments."""
+    if isinstance(node, list):
+        return [_tree(part, without) for part in node if not _is_left_out(part, without)]
+    if not isinstance(node, ast.AST):
+        return ascii(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if name not in UNSEEN)
+    return type(node).__name__, [(name, _tree(value, without)) for name, value in fields]
+
+
+def _is_left_out(node: Any, names: frozenset[str]) -> bool:
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return docstring or (isinstance(node, ast.keyword) and node.arg in names)
+
+
+def _binds(node: ast.Assign, name: str) -> bool:
+    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+
+
+def _digest(tree: Any) -> str:
+    return hashlib.sha256(repr(tree).encode()).hexdigest()

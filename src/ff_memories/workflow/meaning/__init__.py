@@ -1,1 +1,0 @@
-"""What the code of a step means: a digest that comments, docstrings and other steps' code do not change."""

@@ -1,0 +1,37 @@
+# Beyond the paper: what changing a memory's coefficient does to the tokens that its value promotes, and what removing
+# several memories does to predictions.
+
+
+rule interventions:
+    """Change memories' coefficients, and remove several together, at validation prefixes, and see what follows."""
+    input:
+        weights=rules.model.output.weights,
+        description=description,
+        corpus=rules.corpus.output.corpus,
+    output:
+        causal=shard_of("tables/causal.parquet"),
+        removals=shard_of("tables/removals.parquet"),
+        causal_counts=shard_of("counts/causal.parquet"),
+        removal_counts=shard_of("counts/removals.parquet"),
+    log:
+        run_.path("logs/{model}{shard}interventions.log"),
+    benchmark:
+        run_.path("logs/{model}{shard}interventions.tsv")
+    threads: compute_threads
+    resources:
+        **execution(),
+    params:
+        **run_.step(
+            "interventions",
+            "seed",
+            "causal",
+            "removals",
+            "values",
+            "extraction",
+            *run_.sampling,
+        ),
+    shell:
+        command("interventions")
+
+
+join_shards("interventions")
