@@ -14,7 +14,7 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs models pull publish wheel release generated closures docs docs-pages gpu-campaign
+.PHONY: demo quick test test-all newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2 or stories15m;
 # `make demo` also takes stories15m-stories, demo-gpt2 and demo-llama, which are not recorded
@@ -87,14 +87,10 @@ docs-pages: .venv/.tests
 gpu-campaign: .venv/.tests inputs
 	$(BIN)/python -m campaigns.gpu
 
-# rewrite all that follows from the code: dvc.yaml of the recorded runs, what steps can reach, generated pages
-generated: models closures docs-pages
+# rewrite all that follows from the code: dvc.yaml of the recorded runs, generated pages
+generated: models docs-pages
 	$(BIN)/ff-memories dvc-yaml
 	for run in $(RECORDED); do $(BIN)/ff-memories dvc-yaml --configfile config/$$run.yaml || exit 1; done
-
-# write which modules each step can reach; tests/workflow/meaning/test_closures.py compares
-closures: .venv/.tests
-	PYTHONPATH=tests/tools/runs $(BIN)/python tests/workflow/meaning/test_closures.py > tests/data/closures.txt
 
 # get a run's model from the DVC remote inside the repository
 inputs: $(READY)

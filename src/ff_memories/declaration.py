@@ -58,7 +58,7 @@ KINDS = {
     "Output": Kind(Path, None, "{output.NAME:q}", "file to write"),
     "Outputs": Kind(Path, "+", "{output.NAME:q}", "files to write"),
     "EveryOutput": Kind(Path, "+", "{output:q}", "files to write"),
-    "Wildcard": Kind(str, None, "{wildcards.NAME:q}"),
+    "Wildcard": Kind(str, None, "{wildcards.NAME}"),
     "Shard": Kind(str, None, "{resources.shard}", "the shard, such as 1-of-4"),
     "Param": Kind(str, None, "{params.NAME:q}"),
     "Params": Kind(str, "*", "{params.NAME:q}"),
@@ -114,7 +114,8 @@ class Step:
                 held = KINDS[parameter.type].placeholder
                 if held is None:
                     raise ValueError(f"{self.name}: a rule cannot pass {parameter.name}: {parameter.type}")
-                words.append(f"{parameter.option} {held.replace('NAME', parameter.name)}")
+                between = "=" if parameter.type == "Wildcard" else " "  # a wildcard may be empty
+                words.append(f"{parameter.option}{between}{held.replace('NAME', parameter.name)}")
         return " ".join([*words, "2> {log}"])
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:

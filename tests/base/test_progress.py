@@ -50,13 +50,6 @@ def test_where_nothing_is_done_yet_no_time_is_guessed(minute, capsys):
     assert capsys.readouterr().err == "rebuilding: 0 of 99 files, 0.00 files/s\n"
 
 
-def test_what_an_earlier_run_did_counts_as_done_but_not_for_the_rate(minute, capsys):
-    with Progress(100, "tokens", "triggers") as progress:
-        progress.step(60, skipped=True)
-        progress.step(20)
-    assert capsys.readouterr().err == "triggers: 80 of 100 tokens, 0.16 tokens/s, 122 s left\n"
-
-
 # -- on the terminal where Snakemake was started -----------------------------------------------------------------------
 
 

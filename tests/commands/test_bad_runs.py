@@ -16,7 +16,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.commands.explore import init
 from ff_memories.workflow.engines import lock, stages
-from ff_memories.workflow.meaning.reached import digest
+from ff_memories.workflow.code_digest import digest
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
@@ -188,4 +188,4 @@ def test_digests_that_were_edited_by_hand_are_noticed(here, text):
 
 def test_there_is_no_digest_of_a_step_that_does_not_exist():
     with pytest.raises(UserError, match="trigers: no such step"):
-        digest("trigers", {})
+        digest("trigers")

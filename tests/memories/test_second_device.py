@@ -35,7 +35,7 @@ from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.sentences import Sentences
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import composition, mutations, values
-from ff_memories.memories.search import batching, checkpoints, shards, trigger_table, triggers
+from ff_memories.memories.search import batching, shards, trigger_table, triggers
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.shown import promoted, shading
 from ff_memories.model import decoder as decoders
@@ -274,36 +274,6 @@ def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
         return trigger_table.table(whole, TEXT)
 
     both(work)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("duplicates", ["keep", "drop"])
-@pytest.mark.parametrize("per_sentence", ["best", "all"])
-def test_a_pass_that_was_stopped_goes_on_from_its_state(paper, tmp_path, monkeypatch, per_sentence, duplicates):
-    runs, run = [], triggers.run_batch
-
-    def counted(*a):
-        runs.append(1)
-        return run(*a)
-
-    def stops(*a):
-        if len(runs) == 4:
-            raise RuntimeError("CUDA error: stopped")
-        return counted(*a)
-
-    kinds = {"per_sentence": per_sentence, "duplicates": duplicates, "top": 20}
-    monkeypatch.setattr(triggers, "run_batch", counted)
-    whole = found(model(paper), **kinds)
-    every = len(runs)
-    with SecondDevice():
-        state = checkpoints.Checkpoint(tmp_path / "shard", "this", every=0)
-        runs.clear()
-        monkeypatch.setattr(triggers, "run_batch", stops)
-        with pytest.raises(RuntimeError, match="stopped"):
-            found(model(paper, "cuda:0"), checkpoint=state, **kinds)
-        monkeypatch.setattr(triggers, "run_batch", counted)
-        same(found(model(paper, "cuda:1"), checkpoint=state, **kinds), whole)
-    assert len(runs) == every > 8
 
 
 @pytest.mark.parametrize("random, single_token", [("any", "skip"), ("any", "bos"), ("inner", "skip")])
@@ -558,7 +528,7 @@ def later_steps(folder, out, device):
     model = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
     of_run = ["--config", folder / "config.yaml", *model, *there]
-    baseline([*of_run, *text, "--dictionary", folder / "dict.txt"], "untrained-1", out / "untrained-1")
+    baseline(folder, out, "untrained-1", out / "untrained-1", device)
     step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
          t("projection_seeds"))  # fmt: skip
     step("released", *model, *there, *text, "--examples", t("examples"), "--released-layer", t("released_layer"),

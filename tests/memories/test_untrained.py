@@ -13,7 +13,7 @@ from pipeline import BASELINE, baseline, config, run_steps, write_inputs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
-from ff_memories.memories import untrained
+from ff_memories.model import drawn as drawn_models
 from ff_memories.model.files import checkpoint, converted
 
 
@@ -26,12 +26,7 @@ def run(tmp_path_factory):
 
 def measured(run, model, where, device="cpu"):
     """Return the tables of a baseline's model, by name."""
-    folder, out = run
-    given = ["--config", folder / "config.yaml", "--weights", out / "model.safetensors",
-             "--description", out / "model.json", "--corpus", out / "corpus.safetensors",
-             "--dictionary", folder / "dict.txt", "--device", device, "--threads", 1,
-             "--batch-tokens", 256]  # fmt: skip
-    baseline(given, model, where)
+    baseline(*run, model, where, device)
     return {name: tables.read(where / f"{name}.parquet") for name in BASELINE}
 
 
@@ -80,20 +75,20 @@ def test_a_model_that_there_is_not_is_refused(run, tmp_path, name, capsys):
 def test_the_sample_is_of_whole_sentences_that_keep_their_numbers(run):
     _, out = run
     corpus = store.read(out / "corpus.safetensors")
-    part, numbers = untrained.sample(corpus, 1, 30)
+    part, numbers = corpus.sample(1, 30), corpus.sample(1, 30).numbers
     assert part.train == 30 and len(part) == len(numbers) == 30 + len(corpus) - corpus.train
     assert (np.diff(numbers) > 0).all() and (numbers[30:] == np.arange(corpus.train, len(corpus))).all()
     for place, number in enumerate(numbers):
         assert (part.sentence(place) == corpus.sentence(number)).all()
-    assert (untrained.sample(corpus, 1, 30)[1] == numbers).all() and (
-        untrained.sample(corpus, 2, 30)[1] != numbers
-    ).any()
+    assert (corpus.sample(1, 30).numbers == numbers).all() and (corpus.sample(2, 30).numbers != numbers).any()
 
 
 def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
     _, out = run
     description, weights = converted.load(out / "model.safetensors", out / "model.json")
-    one, same, other, second = (untrained.untrained(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2)))
+    one, same, other, second = (
+        drawn_models.untrained(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2))
+    )
     assert {n: w.shape for n, w in one.items()} == {n: w.shape for n, w in weights.items()}
     assert all(torch.equal(one[n], same[n]) for n in one)
     for unlike in (other, second, weights):
@@ -104,7 +99,9 @@ def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
 def test_shuffled_weights_have_the_entries_of_each_matrix_in_another_order_and_the_rest_as_it_is(run):
     _, out = run
     description, weights = converted.load(out / "model.safetensors", out / "model.json")
-    one, same, other, second = (untrained.shuffled(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2)))
+    one, same, other, second = (
+        drawn_models.shuffled(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2))
+    )
     assert one.keys() == weights.keys() and all(torch.equal(one[name], same[name]) for name in one)
     assert all(one[n].data_ptr() == one[s].data_ptr() for n, s in description.aliases.items())
     for name in one.keys() - description.aliases.keys():
@@ -120,7 +117,7 @@ def test_matrices_drawn_anew_keep_a_vectors_length_and_the_rest_does_nothing(tmp
     """A vector of unit variance has it still after a matrix."""
     write_inputs(tmp_path, words(44), decoder_embed_dim=32, decoder_ffn_embed_dim=96, no_decoder_final_norm=False)
     description, weights = checkpoint.read(tmp_path / "model.pt")
-    drawn, vectors = untrained.untrained(description, weights, 1), torch.Generator().manual_seed(1)
+    drawn, vectors = drawn_models.untrained(description, weights, 1), torch.Generator().manual_seed(1)
     kinds = set()
     for name, made in drawn.items():
         if name in description.aliases:

@@ -22,7 +22,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
-from ff_memories.memories import composition, mutations, untrained
+from ff_memories.memories import composition, mutations
+from ff_memories.model import drawn as drawn_models
 from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model import decoder
 from ff_memories.model.batches import packed
@@ -418,7 +419,7 @@ def test_a_folder_is_read_in_bfloat16_and_leaves_other_models_as_they_were(tmp_p
 def test_a_shuffled_model_has_its_output_layer_tied_whatever_the_precision():
     made = tiny.model("gpt2")
     drawn = [
-        untrained.drawn_by_transformers(tiny.analysed(made, precision=precision), 3, "shuffled-1").state_dict()
+        drawn_models.drawn_by_transformers(tiny.analysed(made, precision=precision), 3, "shuffled-1").state_dict()
         for precision in ("float32", "bfloat16")
     ]
     assert torch.equal(drawn[1]["lm_head.weight"], drawn[1]["transformer.wte.weight"])

@@ -66,7 +66,7 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
     def __init__(self, total: int, unit: str, about: str):
         self._about, self._unit, self._begun = about, unit, time.monotonic()
         self._shown, self._every = self._begun, _shown_every()
-        self._logged, self._done, self._run, self._sentences, self._whole = self._begun, 0, 0, 0, total
+        self._logged, self._done, self._sentences, self._whole = self._begun, 0, 0, total
         quiet = not sys.stderr.isatty()
         to, unit = getattr(sys.stderr, "stream", sys.stderr), f" {unit}"
         super().__init__(total=total, unit=unit, unit_scale=True, desc=about, disable=quiet, mininterval=0.5, file=to)
@@ -74,7 +74,6 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
     def step(self, n: int, sentences: int = 0) -> None:
         """Count ``n`` more units as done, in ``sentences`` sentences."""
         self._done += n
-        self._run += n
         self._sentences += sentences
         if sentences and not self.disable:
             self.set_postfix_str(f"{self._sentences:,} sentences", refresh=False)
@@ -88,7 +87,7 @@ class Progress(tqdm):  # type: ignore[type-arg]  # generic in its stubs alone
             _show(self._line(now))
 
     def _line(self, now: float) -> str:
-        rate = self._run / (now - self._begun)
+        rate = self._done / (now - self._begun)
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2f}"
         whole = f" of {self._whole:,}" if self._whole else ""  # 0: the total is unknown
         inside = f" in {self._sentences:,} sentences" if self._sentences else ""

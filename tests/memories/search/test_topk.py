@@ -153,20 +153,6 @@ def test_disjoint_shards_merge_to_the_same_in_any_order_and_grouping(rows, top, 
     assert lists(parts[0]) == lists(collect([rows], top)) == full_sort(rows, top, top)
 
 
-@given(offers(), st.integers(1, 5), st.integers(0, 60))
-def test_a_state_goes_on_exactly_where_it_was_taken(rows, top, at):
-    whole, first = collect([rows[:at]], top, limit=5), collect([rows[:at]], top, limit=5)
-    second = TopTriggers(1, KEYS, top, **LISTS)
-    second._limit = 5
-    second.restore(*first.state())
-    for best in (whole, second):
-        best.offer(0, entries(rows[at:]))
-        best.finish()
-    assert torch.equal(whole.gate, second.gate)
-    for name in ("key", "coefficient", "prefix", "text"):
-        assert torch.equal(getattr(whole.lists[0], name), getattr(second.lists[0], name))
-
-
 def test_a_gate_rises_to_the_last_of_as_many_as_a_list_holds():
     best, drop = TopTriggers(2, KEYS, 2), TopTriggers(2, KEYS, 2, copies=1)
     before = best.gate.clone()

@@ -1,12 +1,14 @@
 """Small runs for the tests: a config over made-up text and a random fairseq checkpoint, and its steps in order."""
 
 import copy
+import json
 from pathlib import Path
 
 import yaml
 from factories import write_checkpoint, write_dictionary, write_text
 
-from ff_memories import declaration
+from ff_memories import config as configs
+from ff_memories import declaration, tables
 from ff_memories.cli import main
 from ff_memories.inputs.models.model_folder import files_of
 
@@ -110,8 +112,8 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     shards = [f(f"{i}-of-{n}.safetensors") for i in range(1, n + 1)]
     for shard in shards:
         step("trigger-shard", *config_, *model, *execution, *corpus, "--shard", shard.stem, "--lists", shard)
-    step("triggers", *config_, *corpus, "--shards", *shards, "--triggers", t("triggers"), "--firing", t("firing"),
-         "--counts", c("triggers"))  # fmt: skip
+    step("triggers", *config_, *model, *execution, *corpus, "--shards", *shards, "--triggers", t("triggers"),
+         "--firing", t("firing"), "--counts", c("triggers"))  # fmt: skip
     triggers = ["--triggers", t("triggers")]
     step("mutations", *config_, *model, *execution, *corpus, *triggers, "--mutations", t("mutations"),
          "--counts", c("mutations"))  # fmt: skip
@@ -121,42 +123,60 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
     step("composition", *config_, *model, *execution, *corpus, *sample, *types, "--values", t("values"),
          "--examples", t("examples"), "--composition", t("composition"), "--refinement", t("refinement"),
          "--counts", c("composition"))  # fmt: skip
-    step("causal", *config_, *model, *execution, *corpus, "--causal", t("causal"), "--counts", c("causal"))
-    step("removals", *config_, *model, *execution, *corpus, "--removals", t("removals"), "--counts", c("removals"))
+    step("interventions", *config_, *model, *execution, *corpus, "--causal", t("causal"), "--causal-counts",
+         c("causal"), "--removals", t("removals"), "--removal-counts", c("removals"))  # fmt: skip
     step("gallery-tables", *config_, *model, *execution, *corpus, *triggers, "--values", t("values"), "--causal",
          t("causal"), *(part for name in GALLERY for part in (f"--{name}", t(name))))  # fmt: skip
     return out
 
 
-BASELINE = {"values": "values", "mutations": "mutations", "examples": "examples", "composition": "composition",
-            "refinement": "refinement", "annotations": "annotations", "pattern_labels": "labels",
-            "distance_labels": "distances"}  # fmt: skip
-OF_MEMORIES, OF_PREDICTIONS = ("values", "mutations"), ("examples", "composition", "refinement")
+BASELINE = ("values", "mutations", "examples", "composition", "refinement", "causal", "removals", "annotations",
+            "pattern_labels", "distance_labels")  # fmt: skip
 
 
-def baseline(given: list, model: str, out: Path, shards: int = 1) -> Path:
-    """Measure a model of the baselines in shards; return the folder of its tables.
+def baseline(folder: Path, out: Path, model: str, where: Path, device: str = "cpu", shards: int = 1) -> Path:
+    """Measure a model of the baselines with the steps of the run in ``out``; return the folder of its tables.
 
-    ``given``: the options that its steps share.
+    Args:
+        shards: of every step that has some.
     """
-    at = lambda number, name: out / f"shards/{number}-of-{shards}/baselines/{model}/{name}"
-    numbers = range(1, shards + 1)
-    every = lambda *names: [at(number, name) for number in numbers for name in names]
-    tables = lambda number, names: [w for name in names for w in (f"--{name}", at(number, f"{name}.parquet"))]
-    which = lambda number: [*given, "--model", model, "--shard", f"{number}-of-{shards}"]
-    for number in numbers:
-        step("baseline-triggers", *which(number), "--lists", at(number, "triggers.safetensors"))
-    lists = ["--lists", *every("triggers.safetensors")]
-    for number in numbers:
-        step("baseline-memories", *which(number), *lists, *tables(number, OF_MEMORIES))
-    for number in numbers:
-        step("baseline-predictions", *which(number), "--values", *every("values.parquet"),
-             *tables(number, OF_PREDICTIONS), "--surprises", at(number, "surprises.json"))  # fmt: skip
-    step("baseline-model", *given, *lists, "--shards", *every(*(f"{n}.parquet" for n in OF_MEMORIES + OF_PREDICTIONS)),
-         "--surprises", *every("surprises.json"), "--perplexity", out / "perplexity.json",
-         *(word for name, option in BASELINE.items() for word in (f"--{option}", out / f"{name}.parquet")))  # fmt: skip
-    at_dictionary = given.index("--dictionary")
-    for name in ("causal", "removals"):
-        step(f"baseline-{name}", *given[:at_dictionary], *given[at_dictionary + 2 :], "--model", model, f"--{name}",
-             out / f"{name}.parquet")  # fmt: skip
-    return out
+    whole = configs.load(folder / "config.yaml")
+    sizes = ["--config", json.dumps(whole.baselines.of_a_model(whole.resolved()))]
+    sample, described = where / "sample.safetensors", where / model / "model.json"
+    types = ["--dictionary", next(path for path in (out / "types.json", folder / "dict.txt") if path.is_file())]
+    step("models", *sizes, "--corpus", out / "corpus.safetensors", "--description", out / "model.json", "--sample",
+         sample, "--descriptions", described)  # fmt: skip
+    execution = ["--device", device, "--threads", 1, "--batch-tokens", whole.execution.batch_tokens]
+    drawn = [*sizes, "--weights", out / "model.safetensors", "--description", described, *execution]
+    on, every = ["--corpus", sample], [f"{number + 1}-of-{shards}" for number in range(shards)]
+    table, count = lambda name: where / f"{name}.parquet", lambda name: where / "counts" / f"{name}.parquet"
+
+    def cut(name, *given, **made):
+        """Run a step in shards, and join them."""
+        parts = [where / "shards" / shard for shard in every]
+        for shard, part in zip(every, parts, strict=True):
+            outs = [w for option, path in made.items() for w in (f"--{option.replace('_', '-')}", part / path.name)]
+            step(name, *given, *outs, "--shard", shard)
+        for path in made.values():
+            tables.join([part / path.name for part in parts], path)
+
+    lists = [where / "shards" / f"{shard}.safetensors" for shard in every]
+    for shard, path in zip(every, lists, strict=True):
+        step("trigger-shard", *drawn, *on, "--shard", shard, "--lists", path)
+    step("triggers", *drawn, *on, "--shards", *(lists if shards > 1 else []), "--triggers", table("triggers"),
+         "--firing", table("firing"), "--counts", count("triggers"))  # fmt: skip
+    found, named = ["--triggers", table("triggers")], ["--model", f"models/{model}/"]
+    cut("mutations", *drawn, *on, *found, mutations=table("mutations"), counts=count("mutations"))
+    cut("values", *drawn, *on, *found, *types, *named, values=table("values"))
+    seen = {name: table(name) for name in ("examples", "composition", "refinement")}
+    cut("composition", *drawn, *on, *types, "--values", table("values"), **seen, counts=count("composition"))
+    cut("interventions", *drawn, "--corpus", out / "corpus.safetensors", causal=table("causal"),
+        removals=table("removals"), causal_counts=count("causal"), removal_counts=count("removals"))  # fmt: skip
+    own = [*sizes, "--weights", out / "model.safetensors", "--description", out / "model.json"]
+    step("proxy", *own, *on, *found, *types, *named, "--examples", table("examples"), "--refinement",
+         table("refinement"), "--annotations", table("annotations"), "--labels", table("pattern_labels"),
+         "--distances", table("distance_labels"), "--scores", table("annotation_scores"),
+         "--counts", count("proxy"))  # fmt: skip
+    step("perplexity", *sizes, "--weights", out / "model.safetensors", "--descriptions", described, *on, *types,
+         *execution, "--perplexities", where / "perplexity.json")  # fmt: skip
+    return where

@@ -5,11 +5,12 @@ import json
 import pytest
 import transformers_run
 from factories import words
-from pipeline import BASELINE, GALLERY, OF_PREDICTIONS, baseline, config, run_steps, step, write_inputs
+from pipeline import BASELINE, GALLERY, baseline, config, run_steps, step, write_inputs
 
 from ff_memories import tables
 from ff_memories.base.sharding import share
 
+PREDICTIONS = ("examples", "composition", "refinement")
 SIZES = {"models": 2, "sentences": 50, "keys_per_layer": 4, "examples": 30}
 
 
@@ -59,7 +60,7 @@ def in_shards(folder, name, shards, outputs, *arguments):
 def test_a_step_in_shards_writes_the_bytes_of_one_job(whole, tmp_path, name, shards):
     out, given, types = whole
     outputs = {
-        "mutations": ["mutations"], "values": ["values"], "composition": OF_PREDICTIONS, "gallery-tables": GALLERY
+        "mutations": ["mutations"], "values": ["values"], "composition": PREDICTIONS, "gallery-tables": GALLERY
     }[name]  # fmt: skip
     places = {f"--{table}": f"tables/{table}.parquet" for table in outputs}
     if name in ("mutations", "composition"):
@@ -77,8 +78,8 @@ def test_a_step_in_shards_writes_the_bytes_of_one_job(whole, tmp_path, name, sha
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["same_sample", "untrained-2"])
 def test_baselines_in_shards_have_the_bytes_of_one_job(whole, tmp_path, model):
-    _, given, types = whole
-    once, thrice = (baseline([*given, *types], model, tmp_path / str(shards), shards) for shards in (1, 3))
+    out, _, _ = whole
+    once, thrice = (baseline(out.parent, out, model, tmp_path / str(n), shards=n) for n in (1, 3))
     for name in (*(f"{name}.parquet" for name in BASELINE), "perplexity.json"):
         assert (once / name).read_bytes() == (thrice / name).read_bytes(), name
     assert json.loads((once / "perplexity.json").read_text())["sentences"] > 30

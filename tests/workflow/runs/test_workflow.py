@@ -13,7 +13,6 @@ from running import ROOT, change, command, snakemake
 from ff_memories import tables
 from ff_memories.figures.registry import FIGURES, title
 from ff_memories.workflow.engines import lock
-from ff_memories.workflow.meaning.reached import reached
 
 PROFILES = ("profiles/default", "workflow/profiles/slurm")
 
@@ -215,24 +214,6 @@ def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
     for stage in other.values():
         assert stage["wdir"] == "../../" and "--configfile my.yaml" in stage["cmd"]
         assert all(path.startswith("results/mine/") for out in stage["outs"] for path in out)
-
-
-def test_a_steps_code_is_what_it_can_reach():
-    found = reached("mutations", {})
-    assert "ff_memories.memories.mutations:sample" in found.code and not found.data
-    assert not any("figures" in name or "claims" in name for name in found.code)
-    drawn = {label for label in reached("figure", {}).code if ".drawn." in label}
-    assert {"ff_memories.figures.drawn.figure4:data", "ff_memories.figures.drawn.sensitivity:chart"} <= drawn
-    own = {label for label in reached("figure", {"ff_memories.figures.drawn:*": frozenset({"figure4"})}).code}
-    assert {label for label in own & drawn if ".figure4:" not in label} == set()
-    shown = {label for label in reached("report", {}).code if ".drawn." in label}
-    assert {label.partition(":")[2] for label in shown} == {"FIGURE"}, "however they are drawn"
-
-
-@pytest.mark.parametrize("step", ["model", "corpus", "trigger_shard", "triggers", "values", "composition", "patterns"])
-def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(step):
-    late = ("claims", "report", "exports", "figures")
-    assert not [name for name in reached(step, {}).code if name.split(".")[1] in late]
 
 
 @pytest.mark.workflow

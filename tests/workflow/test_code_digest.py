@@ -1,0 +1,104 @@
+"""A step's digest changes with the code that it imports, and with nothing else."""
+
+import shutil
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from ff_memories import declaration
+from ff_memories.base.errors import UserError
+from ff_memories.workflow import code_digest
+from ff_memories.workflow.code_digest import PACKAGE, declarations, digest
+
+CACHED = (digest, declarations, code_digest._modules, code_digest._module, code_digest._data)
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory):
+    """A copy of the package, of which digests are taken."""
+    copy = tmp_path_factory.mktemp("copy") / "ff_memories"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    code_digest.PACKAGE = copy
+    yield copy
+    code_digest.PACKAGE = PACKAGE
+    clear()
+
+
+@pytest.fixture(scope="module")
+def before(package):
+    return due()
+
+
+def clear():
+    for function in CACHED:
+        function.cache_clear()
+
+
+def due():
+    """Return the digests of all steps and of all tables' declarations."""
+    clear()
+    return {name: digest(name) for name in declaration.names()} | {f"table {k}": v for k, v in declarations().items()}
+
+
+@contextmanager
+def edited(package, file, old, new):
+    path = package / file
+    text = path.read_text(encoding="utf-8")
+    assert old in text, file
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    yield
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "file, old, new",
+    [
+        ("memories/search/triggers.py", "HITS = 4096  #", "HITS = 4096  # a power of two:"),
+        ("memories/mutations.py", '"""', '"""In short: '),
+        ("memories/values.py", '    """Return', '    """Make and return'),
+        ("config/experiments.py", "number of triggers per key (t)", "how many triggers a key has (t)"),
+        ("config/experiments.py", "class Triggers(Section)", "class Further(Section):\n    pass\n\n\nclass Triggers(Section)"),
+        ("tables/memories.py", "E1: every key's triggers", "every key's triggers"),
+        ("commands/explore/plan.py", "import argparse", "import argparse\nimport os"),
+    ],
+)  # fmt: skip
+def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old, new):
+    with edited(package, file, old, new):
+        assert due() == before
+
+
+@pytest.mark.parametrize(
+    "file, old, new, some, others",
+    [
+        ("memories/mutations.py", "\nimport", "\nX = 1\nimport", {"mutations"}, {"values", "claims", "join", "report"}),
+        ("memories/search/topk.py", "\nimport", "\nX = 1\nimport", {"triggers", "trigger-shard"}, {"claims", "corpus"}),
+        ("model/decoder.py", "\nimport", "\nX = 1\nimport", {"triggers", "values", "interventions"}, {"claims", "join"}),
+        ("figures/drawn/figure4.py", "\nimport", "\nX = 1\nimport", {"figures"}, {"claims", "mutations", "excerpts"}),
+        ("claims/claims.toml", "\n", "\n[[claims_of_tomorrow]]\n", {"claims", "baselines"}, {"values", "triggers"}),
+        ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
+        ("tables/memories.py", '"fired": Column(pl.UInt64', '"fired": Column(pl.UInt32', {"table firing"}, {"table triggers"}),
+        ("steps/values.py", "\nimport polars", "\nimport numpy\nimport polars", {"values"}, {"composition", "mutations"}),
+    ],
+)  # fmt: skip
+def test_an_edit_makes_due_the_steps_that_import_its_module(package, before, file, old, new, some, others):
+    with edited(package, file, old, new):
+        after = due()
+    changed = {name for name in after if after[name] != before[name]}
+    assert some <= changed and not others & changed, changed
+
+
+def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(package, before):
+    late = [path for room in ("claims", "report", "exports", "figures") for path in (package / room).rglob("*.py")]
+    with ExitStack() as stack:
+        for path in late:
+            text = path.read_text(encoding="utf-8")
+            stack.callback(path.write_text, text, encoding="utf-8")
+            path.write_text(f"{text}\nX = 1\n", encoding="utf-8")
+        after = due()
+    steps = {"model", "corpus", "trigger-shard", "triggers", "mutations", "values", "composition", "interventions"}
+    assert not [name for name in steps if after[name] != before[name]]
+
+
+def test_there_is_no_digest_of_a_step_that_does_not_exist():
+    with pytest.raises(UserError, match="trigers: no such step"):
+        digest("trigers")
