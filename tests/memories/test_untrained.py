@@ -64,7 +64,7 @@ def test_the_config_says_how_much_of_a_baseline_is_measured(run, tmp_path):
     assert json.loads((tmp_path / "perplexity.json").read_text())["sentences"] == 30
 
 
-@pytest.mark.parametrize("name", ["shuffled", "shuffled-x", "untrained", "untrained-", "untrained-x", "trained", ""])
+@pytest.mark.parametrize("name", ["shuffled", "shuffled-x", "untrained", "untrained-", "untrained-x", "trained"])
 def test_a_model_that_there_is_not_is_refused(run, tmp_path, name, capsys):
     with pytest.raises((UserError, AssertionError)):
         measured(run, name, tmp_path)

@@ -26,7 +26,12 @@ def describe(name: str, seed: int, own: Path, path: Path) -> None:
     Args:
         name: ``same_sample``, the run's own model; ``untrained-1`` and so on; ``shuffled-1`` and so on.
         own: description of the run's model.
+
+    Raises:
+        UserError: no model has that name.
     """
+    if name != SAME_SAMPLE:
+        _draw(name)
     described = foreign.read_json(own, dict[str, Any])
     write_whole(path, json.dumps(described | {"drawn": [name, seed]}, indent=1) + "\n")
 

@@ -13,6 +13,6 @@ def run(config: Settings, corpus: Input, description: Input, sample: Output, des
         sample: the corpus to write
         descriptions: the models' descriptions to write, each in a folder with its model's name
     """
-    store.write_sample(store.read(corpus).sample(config.seed, config.baselines.sentences), sample)
     for path in descriptions:
         drawn.describe(path.parent.name, config.seed, description, path)
+    store.write_sample(store.read(corpus).sample(config.seed, config.baselines.sentences), sample)
