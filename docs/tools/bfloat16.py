@@ -23,7 +23,7 @@ from ff_memories.report.cost import costs
 
 KEPT = Path("docs/data/bfloat16.json")
 VERDICT = ["shows", "training"]
-STEPS = {"trigger_shard": "trigger pass", "values_shard": "values", "composition_shard": "composition, refinement"}
+STEPS = {"trigger_shard": "trigger pass", "values": "values", "composition": "composition, refinement"}
 WHOLE = "the whole run"
 INTRODUCTION = """\
 # What bfloat16 changes

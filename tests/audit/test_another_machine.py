@@ -111,7 +111,7 @@ def test_a_stage_runs_its_rule_and_that_of_its_shards_whatever_is_newer(pulled, 
     shown = run(folder, command[0], "-n", *command[1:], **HERE)
     counted = [line.split() for line in shown.stdout.splitlines() if len(line.split()) == 2]
     jobs = {name for name, n in counted if n.isdecimal() and not name.endswith(":")}  # not "threads: 2"
-    assert jobs - {"total"} == {"values", "values_shard"}
+    assert jobs - {"total"} == {"values", "values_joined"}
 
 
 def test_dvc_repro_runs_what_a_change_touches_and_nothing_else(pulled, tmp_path):

@@ -15,8 +15,8 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.commands.explore import init
-from ff_memories.workflow.engines import lock, stages
 from ff_memories.workflow.code_digest import digest
+from ff_memories.workflow.engines import lock, stages
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import DEFAULT, Run
 

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 from factories import words
-from laid_out import lay_out
-from pipeline import config, run_steps, step, write_inputs
+from laid_out import label, lay_out
+from pipeline import config, run_steps, write_inputs
 from transformers_run import INPUTS, prepare
 
 
@@ -15,10 +15,7 @@ def llama(tmp_path_factory):
     settings = prepare(folder, "llama", train=60, validation=30)
     assert all((folder / name).exists() for name in INPUTS)
     results = lay_out(folder, run_steps(folder, settings), "small")
-    tables = results / "tables"
-    step("annotation-plan", "--config", folder / "my.yaml", "--triggers", tables / "triggers.parquet", "--corpus",
-         results / "corpus" / "corpus.safetensors", "--dictionary", results / "model" / "types.json", "--plan",
-         tables / "annotation_plan.parquet")  # fmt: skip
+    label(folder / "my.yaml", results, results / "model" / "types.json")
     return folder
 
 

@@ -1,6 +1,5 @@
 """Test figures in a real browser: nothing is clipped, no text overlaps, and a figure's own page fills its window."""
 
-import json
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -13,7 +12,7 @@ from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.figures import draw, font, render
 from ff_memories.figures.registry import DRAWN, FIGURES
-from ff_memories.steps import figure_pages
+from ff_memories.steps import figures
 
 browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
 
@@ -94,9 +93,8 @@ def test_a_fault_is_found(driver, tmp_path):
 
 def opened(driver, tmp_path, figure: str) -> dict:
     """Open a figure's own page and return where its panel is, and its window."""
-    (tmp_path / f"{figure}.vl.json").write_text(json.dumps(drawn(figure)), encoding="utf-8")
     page = tmp_path / f"{figure}.html"
-    figure_pages.run([tmp_path / f"{figure}.vl.json"], [page])
+    page.write_text(figures.interactive(figure, drawn(figure)), encoding="utf-8")
     driver.get(page.as_uri())
     browsing.until(lambda: driver.execute_script("return document.querySelector('#figure svg[role=img]') !== null"))
     return driver.execute_script(

@@ -23,9 +23,9 @@ from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories import composition, mutations
-from ff_memories.model import drawn as drawn_models
 from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model import decoder
+from ff_memories.model import drawn as drawn_models
 from ff_memories.model.batches import packed
 from ff_memories.model.products import attention
 from ff_memories.model.rows import families, proof

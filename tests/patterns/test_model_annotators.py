@@ -6,7 +6,7 @@ import re
 
 import pytest
 from factories import words
-from laid_out import lay_out
+from laid_out import label, lay_out
 from pipeline import config, run_steps, step, write_inputs
 
 from ff_memories import tables
@@ -163,14 +163,7 @@ def run(tmp_path_factory):
     settings = config(patterns__keys_per_layer=6)
     (folder / "my.yaml").write_text((json.dumps(settings)), encoding="utf-8")
     results = lay_out(folder, run_steps(folder, settings), "small")
-    t = lambda name: results / "tables" / f"{name}.parquet"
-    shared = ["--config", folder / "my.yaml", "--triggers", t("triggers"), "--corpus",
-              results / "corpus" / "corpus.safetensors", "--dictionary", folder / "dict.txt"]  # fmt: skip
-    step("annotation-plan", *shared, "--plan", t("annotation_plan"))
-    proxy = {"annotations": t("annotations"), "labels": t("pattern_labels"), "scores": t("annotation_scores")}
-    model = ["--weights", results / "model" / "model.safetensors", "--description", results / "model" / "model.json"]
-    step("proxy", *shared, *model, *(w for k, v in proxy.items() for w in (f"--{k}", v)), "--counts",
-         results / "proxy.parquet")  # fmt: skip
+    label(folder / "my.yaml", results, folder / "dict.txt")
     return folder
 
 

@@ -9,11 +9,12 @@ import json
 import re
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from ff_memories import tables as schemas
-from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.base.parameters import AnyInputs, Input, Param, Params, Tables
 from ff_memories.config import FigureOptions, Settings
@@ -47,33 +48,19 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
         beside = of_models if entry.untrained else {}
         frame = draw.data(own, config, context, beside)
         made = render.files(draw.chart(frame, context), figure) | {".csv": frame.write_csv().encode()}
-        specification = made[".vl.json"].decode()
-        _write(
-            made | {".html": interactive(figure, specification, f"{out}/{figure}.vl.json").encode()}, f"{out}/{figure}"
-        )
+        page = interactive(figure, json.loads(made[".vl.json"]))
+        _write(made | {".html": page.encode()}, Path(out, figure))
 
 
-def interactive(figure: str, specification: str, where: str) -> str:
-    """Return a figure's page as HTML.
-
-    Args:
-        specification: its Vega-Lite, as JSON; ``where``: the file that it is in.
-
-    Raises:
-        UserError: it is not one.
-    """
-    try:
-        drawn = json.loads(specification)
-        version = re.findall(r"/v(\d+\.\d+)", drawn["$schema"])[0]
-        caption = drawn["description"]
-    except (ValueError, LookupError, TypeError) as error:
-        raise UserError(f"{where}: not readable ({error})", rebuild_hint(where)) from None
-    return figure_page(figure, title(figure), caption, drawn, version)
+def interactive(figure: str, specification: dict[str, Any]) -> str:
+    """Return a figure's page as HTML, given its Vega-Lite."""
+    version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
+    return figure_page(figure, title(figure), specification["description"], specification, version)
 
 
-def _write(made: dict[str, bytes], out: str) -> None:
+def _write(made: dict[str, bytes], path: Path) -> None:
     """Write all files of a figure to temporary files, then move all of them into place."""
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as all_of_them:
         for suffix, content in made.items():
-            all_of_them.enter_context(atomic_write(f"{out}{suffix}")).write_bytes(content)
+            all_of_them.enter_context(atomic_write(f"{path}{suffix}")).write_bytes(content)

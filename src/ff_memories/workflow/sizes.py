@@ -10,6 +10,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import Config
 from ff_memories.config.model import TransformersModel
 
+OF_A_BASELINE = " of a baseline"  # of a step that measures a model of the baselines
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
 PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
 ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
@@ -97,7 +98,7 @@ def memory(config: Config, shape: Shape, corpus_bytes: float, sentence: int = SE
     }
     return {
         **{rule: running + more for rule, more in of_model.items()},
-        **{f"{rule} of a baseline": baseline + more for rule, more in of_model.items()},
+        **{rule + OF_A_BASELINE: baseline + more for rule, more in of_model.items()},
         "perplexity": baseline,
         "model": PROCESS + (6 if isinstance(config.model, TransformersModel) else 12) * shape.parameters,
         "gallery_tables": running + sampled + 40 * along,

@@ -21,7 +21,7 @@ from ff_memories.corpus.splitting.segment import rule
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.vocabulary import ROWS, Vocabulary
-from ff_memories.workflow.sizes import SENTENCE, Shape
+from ff_memories.workflow.sizes import OF_A_BASELINE, SENTENCE, Shape
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Speed:
     read: float = 0.0  # per logit of which a top, a probability and a rank are read
     start: float = 6.0  # to start a job: interpreter, torch, weights
     # {step: its time over that of its units}; 1 for others
-    over: dict[str, float] = field(default_factory=lambda: {"trigger_shard": 1.1, "triggers of a baseline": 1.1})
+    over: dict[str, float] = field(default_factory=lambda: {"trigger_shard": 1.1, "triggers": 1.1})
 
     def job(self, step: str, seconds: float) -> float:
         """Return the seconds of a step's job, from those of its units."""
-        return self.start + self.over.get(step, 1.0) * seconds
+        return self.start + self.over.get(step.removesuffix(OF_A_BASELINE), 1.0) * seconds
 
 
 def measured(shape: Shape, device: str, execution: ExecutionSection, threads: int, precision: Precision) -> Speed:

@@ -2,6 +2,8 @@
 
 import shutil
 
+from pipeline import step
+
 MODEL = ("model.safetensors", "model.json", "info.json", "types.json")
 
 
@@ -15,3 +17,19 @@ def lay_out(folder, out, name):
         (results / part).mkdir(parents=True, exist_ok=True)
         shutil.move(path, results / part / path.name)
     return results
+
+
+def label(config, results, dictionary):
+    """Label a laid out run's triggers with the automatic proxy, and merge people's annotations, of which there are none."""
+    at = lambda folder, *names: [
+        w for option, name in names for w in (f"--{option}", results / folder / f"{name}.parquet")
+    ]
+    given = ["--config", config, "--corpus", results / "corpus" / "corpus.safetensors", "--dictionary", dictionary,
+             *at("tables", ("triggers", "triggers"), ("examples", "examples"), ("refinement", "refinement"))]  # fmt: skip
+    labels = (("annotations", "annotations"), ("labels", "pattern_labels"), ("distances", "distance_labels"),
+              ("scores", "annotation_scores"))  # fmt: skip
+    step("proxy", *given, "--weights", results / "model" / "model.safetensors", "--description",
+         results / "model" / "model.json", *at("proxy", *labels), *at("counts", ("counts", "proxy")))  # fmt: skip
+    made = [results / "proxy" / f"{name}.parquet" for _, name in labels]
+    step("patterns", *given, "--proxy", *made, *at("tables", ("plan", "annotation_plan"), *labels), "--stale",
+         results / "counts" / "stale_annotations.csv", *at("counts", ("counts", "patterns")))  # fmt: skip

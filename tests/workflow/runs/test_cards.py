@@ -50,8 +50,8 @@ def test_a_measured_steps_time_is_its_operations_over_the_rate_times_its_share_a
 def test_both_signs_of_a_value_share_one_product():
     rate = 1e12 * cards.cards()["h100"].measured["float32"]
     operations = 2 * 12 * 3072 * 768 * 50_000
-    expected = operations / rate * share("values_shard", 3) + start()
-    assert plan("h100", GATED)["values_shard"].seconds == pytest.approx(expected)
+    expected = operations / rate * share("values", 3) + start()
+    assert plan("h100", GATED)["values"].seconds == pytest.approx(expected)
 
 
 def test_a_card_without_measurements_reaches_the_measured_cards_share_of_its_datasheet_and_moves_memory_slower():
@@ -103,8 +103,8 @@ def test_the_h100s_shares_are_those_that_docs_gpu_md_shows():
     shown = {
         ("trigger_shard", 2): 1 / reached["pass alone / fastest product"],
         ("trigger_shard", 3): reached["triggers / its floor"],
-        ("values_shard", 3): reached["values, both signs / its floor"],
-        ("composition_shard", 3): reached["composition / its floor"],
+        ("values", 3): reached["values, both signs / its floor"],
+        ("composition", 3): reached["composition / its floor"],
     }
     found = {(s.steps[0], s.matrices): s.over for s in shares() if s.precision == "float32"}
     assert found == pytest.approx(shown, rel=1e-3)

@@ -258,7 +258,7 @@ class Run:
 
         ``model``: the folder of a model of the baselines.
         """
-        rule += " of a baseline" if model else ""
+        rule += sizes.OF_A_BASELINE if model else ""
         described = Path(self.path("model", "model.json"))
         return sizes.megabytes(self.config, described, self.model_files, self.texts("train"), rule)
 
