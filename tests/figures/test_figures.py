@@ -45,8 +45,8 @@ def run_folder(tmp_path_factory):
 
 def command(folder, figure, out, *names):
     paths = [str(folder / f"{name}.parquet") for name in (names or FIGURES[figure].tables)]
-    return ["step", "figures", "--figures", figure, "--config", json.dumps(SECTIONS), "--info", str(folder / "info.json"),
-            "--tables", *paths, "--out", str(out.parent)]  # fmt: skip
+    return ["step", "figures", "--figures", figure, "--config", json.dumps(SECTIONS), "--info",
+            str(folder / "info.json"), "--tables", *paths, "--out", str(out.parent)]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

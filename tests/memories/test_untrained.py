@@ -26,7 +26,7 @@ def run(tmp_path_factory):
 
 def measured(run, model, where, device="cpu"):
     """Return the tables of a baseline's model, by name."""
-    baseline(*run, model, where, device)
+    baseline(run[0], run[1], model, where, device)
     return {name: tables.read(where / f"{name}.parquet") for name in BASELINE}
 
 

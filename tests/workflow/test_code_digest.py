@@ -10,6 +10,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.workflow import code_digest
 from ff_memories.workflow.code_digest import PACKAGE, declarations, digest
 
+LINE = "\nimport", "\nX = 1\nimport"  # one more in a module
 CACHED = (digest, declarations, code_digest._modules, code_digest._module, code_digest._data)
 
 
@@ -57,7 +58,7 @@ def edited(package, file, old, new):
         ("memories/mutations.py", '"""', '"""In short: '),
         ("memories/values.py", '    """Return', '    """Make and return'),
         ("config/experiments.py", "number of triggers per key (t)", "how many triggers a key has (t)"),
-        ("config/experiments.py", "class Triggers(Section)", "class Further(Section):\n    pass\n\n\nclass Triggers(Section)"),
+        ("config/experiments.py", "\nfrom", "\nX = 1\nfrom"),
         ("tables/memories.py", "E1: every key's triggers", "every key's triggers"),
         ("commands/explore/plan.py", "import argparse", "import argparse\nimport os"),
     ],
@@ -70,14 +71,13 @@ def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old,
 @pytest.mark.parametrize(
     "file, old, new, some, others",
     [
-        ("memories/mutations.py", "\nimport", "\nX = 1\nimport", {"mutations"}, {"values", "claims", "join", "report"}),
-        ("memories/search/topk.py", "\nimport", "\nX = 1\nimport", {"triggers", "trigger-shard"}, {"claims", "corpus"}),
-        ("model/decoder.py", "\nimport", "\nX = 1\nimport", {"triggers", "values", "interventions"}, {"claims", "join"}),
-        ("figures/drawn/figure4.py", "\nimport", "\nX = 1\nimport", {"figures"}, {"claims", "mutations", "excerpts"}),
+        ("memories/mutations.py", *LINE, {"mutations"}, {"values", "claims", "join", "report"}),
+        ("memories/search/topk.py", *LINE, {"triggers", "trigger-shard"}, {"claims", "corpus"}),
+        ("model/decoder.py", *LINE, {"triggers", "values", "interventions"}, {"claims", "join"}),
+        ("figures/drawn/figure4.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
         ("claims/claims.toml", "\n", "\n[[claims_of_tomorrow]]\n", {"claims", "baselines"}, {"values", "triggers"}),
         ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
-        ("tables/memories.py", '"fired": Column(pl.UInt64', '"fired": Column(pl.UInt32', {"table firing"}, {"table triggers"}),
-        ("steps/values.py", "\nimport polars", "\nimport numpy\nimport polars", {"values"}, {"composition", "mutations"}),
+        ("steps/values.py", *LINE, {"values"}, {"composition", "mutations"}),
     ],
 )  # fmt: skip
 def test_an_edit_makes_due_the_steps_that_import_its_module(package, before, file, old, new, some, others):

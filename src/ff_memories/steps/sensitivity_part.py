@@ -13,6 +13,7 @@ import sys
 import tempfile
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -23,7 +24,6 @@ from ff_memories.base.progress import Progress
 from ff_memories.claims.sensitivity.choices import Choice, parts, varied
 from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
-from ff_memories.memories.composition import Kept
 from ff_memories.model.rows import families
 from ff_memories.steps import claims as judging
 
@@ -79,7 +79,7 @@ def run(
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(known[part]), "choices", part)
-    command = partial(run_step, kept={})
+    command = partial(run_step, kept={"composition": {}, "proxy": {}})
     for choice in (choice for choice in known[part] if _differs(choice, jobs)):
         with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
             try:
@@ -104,10 +104,10 @@ def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
     return families.row(held["config"], str(model)).wiring == "parallel"
 
 
-def run_step(words: list[str], kept: Kept) -> None:
-    """Run one step in this process, without its output; ``kept``: what the composition step looked at before."""
+def run_step(words: list[str], kept: dict[str, Any]) -> None:
+    """Run one step in this process, without its output; ``kept``: what some steps keep for the next choice."""
     step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
     step.add_to(parser)
     with contextlib.redirect_stdout(io.StringIO()):
-        run = partial(composition.run, kept=kept) if words[0] == "composition" else STEPS[words[0]].run
-        step.call(run, parser.parse_args(words[1:]))
+        more = {"kept": kept[words[0]]} if words[0] in kept else {}
+        step.call(partial(STEPS[words[0]].run, **more), parser.parse_args(words[1:]))

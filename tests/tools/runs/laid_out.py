@@ -20,12 +20,14 @@ def lay_out(folder, out, name):
 
 
 def label(config, results, dictionary):
-    """Label a laid out run's triggers with the automatic proxy, and merge people's annotations, of which there are none."""
-    at = lambda folder, *names: [
-        w for option, name in names for w in (f"--{option}", results / folder / f"{name}.parquet")
-    ]
+    """Label a laid out run's triggers with the automatic proxy, and merge them with no annotations of people."""
+
+    def at(folder, *names):
+        return [w for option, name in names for w in (f"--{option}", results / folder / f"{name}.parquet")]
+
+    sampled = (("triggers", "triggers"), ("examples", "examples"), ("refinement", "refinement"))
     given = ["--config", config, "--corpus", results / "corpus" / "corpus.safetensors", "--dictionary", dictionary,
-             *at("tables", ("triggers", "triggers"), ("examples", "examples"), ("refinement", "refinement"))]  # fmt: skip
+             *at("tables", *sampled)]  # fmt: skip
     labels = (("annotations", "annotations"), ("labels", "pattern_labels"), ("distances", "distance_labels"),
               ("scores", "annotation_scores"))  # fmt: skip
     step("proxy", *given, "--weights", results / "model" / "model.safetensors", "--description",

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from itertools import chain
 from pathlib import Path
 
 import yaml
@@ -155,12 +156,8 @@ def baseline(folder: Path, out: Path, model: str, where: Path, device: str = "cp
         """Run a step in shards, and join them."""
         parts = [where / "shards" / shard for shard in every]
         for shard, part in zip(every, parts, strict=True):
-            outs = [
-                w
-                for option, path in made.items()
-                for w in (f"--{option.replace('_', '-')}", part / path.relative_to(where))
-            ]
-            step(name, *given, *outs, "--shard", shard)
+            outs = ((f"--{option.replace('_', '-')}", part / path.relative_to(where)) for option, path in made.items())
+            step(name, *given, *chain.from_iterable(outs), "--shard", shard)
         for path in made.values():
             tables.join([part / path.relative_to(where) for part in parts], path)
 
