@@ -52,6 +52,7 @@ rule all:
 
 name_inputs(workflow.rules)
 name_environment(workflow.rules)
+name_benchmarks(workflow.rules, run_.path("logs"))
 find_producers_by_path(workflow.rules)
 if workflow.is_main_process:
     logger.info("", extra={"words": words(workflow.rules)})

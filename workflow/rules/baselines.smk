@@ -11,8 +11,6 @@ rule models:
         descriptions=expand(run_.path("models", "{name}", "model.json"), name=MODELS),
     log:
         run_.path("logs", "models.log"),
-    benchmark:
-        run_.path("logs", "models.tsv")
     params:
         **run_.step("models", "seed", "baselines.sentences"),
     shell:
@@ -32,8 +30,6 @@ rule perplexity:
         ),
     log:
         run_.path("logs", "perplexity.log"),
-    benchmark:
-        run_.path("logs", "perplexity.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -59,8 +55,6 @@ rule baselines:
         agreeing=run_.table("agreeing"),
     log:
         run_.path("logs", "baselines.log"),
-    benchmark:
-        run_.path("logs", "baselines.tsv")
     params:
         **run_.step(
             "baselines", "seed", "mutations", "composition", "values", "extraction"

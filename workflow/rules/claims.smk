@@ -17,8 +17,6 @@ rule claims:
         tex=run_.path("report", "claims.tex"),
     log:
         run_.path("logs", "claims.log"),
-    benchmark:
-        run_.path("logs", "claims.tsv")
     params:
         **run_.step(
             "claims", "seed", "mutations", "composition", "values", "extraction"

@@ -20,6 +20,7 @@ from ff_memories.workflow.engines.terminal import brief
 from ff_memories.workflow.runs.run import (
     Run,
     find_producers_by_path,
+    name_benchmarks,
     name_environment,
     name_inputs,
     use_tools_of_this_environment,
@@ -126,38 +127,44 @@ def text(wildcards):
 def shards(step, model):
     """Return the shards of a step's work on a model; none if one job does all of it."""
     whole = step != "triggers" and not (CUT or run_.cuts_all_steps)
-    every = [] if whole else getattr(gather, "baselines" if model else "corpus")("{scatteritem}")
+    every = (
+        []
+        if whole
+        else getattr(gather, "baselines" if model else "corpus")("{scatteritem}")
+    )
     return [f"shards/{item}/" for item in every] if len(every) > 1 else []
 
 
 def join_shards(step):
     """Declare the rule that joins the shards of a step's files, if there are any."""
     of = workflow.get_rule(step)
-    models = ["" if shards(step, "") else None, "models/[^/]+/" if shards(step, "any") else None]
+    models = [
+        "" if shards(step, "") else None,
+        "models/[^/]+/" if shards(step, "any") else None,
+    ]
     if any(model is not None for model in models):
+        workflow.ruleorder(f"{step}_joined", step)
 
         rule:
+            """Join the shards of a step's files."""
             name:
                 f"{step}_joined"
             input:
                 shards=lambda wildcards: expand(
-                    list(of.output), model=wildcards.model, shard=shards(step, wildcards.model)
+                    list(of.output),
+                    model=wildcards.model,
+                    shard=shards(step, wildcards.model),
                 ),
             output:
                 [file.replace("{shard}", "") for file in of.output],
-            wildcard_constraints:
-                model="|".join(model for model in models if model is not None),
             log:
                 run_.path("logs/{model}" + f"{step}_joined.log"),
-            benchmark:
-                run_.path("logs/{model}" + f"{step}_joined.tsv")
+            wildcard_constraints:
+                model="|".join(model for model in models if model is not None),
             params:
                 **dict(of.params.items()),
             shell:
                 command("join")
-
-        workflow.get_rule(f"{step}_joined").joins = of
-        workflow.ruleorder(f"{step}_joined", step)
 
 
 # the tables that the claims need, and the steps that write counts
@@ -226,7 +233,9 @@ def execution():
     return dict(
         gpu=lambda wildcards: 0 if on_cpu() else 1,
         mem_mb=memory,
-        shard=lambda wildcards: (getattr(wildcards, "shard", "") or "/1-of-1").split("/")[1],
+        shard=lambda wildcards: (getattr(wildcards, "shard", "") or "/1-of-1").split(
+            "/"
+        )[1],
         device=chosen.device,
         batch_tokens=chosen.tokens,  # the same for all jobs, which cut their work by it
         arithmetic=chosen.arithmetic,

@@ -21,8 +21,6 @@ rule composition:
         counts=shard_of("counts/composition.parquet"),
     log:
         run_.path("logs/{model}{shard}composition.log"),
-    benchmark:
-        run_.path("logs/{model}{shard}composition.tsv")
     threads: compute_threads
     resources:
         **execution(),

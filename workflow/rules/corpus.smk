@@ -10,8 +10,6 @@ rule docstrings:
         raw_validation="data/docstrings/raw_validation.txt",
     log:
         run_.path("logs", "docstrings.log"),
-    benchmark:
-        run_.path("logs", "docstrings.tsv")
     threads: 4
     params:
         **run_.step("docstrings"),
@@ -28,9 +26,7 @@ rule cut_shard:
     output:
         cuts=run_.path("cuts", "{scatteritem}.safetensors"),
     log:
-        run_.path("logs", "cut_shard/{scatteritem}.log"),
-    benchmark:
-        run_.path("logs", "cut_shard/{scatteritem}.tsv")
+        run_.path("logs", "{scatteritem}", "cut_shard.log"),
     params:
         **run_.step(
             "cut_shard",
@@ -69,8 +65,6 @@ rule corpus:
         counts=run_.path("counts", "corpus.parquet"),
     log:
         run_.path("logs", "corpus.log"),
-    benchmark:
-        run_.path("logs", "corpus.tsv")
     params:
         **run_.step("corpus", "corpus"),
         cutting=code_digest.digest("cut_shard") if run_.cuts_first else "",

@@ -5,7 +5,9 @@ def draw_figures(section, *figures):
     """Declare the rule that draws a section's figures, in all formats."""
     declared = [DRAWN[name] for name in figures]
     tables = sorted({table for figure in declared for table in figure.tables})
-    beside = sorted({t for figure in declared if figure.untrained for t in figure.tables})
+    beside = sorted(
+        {t for figure in declared if figure.untrained for t in figure.tables}
+    )
     keys = {"seed", *(key for figure in declared for key in figure.sections)}
 
     rule:
@@ -29,8 +31,6 @@ def draw_figures(section, *figures):
             ],
         log:
             run_.path("logs", f"figures_{section}.log"),
-        benchmark:
-            run_.path("logs", f"figures_{section}.tsv")
         params:
             **run_.step("figures", *sorted(keys), *(f"figures.{n}" for n in figures)),
             figures=figures,

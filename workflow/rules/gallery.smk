@@ -20,8 +20,6 @@ rule gallery_tables:
         similar=shard_of("tables/similar.parquet"),
     log:
         run_.path("logs/{model}{shard}gallery_tables.log"),
-    benchmark:
-        run_.path("logs/{model}{shard}gallery_tables.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -57,8 +55,6 @@ rule gallery:
         site=directory(run_.path("gallery")),
     log:
         run_.path("logs", "gallery.log"),
-    benchmark:
-        run_.path("logs", "gallery.tsv")
     params:
         **run_.step(
             "gallery",

@@ -12,8 +12,6 @@ rule golden:
         out=run_.golden,
     log:
         run_.path("logs", "golden.log"),
-    benchmark:
-        run_.path("logs", "golden.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -35,8 +33,6 @@ rule golden_triggers:
         out=run_.golden_triggers,
     log:
         run_.path("logs", "golden_triggers.log"),
-    benchmark:
-        run_.path("logs", "golden_triggers.tsv")
     params:
         **run_.step("golden_triggers"),
         source=run_.fetched("model")["name"],

@@ -15,8 +15,6 @@ rule interventions:
         removal_counts=shard_of("counts/removals.parquet"),
     log:
         run_.path("logs/{model}{shard}interventions.log"),
-    benchmark:
-        run_.path("logs/{model}{shard}interventions.tsv")
     threads: compute_threads
     resources:
         **execution(),

@@ -14,8 +14,6 @@ if run_.config.model.has_tokenizer:
             types=run_.dictionary,
         log:
             run_.path("logs", "model.log"),
-        benchmark:
-            run_.path("logs", "model.tsv")
         resources:
             mem_mb=memory,
         params:
@@ -36,8 +34,6 @@ else:
             info=run_.path("model", "info.json"),
         log:
             run_.path("logs", "model.log"),
-        benchmark:
-            run_.path("logs", "model.tsv")
         resources:
             mem_mb=memory,
         params:

@@ -13,8 +13,6 @@ rule mutations:
         counts=shard_of("counts/mutations.parquet"),
     log:
         run_.path("logs/{model}{shard}mutations.log"),
-    benchmark:
-        run_.path("logs/{model}{shard}mutations.tsv")
     priority: 1  # claims, and then their sensitivity, wait for it longest
     threads: compute_threads
     resources:

@@ -19,8 +19,6 @@ rule proxy:
         counts=of_model("counts/proxy.parquet"),
     log:
         run_.path("logs/{model}proxy.log"),
-    benchmark:
-        run_.path("logs/{model}proxy.tsv")
     params:
         **run_.step("proxy", "seed", "patterns", *run_.sampling),
     shell:
@@ -55,8 +53,6 @@ rule patterns:
         counts=run_.path("counts", "patterns.parquet"),
     log:
         run_.path("logs", "patterns.log"),
-    benchmark:
-        run_.path("logs", "patterns.tsv")
     params:
         **run_.step("patterns", "run", "seed", "patterns"),
     shell:
@@ -76,8 +72,6 @@ rule annotation_sheets:
         sheets=expand(run_.path("sheets", "{sheet}"), sheet=SHEETS),
     log:
         run_.path("logs", "annotation_sheets.log"),
-    benchmark:
-        run_.path("logs", "annotation_sheets.tsv")
     params:
         **run_.step("annotation_sheets", "run", "seed", "patterns"),
     shell:

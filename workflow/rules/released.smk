@@ -13,8 +13,6 @@ rule released:
         released_dim=run_.table("released_dim"),
     log:
         run_.path("logs", "released.log"),
-    benchmark:
-        run_.path("logs", "released.tsv")
     threads: compute_threads
     resources:
         **execution(),

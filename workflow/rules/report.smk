@@ -24,8 +24,6 @@ rule excerpts:
         ),
     log:
         run_.path("logs", "excerpts.log"),
-    benchmark:
-        run_.path("logs", "excerpts.tsv")
     params:
         **run_.step("excerpts", "patterns", "values"),
         excerpts=list(EXCERPTS),
@@ -53,8 +51,6 @@ rule report:
         summary=run_.path("summary.md"),
     log:
         run_.path("logs", "report.log"),
-    benchmark:
-        run_.path("logs", "report.tsv")
     params:
         **run_.step("report", *SECTIONS),
         configfile=run_.file,

@@ -16,9 +16,7 @@ rule sensitivity_part:
     output:
         sensitivity=run_.path("sensitivity", "{part}", "sensitivity.parquet"),
     log:
-        run_.path("logs", "sensitivity", "{part}.log"),
-    benchmark:
-        run_.path("logs", "sensitivity", "{part}.tsv")
+        run_.path("logs", "{part}", "sensitivity_part.log"),
     threads: compute_threads
     resources:
         **execution(),
@@ -41,8 +39,6 @@ rule sensitivity_table:
         sensitivity=run_.table("sensitivity"),
     log:
         run_.path("logs", "sensitivity.log"),
-    benchmark:
-        run_.path("logs", "sensitivity.tsv")
     params:
         **run_.step("sensitivity"),
     shell:

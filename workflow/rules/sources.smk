@@ -1,52 +1,23 @@
 # Fetch named sources once, check and unpack them. These jobs need a network, so they run locally even with a cluster.
 
 
-localrules:
-    fetch_text,
-    fetch_model,
-    fetch_pipeline,
+for kind in ("text", "model", "pipeline"):
 
-
-rule fetch_text:
-    """Download the text that the config names."""
-    output:
-        run_.fetched("text")["files"],
-    log:
-        run_.path("logs", "fetch_text.log"),
-    params:
-        name=run_.fetched("text")["name"],
-        row=run_.fetched("text")["row"],
-        registry=registry(),
-    shell:
-        "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
-
-
-rule fetch_model:
-    """Download the checkpoint that the config names, and its dictionary."""
-    output:
-        run_.fetched("model")["files"],
-    log:
-        run_.path("logs", "fetch_model.log"),
-    params:
-        name=run_.fetched("model")["name"],
-        row=run_.fetched("model")["row"],
-        registry=registry(),
-    shell:
-        "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
-
-
-rule fetch_pipeline:
-    """Download the spaCy pipeline that the config names."""
-    output:
-        run_.fetched("pipeline")["files"],
-    log:
-        run_.path("logs", "fetch_pipeline.log"),
-    params:
-        name=run_.fetched("pipeline")["name"],
-        row=run_.fetched("pipeline")["row"],
-        registry=registry(),
-    shell:
-        "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
+    rule:
+        """Download what the config names: a text, a checkpoint with its dictionary, a spaCy pipeline."""
+        name:
+            f"fetch_{kind}"
+        output:
+            run_.fetched(kind)["files"],
+        log:
+            run_.path("logs", f"fetch_{kind}.log"),
+        localrule: True
+        params:
+            name=run_.fetched(kind)["name"],
+            row=run_.fetched(kind)["row"],
+            registry=registry(),
+        shell:
+            "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
 
 
 if run_.pinned_on_hub:
@@ -60,7 +31,7 @@ if run_.pinned_on_hub:
         output:
             f"{run_.pinned_on_hub.folder}/{{file}}",
         log:
-            run_.path("logs", "fetch_hub", "{file}.log"),
+            run_.path("logs", "{file}", "fetch_hub.log"),
         wildcard_constraints:
             file="[^/]+",
         params:

@@ -11,8 +11,6 @@ rule trigger_shard:
         lists=shard_of("lists.safetensors"),
     log:
         run_.path("logs/{model}{shard}trigger_shard.log"),
-    benchmark:
-        run_.path("logs/{model}{shard}trigger_shard.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -39,8 +37,6 @@ rule triggers:
         counts=of_model("counts/triggers.parquet"),
     log:
         run_.path("logs/{model}triggers.log"),
-    benchmark:
-        run_.path("logs/{model}triggers.tsv")
     threads: compute_threads
     resources:
         **execution(),

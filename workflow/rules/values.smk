@@ -13,8 +13,6 @@ rule values:
         values=shard_of("tables/values.parquet"),
     log:
         run_.path("logs/{model}{shard}values.log"),
-    benchmark:
-        run_.path("logs/{model}{shard}values.tsv")
     threads: compute_threads
     resources:
         **execution(),
@@ -37,8 +35,6 @@ rule projection_seeds_table:
         projection_seeds=run_.table("projection_seeds"),
     log:
         run_.path("logs", "projection_seeds.log"),
-    benchmark:
-        run_.path("logs", "projection_seeds.tsv")
     threads: compute_threads
     resources:
         **execution(),

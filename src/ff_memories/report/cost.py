@@ -22,13 +22,12 @@ class Cost:
 def costs(paths: list[str]) -> list[Cost]:
     """Return the costs by rule, slowest first.
 
-    A file in its rule's folder (``trigger_shard/1-of-4.tsv``) is one of several jobs. Any other file is named after its
-    rule. Raises ``UserError`` for a file that is not a benchmark.
+    A file is named after its rule, in a folder for each of several jobs. Raises ``UserError`` for one that is not a
+    benchmark.
     """
     jobs: dict[str, list[dict[str, float | None]]] = {}
     for path in map(Path, sorted(paths)):
-        rule = path.stem if path.parent.name in ("logs", "benchmarks", "") else path.parent.name
-        jobs.setdefault(rule, []).extend(_rows(path))
+        jobs.setdefault(path.stem, []).extend(_rows(path))
     made = [
         Cost(
             rule,

@@ -497,16 +497,26 @@ def name_inputs(rules: Iterable[Any]) -> None:
     Snakemake's own trigger would also react to the number of shards, which changes no result. A rule that joins shards
     has the ``params`` of the rule that makes them.
     """
-    for rule in rules:
+    named = {rule.name: rule for rule in rules}
+    for rule in named.values():
+        made_from = named.get(rule.name.removesuffix("_joined"), rule)
         rule.set_params(
-            reads=lambda wildcards, rule=rule: " ".join(sorted(_inputs(rule, wildcards))),
-            tables=lambda wildcards, rule=rule: _declarations(rule, wildcards),
+            reads=lambda wildcards, rule=made_from: " ".join(sorted(_inputs(rule, wildcards))),
+            tables=lambda wildcards, rule=made_from: _declarations(rule, wildcards),
         )
 
 
 def words(rules: Iterable[Any]) -> dict[str, str]:
     """Return {rule: the first line of its docstring}, for a logger that says what a job does."""
     return {rule.name: rule.docstring.strip().partition("\n")[0] for rule in rules if rule.docstring}
+
+
+def name_benchmarks(rules: Iterable[Any], folder: str) -> None:
+    """Give every rule whose log is in a folder a file beside it, with the job's time and memory."""
+    for rule in rules:
+        if rule.log and str(rule.log[0]).startswith(folder):
+            rule.benchmark_modifier = rule.output_modifier
+            rule.benchmark = str(rule.log[0]).removesuffix(".log") + ".tsv"
 
 
 def name_environment(rules: Iterable[Any]) -> None:
@@ -529,8 +539,7 @@ def find_producers_by_path(rules: Iterable[Any]) -> None:
 
 def _inputs(rule: Any, wildcards: Any) -> set[str]:
     """Return the files that a job reads; of a rule that joins shards, those that the shards are made from."""
-    own = getattr(rule, "joins", rule)
-    files = own.expand_input(type(wildcards)(fromdict={"shard": "", **dict(wildcards.items())}))[0]
+    files = rule.expand_input(type(wildcards)(fromdict={"shard": "", **dict(wildcards.items())}))[0]
     return {str(file) for file in files if not OF_SHARD.search(str(file))}
 
 
