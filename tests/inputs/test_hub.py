@@ -526,9 +526,10 @@ def test_from_init_to_the_claims(saved, tmp_path):
                 cwd=tmp_path, **at)  # fmt: skip
     info = json.loads((tmp_path / "results/my/model/info.json").read_text())
     assert (info["hub"], info["licence"], info["scope"]) == (NAME, "mit", "model")
-    logs = tmp_path / "results/my/logs/fetch_hub"
-    assert sorted(p.name for p in logs.iterdir()) == [f"{n}.log" for n in pinned["files"] if n != "model.safetensors"]
-    log = (logs / "tokenizer.json.log").read_text()
+    logs = tmp_path / "results/my/logs"
+    fetched = sorted(path.parent.name for path in logs.glob("*/fetch_hub.log"))
+    assert fetched == [name for name in pinned["files"] if name != "model.safetensors"]
+    log = (logs / "tokenizer.json/fetch_hub.log").read_text()
     assert f"{NAME}: tokenizer.json in data/hub/tiny--gpt2/" in log and "\r" not in log
     assert json.loads((tmp_path / "results/my/claims.json").read_text())
     key = ["--layer", "2", "--key", "5", "--top", "3"]

@@ -374,10 +374,11 @@ BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n"
 
 
 def test_costs_are_summed_by_rule_and_gaps_are_no_zeros(tmp_path):
-    (tmp_path / "logs/shard").mkdir(parents=True)
+    for i in range(2):
+        (tmp_path / f"logs/{i}-of-2").mkdir(parents=True)
     (tmp_path / "logs/values.tsv").write_text(BENCHMARK + "2.5\t0:00:02\tNA\t-\n")
     for i, memory in enumerate((100, 300)):
-        (tmp_path / f"logs/shard/{i}.tsv").write_text(BENCHMARK + f"10\t0:00:10\t{memory}\t8\n")
+        (tmp_path / f"logs/{i}-of-2/shard.tsv").write_text(BENCHMARK + f"10\t0:00:10\t{memory}\t8\n")
     shard, values = costs([str(p) for p in Path(tmp_path).rglob("*.tsv")])
     assert (shard.rule, shard.jobs, shard.seconds, shard.processor_seconds, shard.peak_mib) == ("shard", 2, 20, 16, 300)
     assert (values.rule, values.seconds, values.processor_seconds, values.peak_mib) == ("values", 2.5, None, None)

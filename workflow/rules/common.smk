@@ -90,12 +90,12 @@ wildcard_constraints:
 
 def of_model(path):
     """Return a file of the run's own model, or of a model of the baselines, as the wildcard says."""
-    return run_.path("{model}" + path)
+    return run_.path(f"{{model}}{path}")
 
 
 def shard_of(path):
     """Return one shard of such a file, or all of it."""
-    return run_.path("{model}{shard}" + path)
+    return run_.path(f"{{model}}{{shard}}{path}")
 
 
 def of_models(*tables):
@@ -114,7 +114,7 @@ def description(wildcards):
         raise WorkflowError(
             f"{run_.path(wildcards.model)}: {run_.file} has no such model; it has {', '.join(MODELS)}"
         )
-    return run_.path(folder + "model.json")
+    return run_.path(f"{folder}model.json")
 
 
 def text(wildcards):
@@ -158,7 +158,7 @@ def join_shards(step):
             output:
                 [file.replace("{shard}", "") for file in of.output],
             log:
-                run_.path("logs/{model}" + f"{step}_joined.log"),
+                run_.path("logs", f"{{model}}{step}_joined.log"),
             wildcard_constraints:
                 model="|".join(model for model in models if model is not None),
             params:
@@ -227,15 +227,23 @@ def memory(wildcards, attempt, rulename):
     return attempt * run_.memory(rulename, getattr(wildcards, "model", ""))
 
 
+def shard_number(wildcards):
+    """Return a job's shard: 1-of-4."""
+    return Path(getattr(wildcards, "shard", "") or "1-of-1").name
+
+
+def used_by(figures, what):
+    """Return the tables, or sections of the config, that some figures are drawn from."""
+    return sorted({used for name in figures for used in getattr(DRAWN[name], what)})
+
+
 def execution():
     """Return how to run steps that use the model, as resources, because no result depends on them."""
     chosen = run_.config.execution
     return dict(
         gpu=lambda wildcards: 0 if on_cpu() else 1,
         mem_mb=memory,
-        shard=lambda wildcards: (getattr(wildcards, "shard", "") or "/1-of-1").split(
-            "/"
-        )[1],
+        shard=shard_number,
         device=chosen.device,
         batch_tokens=chosen.tokens,  # the same for all jobs, which cut their work by it
         arithmetic=chosen.arithmetic,

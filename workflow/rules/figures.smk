@@ -1,21 +1,17 @@
 # Figures 2-11 and the package's own figures, each section's by one job.
 
 
-def draw_figures(section, *figures):
-    """Declare the rule that draws a section's figures, in all formats."""
-    declared = [DRAWN[name] for name in figures]
-    tables = sorted({table for figure in declared for table in figure.tables})
-    beside = sorted(
-        {t for figure in declared if figure.untrained for t in figure.tables}
-    )
-    keys = {"seed", *(key for figure in declared for key in figure.sections)}
+for section, figures in SECTIONS_OF_FIGURES.items():
 
     rule:
+        """Draw a section's figures, in all formats."""
         name:
             f"figures_{section}"
         input:
-            tables=run_.tables(*tables),
-            models=of_models(*beside),
+            tables=run_.tables(*used_by(figures, "tables")),
+            models=of_models(
+                *used_by([name for name in figures if DRAWN[name].untrained], "tables")
+            ),
             info=rules.model.output.info,
         output:
             drawn=run_.figures(*figures, but=".svg"),
@@ -32,16 +28,17 @@ def draw_figures(section, *figures):
         log:
             run_.path("logs", f"figures_{section}.log"),
         params:
-            **run_.step("figures", *sorted(keys), *(f"figures.{n}" for n in figures)),
+            **run_.step(
+                "figures",
+                "seed",
+                *used_by(figures, "sections"),
+                *(f"figures.{name}" for name in figures),
+            ),
             figures=figures,
-            out=run_.path("figures"),
-            caption="\n\n".join(figure.caption for figure in declared),
+            out=lambda wildcards, output: os.path.dirname(output[0]),
+            caption="\n\n".join(DRAWN[name].caption for name in figures),
         shell:
             command("figures")
-
-
-for section, figures in SECTIONS_OF_FIGURES.items():
-    draw_figures(section, *figures)
 
 
 rule projection_seeds:

@@ -27,7 +27,7 @@ rule excerpts:
     params:
         **run_.step("excerpts", "patterns", "values"),
         excerpts=list(EXCERPTS),
-        out=run_.path("report"),
+        out=lambda wildcards, output: os.path.dirname(output[0]),
     shell:
         command("excerpts")
 
