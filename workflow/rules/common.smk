@@ -28,6 +28,7 @@ from ff_memories.workflow.runs.run import (
 )
 from ff_memories.workflow.runs.run_names import doubts, keep, refuse_taken
 from snakemake.exceptions import WorkflowError
+from snakemake.io import strip_wildcard_constraints
 
 logger.addFilter(brief)
 
@@ -138,6 +139,7 @@ def shards(step, model):
 def join_shards(step):
     """Declare the rule that joins the shards of a step's files, if there are any."""
     of = workflow.get_rule(step)
+    made = [strip_wildcard_constraints(file) for file in of.output]
     models = [
         "" if shards(step, "") else None,
         "models/[^/]+/" if shards(step, "any") else None,
@@ -151,12 +153,12 @@ def join_shards(step):
                 f"{step}_joined"
             input:
                 shards=lambda wildcards: expand(
-                    list(of.output),
+                    made,
                     model=wildcards.model,
                     shard=shards(step, wildcards.model),
                 ),
             output:
-                [file.replace("{shard}", "") for file in of.output],
+                [file.replace("{shard}", "") for file in made],
             log:
                 run_.path("logs", f"{{model}}{step}_joined.log"),
             wildcard_constraints:

@@ -22,10 +22,15 @@ def run(shards: Inputs, joined: EveryOutput) -> None:
     for path in joined:
         own = [part for part in shards if path.parts[-len(_inside(part)) :] == _inside(part)]
         tables.join(own, path)
-        for folder in {_folder(part).parent for part in own}:
-            for other in folder.glob(f"*-of-*/{'/'.join(_inside(own[0]))}"):
-                if not _folder(other).name.endswith(f"-of-{len(own)}"):
-                    other.unlink()
+        remove_others(own)
+
+
+def remove_others(shards: list[Path]) -> None:
+    """Remove the shards of a file that are of a run with another number of shards than these."""
+    for folder, inside in {(_folder(part).parent, "/".join(_inside(part))) for part in shards}:
+        for other in folder.glob(f"*-of-*/{inside}"):
+            if not _folder(other).name.endswith(f"-of-{len(shards)}"):
+                other.unlink()
 
 
 def _folder(part: Path) -> Path:

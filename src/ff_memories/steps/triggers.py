@@ -1,7 +1,5 @@
 """E1: find every key's top triggers (table `triggers`), and how often every key fires (table `firing`)."""
 
-from pathlib import Path
-
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
@@ -10,6 +8,7 @@ from ff_memories.corpus import prefixes, store
 from ff_memories.memories.search import chosen, trigger_table
 from ff_memories.memories.search import firing as how_often
 from ff_memories.memories.search.shards import merged
+from ff_memories.steps.join import remove_others
 from ff_memories.steps.trigger_shard import search
 
 
@@ -51,10 +50,3 @@ def run(
         best.neurons,
     )
     remove_others(shards)
-
-
-def remove_others(shards: list[Path]) -> None:
-    """Remove old shards next to these, from a run with another number of shards."""
-    for folder in {path.parent for path in shards}:
-        for path in set(folder.glob("*-of-*.safetensors")) - set(shards):
-            path.unlink()

@@ -110,9 +110,9 @@ def run_steps(folder: Path, settings: dict, threads: int = 1, out: str = "out", 
          *types, "--info", f("info.json"), "--sentences", t("sentences"), *corpus,
          "--counts", c("corpus"))  # fmt: skip
     n = settings["execution"]["shards"]
-    shards = [f(f"{i}-of-{n}.safetensors") for i in range(1, n + 1)]
+    shards = [f(f"shards/{i}-of-{n}/lists.safetensors") for i in range(1, n + 1)]
     for shard in shards:
-        step("trigger-shard", *config_, *model, *execution, *corpus, "--shard", shard.stem, "--lists", shard)
+        step("trigger-shard", *config_, *model, *execution, *corpus, "--shard", shard.parent.name, "--lists", shard)
     step("triggers", *config_, *model, *execution, *corpus, "--shards", *shards, "--triggers", t("triggers"),
          "--firing", t("firing"), "--counts", c("triggers"))  # fmt: skip
     triggers = ["--triggers", t("triggers")]
@@ -161,7 +161,7 @@ def baseline(folder: Path, out: Path, model: str, where: Path, device: str = "cp
         for path in made.values():
             tables.join([part / path.relative_to(where) for part in parts], path)
 
-    lists = [where / "shards" / f"{shard}.safetensors" for shard in every]
+    lists = [where / "shards" / shard / "lists.safetensors" for shard in every]
     for shard, path in zip(every, lists, strict=True):
         step("trigger-shard", *drawn, *on, "--shard", shard, "--lists", path)
     step("triggers", *drawn, *on, "--shards", *(lists if shards > 1 else []), "--triggers", table("triggers"),
