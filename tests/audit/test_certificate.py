@@ -5,7 +5,6 @@ from pipeline import config
 
 from ff_memories.audit.verify import certificate
 from ff_memories.audit.verify.verify import NEEDED, CheckedPart
-from ff_memories.workflow.engines import lock
 from ff_memories.workflow.runs.run import Run
 
 FEW = " with a smaller sample than usual ({} of a table, not 398)"

@@ -15,7 +15,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.commands.explore import init
-from ff_memories.workflow.engines import lock, stages
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.meaning.reached import digest
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import DEFAULT, Run
@@ -175,7 +175,7 @@ def test_a_model_that_was_deleted_since_is_named_by_what_runs_it(here, capsys):
 
 def test_a_run_that_was_never_recorded_is_named(here):
     with pytest.raises(UserError, match=r"dvc\.lock: this run has not been recorded yet"):
-        lock.read(opening.opened(DEFAULT))
+        dvc_lock_file.read(opening.opened(DEFAULT))
 
 
 @pytest.mark.parametrize("text", ["claims: 0000000000000000\n", "claims: [\n", "", None])

@@ -10,7 +10,7 @@ from projects import due, restored, run
 
 from ff_memories import tables
 from ff_memories.cli import main
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
@@ -189,5 +189,5 @@ def test_adopt_refuses_an_edited_figure_and_restore_draws_it_again(clone, tmp_pa
 
 
 def test_the_record_names_every_file_of_the_run_by_its_content(here):
-    assert lock.differing(here) == {}
-    assert {path for path in lock.outputs(here) if path.startswith(here.results)} >= {here.table("triggers")}
+    assert dvc_lock_file.differing(here) == {}
+    assert {path for path in dvc_lock_file.outputs(here) if path.startswith(here.results)} >= {here.table("triggers")}

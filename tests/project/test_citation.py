@@ -11,7 +11,7 @@ from running import ROOT
 
 from ff_memories.base.errors import UserError
 from ff_memories.released import data_frames
-from ff_memories.workflow.recorded import crate
+from ff_memories.workflow import crate
 
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 

@@ -36,7 +36,6 @@ from ff_memories.corpus.splitting import cuts
 from ff_memories.memories.search import shards
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import read_info
-from ff_memories.workflow.engines import stages
 from ff_memories.workflow.runs.run import Run
 
 
@@ -783,7 +782,7 @@ def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_stil
     done = run()
     assert done.returncode and "sample.jsonl, line 1: expected `text` and `random_pos`" in done.stdout + done.stderr
     monkeypatch.chdir(folder)
-    with stages.workflow(Run.read(folder / "my.yaml"), forceall=True) as found:
+    with jobs.workflow(Run.read(folder / "my.yaml"), forceall=True) as found:
         assert any(job.rule.name == "composition" for job in found.dag.jobs)
     assert not stages.only_read()
     (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": 1}\n')

@@ -1,21 +1,19 @@
 # One run's config, checked before anything starts. All logic is in ff_memories.workflow.runs.run.
 import os
+import sys
 from pathlib import Path
 
 from ff_memories.config import read_yaml
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, title
 from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
-from ff_memories.workflow.engines.at_work import heed_dvc, take_over
+from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.runs.lacking import said, when_nothing_is_done
-from ff_memories.workflow.engines.processes import STARTED_BY
-from ff_memories.workflow.engines.records import refuse_edited
-from ff_memories.workflow.engines.stages import only_read
-from ff_memories.workflow.engines.terminal import brief
 from ff_memories.workflow.runs.run import (
     Run,
     find_producers_by_path,
@@ -25,6 +23,8 @@ from ff_memories.workflow.runs.run import (
     words,
 )
 from ff_memories.workflow.runs.run_names import doubts, keep, refuse_taken
+from ff_memories.workflow.snakemake_metadata import refuse_edited, remove_not_own
+from ff_memories.workflow.terminal_logger import brief
 from snakemake.exceptions import WorkflowError
 
 logger.addFilter(brief)
@@ -48,7 +48,6 @@ try:
         Path(workflow.configfiles[-1])
     )  # refuses duplicate keys; Snakemake would use the last one
     run_ = Run(config, str(workflow.configfiles[-1]))
-    heed_dvc(run_.inside_dvc, workflow.is_main_process)
     if workflow.is_main_process:
         if not only_read():
             refuse_taken(run_.config, run_.file)
@@ -56,7 +55,6 @@ try:
                 logger.warning(line)
         if not only_read() and not run_.inside_dvc:
             when_nothing_is_done(logger, lambda: said(workflow, run_), run_.where)
-        take_over()
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -64,7 +62,7 @@ use_tools_of_this_environment()
 if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
     share_terminal()
 # Snakemake's own strict mode; with the variable, a step logs its machine
-shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
+shell.prefix(f"set -euo pipefail; export {IN_LOG}=1; ")
 
 
 if workflow.is_main_process:  # which tells its jobs on other machines

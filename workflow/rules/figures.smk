@@ -65,6 +65,13 @@ rule figure_pages:
         command("figure-pages")
 
 
+rule figures:
+    """Draw all figures that the report shows."""
+    input:
+        expand(rules.figure.output, figure=SHOWN),
+        rules.figure_pages.output,
+
+
 rule figure_page:
     """Build the interactive page of a figure that the report does not show."""
     input:

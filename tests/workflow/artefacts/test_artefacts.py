@@ -12,7 +12,7 @@ from running import ROOT
 
 from ff_memories.base.errors import UserError
 from ff_memories.steps.triggers import remove_others
-from ff_memories.workflow.engines import stages
+from ff_memories.workflow import dvc_yaml
 
 pytestmark = pytest.mark.more
 
@@ -24,7 +24,7 @@ def test_on_a_clone_pull_and_restore_leave_nothing_to_do(fresh, published):
     assert "up to date" in run(fresh, "dvc", "status").stdout
     mine, theirs = files(fresh / RESULTS), files(published / RESULTS)
     stored = yaml.safe_load((published / "dvc.lock").read_text())["stages"].values()
-    remade = {out["path"] for stage in stored for out in stage["outs"] if not stages.is_kept(out["path"])}
+    remade = {out["path"] for stage in stored for out in stage["outs"] if not dvc_yaml.is_kept(out["path"])}
     under = tuple(path.removeprefix(f"{RESULTS}/") for path in remade)
     rebuilt = {name for name in mine if name.startswith(under)}
     assert {"report/report.html", "report/table1.csv", "corpus/corpus.safetensors", "gallery/index.html"} <= rebuilt
@@ -56,7 +56,7 @@ def test_no_artefact_that_is_pushed_shows_the_text(published):
     stored = set(pushed)
     for stage in yaml.safe_load((published / "dvc.lock").read_text())["stages"].values():
         for out in stage["outs"]:
-            assert (f"files/md5/{out['md5'][:2]}/{out['md5'][2:]}" in stored) == stages.is_kept(out["path"])
+            assert (f"files/md5/{out['md5'][:2]}/{out['md5'][2:]}" in stored) == dvc_yaml.is_kept(out["path"])
 
 
 def test_what_comes_with_the_project_stays_small():
@@ -202,7 +202,7 @@ def test_dvc_draws_what_a_step_is_made_of(fresh):
 
 
 def test_a_lock_that_is_missing_or_broken_is_named(copy):
-    from ff_memories.workflow.engines import lock
+    from ff_memories.workflow import dvc_lock_file
     from ff_memories.workflow.runs.run import DEFAULT, Run
 
     here = os.getcwd()
@@ -210,9 +210,9 @@ def test_a_lock_that_is_missing_or_broken_is_named(copy):
     try:
         (copy / "dvc.lock").write_text("stages: {claims: [}")
         with pytest.raises(UserError, match=r"dvc\.lock: not valid YAML"):
-            lock.read(Run.read(DEFAULT))
+            dvc_lock_file.read(Run.read(DEFAULT))
         (copy / "dvc.lock").unlink()
         with pytest.raises(UserError, match="this run has not been recorded yet"):
-            lock.read(Run.read(DEFAULT))
+            dvc_lock_file.read(Run.read(DEFAULT))
     finally:
         os.chdir(here)

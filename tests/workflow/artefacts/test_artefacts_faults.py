@@ -11,7 +11,7 @@ import yaml
 from projects import RESULTS, due, run
 from running import BIN
 
-from ff_memories.workflow.engines import lock, stages
+from ff_memories.workflow import dvc_lock_file, dvc_yaml
 
 pytestmark = pytest.mark.long
 
@@ -38,10 +38,10 @@ def assert_whole(folder):
     """Check all that is pushed against the lock, by DVC's hash of its bytes."""
     recorded = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
     outs = {out["path"]: out["md5"] for stage in recorded for out in stage["outs"]}
-    pulled = [path for path in outs if stages.is_kept(path)]
+    pulled = [path for path in outs if dvc_yaml.is_kept(path)]
     assert len(pulled) > 50
     for path in pulled:
-        assert lock.content(folder / path) == outs[path], path
+        assert dvc_lock_file.content(folder / path) == outs[path], path
 
 
 @pytest.fixture

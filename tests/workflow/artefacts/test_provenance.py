@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ff_memories.workflow.recorded import crate, provenance, tree
 from running import command
 
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.figures.registry import DRAWN
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import crate, environment, provenance, tree
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
@@ -42,9 +42,9 @@ def test_a_stage_has_all_that_its_outputs_follow_from(here):
     }  # untrained models' values
     assert {Path(path).parent.name for path in beside} == set(Run.read(DEFAULT).config.baselines.names)
     assert figure.inputs.keys() == drawn | beside | {"results/planted/model/info.json"}
-    assert all(md5 == lock.digest(path) for path, md5 in {**figure.inputs, **figure.outputs}.items())
+    assert all(md5 == dvc_lock_file.digest(path) for path, md5 in {**figure.inputs, **figure.outputs}.items())
     assert figure.code == yaml.safe_load(Path("sources.yaml").read_text())["figure-figure4"]
-    assert figure.environment == environment.digest()
+    assert figure.environment == constraints.digest()
     assert figure.jobs[0].seconds > 0
     assert figure.jobs[0].ended.endswith("+00:00")
     assert "processor " in figure.jobs[0].machine and ", cores " in figure.jobs[0].machine
@@ -57,9 +57,9 @@ def test_why_ends_at_the_raw_inputs(here, capsys):
         main(["why", FIGURE])
     shown = capsys.readouterr().out
     assert end.value.code == 0
-    assert shown.startswith(f"{FIGURE}  {lock.digest(FIGURE)[: tree.SHORT]}\n")
+    assert shown.startswith(f"{FIGURE}  {dvc_lock_file.digest(FIGURE)[: tree.SHORT]}\n")
     for name in ("model.pt", "dict.txt", "train.txt"):
-        assert f"─ {name}  {lock.digest(name)[: tree.SHORT]}" in shown
+        assert f"─ {name}  {dvc_lock_file.digest(name)[: tree.SHORT]}" in shown
     for word in (
         "rule values",
         "$ ff-memories step trigger-shard",
@@ -118,7 +118,9 @@ def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
     assert not {
         name for name in names if "/report/" in name or "/corpus/" in name or name.endswith((".txt", ".pt"))
     } - {"constraints.txt", "results/planted/report/claims.tex"}  # which shows no text
-    assert graph["#results/planted/report/report.html"]["md5"] == lock.digest("results/planted/report/report.html")
+    assert graph["#results/planted/report/report.html"]["md5"] == dvc_lock_file.digest(
+        "results/planted/report/report.html"
+    )
     run = graph["#run/values"]
     assert run["instrument"] == {"@id": "#tool/values"}
     assert {"@id": "results/planted/tables/triggers.parquet"} in run["object"]

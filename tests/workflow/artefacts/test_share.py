@@ -18,7 +18,7 @@ from transformers_run import prepare
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.workflow.recorded.received import receive
+from ff_memories.workflow.share import receive
 
 RECORD, TABLES = "runs/small/dvc.lock", "results/small/tables"
 COUNT, ALL = ("--share", "0.0005", "--seed", "1"), ("--only", "record", "files", "rebuilt", "audit")

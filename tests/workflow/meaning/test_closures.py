@@ -20,7 +20,6 @@ from running import ROOT
 from ff_memories import declaration
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
-from ff_memories.workflow.engines import stages
 from ff_memories.workflow.meaning.reached import modules, reached
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
@@ -65,7 +64,7 @@ def listing() -> str:
 
 @cache
 def rules():
-    with stages.workflow(Run.read(DEFAULT)) as found:
+    with jobs.workflow(Run.read(DEFAULT)) as found:
         return list(found.rules)
 
 

@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 from running import ROOT
 
-from ff_memories.workflow.engines.engines import USED
+from ff_memories.workflow.private_api import USED
 
 PINNED = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 ROWS = [(*engine, place, name) for engine, places in USED.items() for place in places for name in places[place]]

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ff_memories.workflow.engines.stages import is_shard
+from ff_memories.workflow.jobs import is_shard
 from ff_memories.workflow.runs.run import Run
 
 NOTHING = "Nothing to be done"  # as Snakemake says it

@@ -30,8 +30,8 @@ from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import model_folder
 from ff_memories.report.cost import costs
 from ff_memories.workflow import sizes
-from ff_memories.workflow.engines.snakefile import snakefile
 from ff_memories.workflow.meaning import reached, rows
+from ff_memories.workflow.snakefile import snakefile
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
@@ -94,11 +94,6 @@ class Run:
     def sources_yaml(self) -> Path:
         """The file with a digest of what each of the run's stages does."""
         return self.dvc_yaml.with_name(SOURCES)
-
-    @property
-    def provenance_json(self) -> Path:
-        """The file with the times and machines of the run's jobs."""
-        return self.dvc_yaml.with_name("provenance.json")
 
     def _refuse_what_would_fail_later(self) -> None:
         results = Path(self.results)
