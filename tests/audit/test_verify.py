@@ -171,7 +171,7 @@ LOCK = {
         "triggers was run with a different triggers than in config/config.yaml",
     ),
     "a command": (lambda s: s["report"].update(cmd="true"), "report was run with a different command"),
-    "a stage left out": (lambda s: s.pop("figure-figure7"), "figure-figure7 was never recorded"),
+    "a stage left out": (lambda s: s.pop("figures"), "figures was never recorded"),
     "a stage too many": (lambda s: s.update(extra={"cmd": "true"}), "dvc.yaml has no stage extra"),
 }
 

@@ -108,12 +108,6 @@ def test_compare_counts_coefficients_in_the_last_bits_as_equal(here, ended, tmp_
     assert (status, answer["answer"]) == (0, "equal") and answer["tables"]["shading"]["cells"]["coefficient"]
 
 
-def test_why_leads_from_a_figure_to_the_model_and_the_text(here, ended):
-    status, shown = ended("why", here.path("figures", "figure2.svg"), "--brief")
-    assert status == 0 and "DIFFERS" not in shown
-    assert all(path in shown for path in (here.model_files[0], *here.texts("train")))
-
-
 def test_plan_states_the_models_sizes_and_the_cost_of_the_pass(here, ended):
     info = json.loads(Path(here.path("model", "info.json")).read_text())
     status, shown = ended("plan", "--threads", 1)

@@ -23,7 +23,7 @@ from ff_memories.model.info import read_info
 from ff_memories.model.loading import is_transformer
 from ff_memories.patterns.readers import tools
 from ff_memories.patterns.readers.records import Problems
-from ff_memories.workflow import dvc_lock_file
+from ff_memories.workflow import dvc_lock_file, record_check
 from ff_memories.workflow.share import receive
 
 pytestmark = pytest.mark.more
@@ -108,7 +108,6 @@ READERS = {
     "export.json": _export,
     "my.yaml": config.load,
     "dvc.lock": sides.outputs,
-    "dvc.yaml": lambda path: dvc_lock_file.parsed(path, lock.Stages),
 }
 
 
@@ -144,7 +143,7 @@ def test_a_record_names_no_file_that_would_be_read(tmp_path):
     """Its params may name any file; the values are held against the run's config alone."""
     run: Any = SimpleNamespace(file="my.yaml", given={"seed": 1})
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "sources.yaml": {"s": "0"}}
-    assert list(consistency._params({"params": params}, run)) == ["seed than in my.yaml", f"config, {tmp_path}/secret"]
+    assert list(record_check._params({"params": params}, run)) == ["seed than in my.yaml", f"config, {tmp_path}/secret"]
 
 
 MANIFEST = {"format": 1, "version": "0.1.0", "config": "my.yaml"} | {

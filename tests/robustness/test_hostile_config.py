@@ -14,6 +14,7 @@ from running import snakemake
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
 from ff_memories.inputs import registry
+from ff_memories.workflow import jobs
 from ff_memories.workflow.runs.run import Run
 
 pytestmark = pytest.mark.more

@@ -5,6 +5,7 @@ DVC checks its cache; this module checks the record, with digests computed from 
 
 import os
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,8 @@ def record(run: Run, at: Path) -> dict[str, Any]:
     content = lambda path: dvc_lock_file.content(path if os.path.exists(path) else at / path)
     listed = lambda paths: [{"path": path, "md5": content(path)} for path in sorted(paths)]
     for name, stage in declared.items():
-        params = {run.file: {key: _value(run.given, key) for key in sorted(stage.keys)}} if stage.keys else {}
+        values = {key: deepcopy(_value(run.given, key)) for key in sorted(stage.keys)}  # YAML has no name for a value
+        params = {run.file: values} if values else {}
         params[str(run.sources_yaml)] = {stage.key: does[stage.key]}
         found[name] = {"cmd": stage.cmd, "deps": listed(stage.reads), "params": params, "outs": listed(stage.writes)}
     return {"stages": found}

@@ -20,6 +20,7 @@ from running import ROOT
 from ff_memories import declaration
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
+from ff_memories.workflow import jobs
 from ff_memories.workflow.meaning.reached import modules, reached
 from ff_memories.workflow.runs.run import DEFAULT, Run
 

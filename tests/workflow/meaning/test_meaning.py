@@ -362,11 +362,12 @@ def project(recorded_run, tmp_path_factory):
 SNAKEMAKES = """
 import json
 from ff_memories.workflow import dvc_yaml
+from ff_memories.workflow.jobs import workflow
 from ff_memories.workflow.runs.run import DEFAULT, Run
-with jobs.workflow(Run.read(DEFAULT)) as found:
+with workflow(Run.read(DEFAULT)) as found:
     jobs = list(found.dag.needrun_jobs())
     own = [job for job in jobs if found.dag.reason(job).params_changed or found.dag.reason(job).code_changed]
-    print(json.dumps([sorted({stages.stage_of(job) for job in part if job.output}) for part in (own, jobs)]))
+    print(json.dumps([sorted({dvc_yaml.stage_of(job) for job in part if job.output}) for part in (own, jobs)]))
 """
 
 
