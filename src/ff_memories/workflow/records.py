@@ -105,9 +105,9 @@ def restore(run: Run) -> Restored:
         Path(path).unlink(missing_ok=True)
     kept = sorted(path for stage in stages.values() for path in stage.writes if path not in due)
     _snakemake(run, "--touch", "--forceall", "--", *kept)
-    if due:
-        _snakemake(run, "--cleanup-metadata", *sorted(due))
-    for path in filter(os.path.lexists, due):  # older than what it is made of
+    if present := sorted(filter(os.path.lexists, due)):
+        _snakemake(run, "--cleanup-metadata", *present)
+    for path in present:  # older than what it is made of
         os.utime(snakemake_metadata.stamp_of(path), (1, 1), follow_symlinks=False)
     out.new = sorted(new - out.due.keys())
     return out
@@ -123,8 +123,12 @@ def _snakemake(run: Run, *arguments: str) -> None:
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), "--configfile", run.file]
     done = subprocess.run([*command, "--cores", "1", "--quiet", "all", *arguments], capture_output=True, text=True)
     if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
         hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"
-        raise UserError(done.stderr.strip(), hint if "lock" in done.stderr else None)
+        locked = any("cannot be locked" in line for line in said)
+        raise UserError(
+            "snakemake: " + ("this folder is locked" if locked else "\n".join(said)), hint if locked else None
+        )
 
 
 def _fetch(run: Run) -> None:

@@ -1,0 +1,118 @@
+"""A recorded run as an RO-Crate, and the times and machines that are kept beside its record."""
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from running import command
+
+from ff_memories.base.errors import UserError
+from ff_memories.cli import main
+from ff_memories.workflow import crate, dvc_lock_file, machines
+from ff_memories.workflow.runs.run import DEFAULT, Run
+
+pytestmark = pytest.mark.more
+
+FIGURE = "results/planted/figures/figure4.svg"
+
+
+@pytest.fixture
+def here(recorded_run, tmp_path, monkeypatch):
+    """A copy of a recorded run, to change, as the working folder."""
+    shutil.copytree(recorded_run, tmp_path / "here", ignore=shutil.ignore_patterns("cache", "tmp"))
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+def test_times_and_machines_are_kept_for_a_clone_that_has_no_logs(here):
+    run = Run.read(DEFAULT)
+    known = machines.read(run)
+    assert known["trigger_shard"]["jobs"] == 2 and known["trigger_shard"]["seconds"] > 0
+    assert all("processor " in row["machine"] and ", cores " in row["machine"] for row in known.values())
+    shutil.rmtree("results/planted/logs")
+    machines.keep(run)
+    assert machines.read(run) == known
+    Path("machines.json").write_text("{")
+    with pytest.raises(UserError, match=r"machines\.json: not valid JSON"):
+        machines.read(run)
+
+
+def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
+    with pytest.raises(SystemExit) as end:
+        main(["crate", "--out", "run.zip"])
+    assert end.value.code == 0
+    with zipfile.ZipFile("run.zip") as file:
+        names = set(file.namelist())
+        graph = {e["@id"]: e for e in json.loads(file.read("ro-crate-metadata.json"))["@graph"]}
+        assert file.read(FIGURE) == Path(FIGURE).read_bytes()
+    assert {"Snakefile", "dvc.lock", "results/planted/tables/triggers.parquet"} <= names
+    assert not {
+        name for name in names if "/report/" in name or "/corpus/" in name or name.endswith((".txt", ".pt"))
+    } - {"constraints.txt", "results/planted/report/claims.tex"}  # which shows no text
+    assert graph["#results/planted/report/report.html"]["md5"] == dvc_lock_file.digest(
+        "results/planted/report/report.html"
+    )
+    run = graph["#run/values"]
+    assert run["instrument"] == {"@id": "#tool/values"}
+    assert {"@id": "results/planted/tables/triggers.parquet"} in run["object"]
+    assert run["result"] == {"@id": "results/planted/tables/values.parquet"}
+    models = {"@id": "results/planted/baselines/untrained-1/values.parquet"}
+    assert models in graph["#run/baselines"]["object"] and "trigger_shard took " in graph["#run"]["description"]
+    assert "surrogate" in graph["./"]["description"]
+
+
+def test_a_crate_is_refused_where_a_file_is_not_as_recorded_and_nothing_is_left(here, capsys):
+    Path(FIGURE).write_text("another")
+    with pytest.raises(SystemExit) as end:
+        main(["crate", "--out", "run.zip"])
+    assert end.value.code == 2
+    assert f"{FIGURE}: differs from dvc.lock" in capsys.readouterr().err
+    assert not list(Path.cwd().glob("run.zip*"))
+
+
+# The validator asks the web for RO-Crate's vocabulary; this gives it the one that rocrate brings along.
+VALIDATE = """
+import email.message, io, pathlib, sys, urllib.request, urllib.response
+import rocrate
+from rocrate_validator import models, services
+words = (pathlib.Path(rocrate.__file__).parent / "data" / "ro-crate.jsonld").read_bytes()
+words = words.replace(b"https://bioschemas.org/terms/", b"https://bioschemas.org/")  # as in 1.1
+def answer(self, request, *rest, **more):
+    head = email.message.Message()
+    head["Content-Type"] = "application/ld+json"
+    return urllib.response.addinfourl(io.BytesIO(words), head, str(request), 200)
+urllib.request.OpenerDirector.open = answer
+settings = services.ValidationSettings(
+    rocrate_uri=models.URI(sys.argv[1]), profile_identifier="provenance-run-crate",
+    requirement_severity=models.Severity.REQUIRED,
+    skip_checks=["ro-crate-1.1_3.1", "ro-crate-1.1_3.2"],  # that the vocabulary can be fetched
+)
+found = services.validate(settings)
+sys.exit("\\n".join(f"{i.check.identifier} {i.message}" for i in found.get_issues()) or 0)
+"""
+
+
+@pytest.mark.long
+def test_a_crate_is_a_valid_provenance_run_crate(here, tmp_path):
+    crate.build(Run.read(DEFAULT), {"scope": "surrogate"}).write(tmp_path / "crate")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    install = [python, "-m", "pip", "install", "--quiet", "roc-validator==0.13.0", "rocrate==0.16.0"]
+    subprocess.run(install, check=True)
+    check = lambda: subprocess.run([python, "-c", VALIDATE, tmp_path / "crate"], capture_output=True, text=True)
+    done = check()
+    assert done.returncode == 0, done.stderr[-3000:]
+    metadata = tmp_path / "crate" / "ro-crate-metadata.json"
+    metadata.write_text(metadata.read_text().replace('"instrument"', '"tool"'))
+    assert check().returncode != 0  # it does look
+
+
+@pytest.mark.long
+def test_a_steps_log_begins_with_its_machine(here):
+    command("snakemake", "--cores", "1", "--forcerun", "table", "--allowed-rules", "table", "--",
+            "results/planted/report/table1.csv", cwd=here)  # fmt: skip
+    assert (here / "results/planted/logs/table1.log").read_text().startswith("machine: [[")
