@@ -125,10 +125,9 @@ def _snakemake(run: Run, *arguments: str) -> None:
     if done.returncode:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
         hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"
-        locked = any("cannot be locked" in line for line in said)
-        raise UserError(
-            "snakemake: " + ("this folder is locked" if locked else "\n".join(said)), hint if locked else None
-        )
+        if any("cannot be locked" in line for line in said):
+            raise UserError("snakemake: this folder is locked", hint)
+        raise UserError("snakemake: " + "\n".join(said))
 
 
 def _fetch(run: Run) -> None:

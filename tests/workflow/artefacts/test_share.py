@@ -144,10 +144,11 @@ def test_what_an_archive_needs_is_said_in_one_line(archive, inputs, tmp_path, mo
     def elsewhere(files):
         files["my.yaml"] = files["my.yaml"].replace(b"given/train/1/train.txt", b"/etc/passwd")
 
-    hostile = [changed(archive, tmp_path / f"{c.__name__}.zip", c) for c in (hidden, without, elsewhere)]
-    hostile.append(
-        changed(archive, tmp_path / "unsigned.zip", lambda files: forge(files, "values", dict), signed=False)
-    )
+    def unsigned(files):
+        forge(files, "values", lambda row: {"agreeing_triggers": 0})
+
+    changes = (hidden, without, elsewhere, unsigned)
+    hostile = [changed(archive, tmp_path / f"{c.__name__}.zip", c, c is not unsigned) for c in changes]
     texts = ["--text", inputs / "train.txt", inputs / "validation.txt"]
     for words, says in (
         ([archive], "give it with --model PATH"),
