@@ -8,5 +8,4 @@ GROUPS = {
     "Check and record it": ("verify", "compare", "adopt", "restore", "dvc-yaml"),
     "Share it": ("share", "export", "annotate", "crate"),
     "Run a step of the workflow": ("step",),
-    "Extend it": ("model-row",),
 }

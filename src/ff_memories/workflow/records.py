@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,13 @@ def _strangers(stages: dict[str, Stage]) -> list[str]:
     return [str(file) for path in folders - made for file in dvc_lock_file.inside(path) if str(file) not in made]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Restored:
     """The result of ``restore``: rebuilt stages, stages to rerun with the reason, stages not yet adopted."""
 
-    again: list[str] = field(default_factory=list)
-    due: dict[str, str] = field(default_factory=dict)
-    new: list[str] = field(default_factory=list)
+    again: list[str]
+    due: dict[str, str]
+    new: list[str]
 
 
 def restore(run: Run) -> Restored:
@@ -83,23 +83,20 @@ def restore(run: Run) -> Restored:
     dvc_lock_file.read(run)
     _fetch(run)
     again, differing = _rebuild(run)
-    out, changed = Restored(again), dvc.changes(run)
-    writes = {path: name for name, stage in stages.items() for path in stage.writes}
+    changed, reasons = dvc.changes(run), dict[str, set[str]]()
     due, new, shards = set[str](), set[str](), set[str]()
     with jobs.workflow(run, forceall=True) as found:
         for job in [job for job in found.dag.jobs if job.output]:
             name = dvc_yaml.stage_of(job)
-            states = {path: how for path, how in changed.get(name, {}).items() if _concerns(path, stages[name], job)}
+            states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
             states |= {path: differing[path] for path in map(str, job.output) if path in differing}
-            states = {path: how for path, how in states.items() if how != "deleted" or writes.get(path) == name}
-            states = {path: how for path, how in states.items() if how != "not in cache"}
             sound = snakemake_metadata.is_sound(found, job)
             if jobs.is_shard(job):  # of another state; made again when needed
                 shards |= set() if sound else set(map(str, job.output))
             elif states and sound:
                 new.add(name)
             elif states:
-                out.due[name] = ", ".join(f"{path} {how}" for path, how in sorted(states.items()))
+                reasons.setdefault(name, set()).update(f"{path} {how}" for path, how in states.items())
                 due |= set(map(str, job.output))
     for path in shards:
         Path(path).unlink(missing_ok=True)
@@ -109,14 +106,16 @@ def restore(run: Run) -> Restored:
         _snakemake(run, "--cleanup-metadata", *present)
     for path in present:  # older than what it is made of
         os.utime(snakemake_metadata.stamp_of(path), (1, 1), follow_symlinks=False)
-    out.new = sorted(new - out.due.keys())
-    return out
+    why = {name: ", ".join(sorted(said)) for name, said in sorted(reasons.items())}
+    return Restored(again, why, sorted(new - why.keys()))
 
 
-def _concerns(path: str, stage: Stage, job: Any) -> bool:
-    """Return whether a change of a stage, to a file or else to a parameter, is one of a job's own files or of all."""
-    files = {*map(str, job.input), *map(str, job.output)}
-    return path not in stage.reads | stage.writes or any(f == path or f.startswith(f"{path}/") for f in files)
+def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str]:
+    """Return the changes of a stage that concern a job: to its own files, and to parameters, which concern all jobs."""
+    files, known = {*map(str, job.input), *map(str, job.output)}, stage.reads | stage.writes
+    touches = lambda path: path not in known or any(f == path or f.startswith(f"{path}/") for f in files)
+    absent = lambda path, how: how == "not in cache" or (how == "deleted" and path in stage.reads)
+    return {path: how for path, how in states.items() if touches(path) and not absent(path, how)}
 
 
 def _snakemake(run: Run, *arguments: str) -> None:
