@@ -61,14 +61,14 @@ pull: $(READY)
 	@$(BIN)/dvc pull --quiet $(PIPELINE) $(INPUTS)
 	@$(BIN)/ff-memories restore $(CONFIG)
 
-# record a finished run, and keep the last record of each run in artefacts/, unless that adds too much to the
-# repository's history; then commit artefacts/ and the run's dvc.lock
+# record a finished run, and keep the last record of each run in artefacts/; then commit artefacts/ and the run's
+# dvc.lock, unless artefacts/ is too large for a clone
 publish: $(READY)
 	$(BIN)/ff-memories adopt $(CONFIG)
-	$(BIN)/ff-memories record-size $(CONFIG)
 	$(BIN)/dvc push $(PIPELINE) $(INPUTS)
 	@echo '!/*/' > runs/.dvcignore  # `dvc gc` removes what belongs to no run that it sees
 	$(BIN)/dvc gc --workspace --cloud --force --quiet
+	@test $$(du -sm artefacts | cut -f 1) -le 60 || { echo "artefacts/: more than 60 MB; push to another remote, or measure less"; exit 1; }
 
 # build the documentation site, site/index.html, with the demo run if it is finished; for a site that others will read,
 # TEXT=no leaves out pages that quote the demo's text
@@ -155,5 +155,5 @@ newest:
 	$(NEWEST)/python -m pip install --quiet -e '.[crate,demo,pickle,fairseq,spacy,wikipedia,slurm,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet $(MODELS)
-	$(NEWEST)/python -c "from ff_memories.workflow.recorded.environment import *; print(*differences(pins()))"
+	$(NEWEST)/python -c "from ff_memories.workflow.constraints import *; print(*differences(pins()))"
 	$(NEWEST)/python -m pytest -n logical --dist loadfile -m 'not browser and not long and not slurm and not locked'

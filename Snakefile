@@ -54,6 +54,8 @@ name_inputs(workflow.rules)
 name_environment(workflow.rules)
 name_benchmarks(workflow.rules, run_.path("logs"))
 find_producers_by_path(workflow.rules)
+if workflow.is_main_process and run_.inside_dvc and not only_read():
+    remove_not_own(workflow.rules, sys.argv)
 if workflow.is_main_process:
     logger.info("", extra={"words": words(workflow.rules)})
 
@@ -69,7 +71,7 @@ onsuccess:
     # times and memory change from run to run, so their page is not an output of a rule
     if run_.has_logs and not run_.inside_dvc:
         shell(
-            "FF_MEMORIES_SNAKEMAKE= ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(
+            "FF_MEMORIES_IN_LOG= ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(
                 run_.results
             )
         )

@@ -55,8 +55,7 @@ from ff_memories.claims.register import MODELS, Claim, register
 from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.tables import TABLES
 from ff_memories.tables.schema import COUNT, SAME
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import rebuild
+from ff_memories.workflow import dvc_lock_file, rebuild
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 OUT = ROOT / "docs" / "data" / "faults" / "forgery.json"
@@ -124,7 +123,9 @@ class Project:
         """Make files again, once from the same inputs, which most forged copies have."""
         inputs = {path: file for path, file in files.items() if path not in wanted}
         known = {f"{self.run.results}/{path}": file for path, file in self.own.files.items()}
-        other = {path: lock.digest(file) for path, file in inputs.items() if known.get(path, Path(path)) != file}
+        other = {
+            path: dvc_lock_file.digest(file) for path, file in inputs.items() if known.get(path, Path(path)) != file
+        }
         key = frozenset(wanted), frozenset(other.items())
         if key not in self._again:
             kept = Path(tempfile.mkdtemp(dir=self.scratch))
@@ -138,7 +139,7 @@ class Project:
 
     def forged(self, files: Mapping[str, Path]) -> Side:
         """Return the run with other files, or folders, by their paths below the run's folder."""
-        digests = {path: lock.content(file) for path, file in files.items()}
+        digests = {path: dvc_lock_file.content(file) for path, file in files.items()}
         whole = {path: file for path, file in files.items() if file.is_file()}
         return Side(Path("forged"), self.own.run, self.own.files | whole, self.own.digests | digests)
 

@@ -21,7 +21,7 @@ from projects import configure, due, publish, restored, run
 from running import BIN
 
 from campaigns.trials import Clock, options, record, undisturbed
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 TIMES = ("/logs/", "/cost.html", ".snakemake_timestamp")
@@ -86,7 +86,7 @@ def state(folder: Path) -> dict[str, object]:
     names = {p.relative_to(folder).as_posix(): p for p in files}
     found = {n: hashlib.sha256(p.read_bytes()).hexdigest() for n, p in names.items() if not any(t in n for t in TIMES)}
     with contextlib.chdir(folder):
-        return found | {f"dvc.lock: {name}": stage for name, stage in lock.read(Run.read(DEFAULT)).items()}
+        return found | {f"dvc.lock: {name}": stage for name, stage in dvc_lock_file.read(Run.read(DEFAULT)).items()}
 
 
 def strike(process: subprocess.Popen, rng: random.Random) -> str:

@@ -24,10 +24,9 @@ from ff_memories import declaration
 from ff_memories.base import files
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.hardware import arithmetic, heap
-from ff_memories.base.hardware.machine import MACHINE, MADE, hardware
+from ff_memories.base.hardware.machine import IN_LOG, MACHINE, MADE, hardware
 from ff_memories.base.text.escaping import SafeStream
 from ff_memories.commands import GROUPS
-from ff_memories.workflow.engines.processes import STARTED_BY, end_with
 
 PACKAGE = Path(__file__).parent
 PROGRAM = "ff-memories"
@@ -81,7 +80,7 @@ def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
 def main(argv: list[str] | None = None) -> None:
     """Run one command. On bad input, print a message to stderr and exit with status 2; no partial file remains."""
     argv = sys.argv[1:] if argv is None else argv
-    snakemake = os.environ.get(STARTED_BY)
+    snakemake = os.environ.get(IN_LOG)
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
         arithmetic.use(chosen_arithmetic[-1])
     elif snakemake:
@@ -118,7 +117,6 @@ def main(argv: list[str] | None = None) -> None:
         _refuse_pipes(args)
         _cache_where_possible()
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
-            end_with(int(snakemake))  # a job that outlived Snakemake would write the same files as the next run's jobs
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
         status = run(args)
         if snakemake:

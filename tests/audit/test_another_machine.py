@@ -20,7 +20,7 @@ from ff_memories import tables
 from ff_memories.audit.compare import compare
 from ff_memories.audit.compare.sides import has_rule
 from ff_memories.base.errors import UserError
-from ff_memories.workflow.engines.stages import SHARED
+from ff_memories.workflow.dvc_yaml import SHARED
 from ff_memories.workflow.runs.opening import config_of
 
 pytestmark = pytest.mark.long

@@ -5,7 +5,7 @@ from pipeline import config
 
 from ff_memories.audit.verify import certificate
 from ff_memories.audit.verify.verify import NEEDED, CheckedPart
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import Run
 
 FEW = " with a smaller sample than usual ({} of a table, not 398)"
@@ -35,7 +35,7 @@ def parts(**tables):
 )
 def test_a_smaller_sample_is_told_beside_the_verdict(tables, says, monkeypatch):
     assert certificate.verdict(parts(**tables), 10) == f"VERIFIED{says} in 10.0 s"
-    monkeypatch.setattr(lock, "digest", lambda *_: "")
+    monkeypatch.setattr(dvc_lock_file, "digest", lambda *_: "")
     made = certificate.certificate(parts(**tables), 10, Run(config()), "surrogate")
     assert made["verdict"] == f"verified{says}" and made["last_line"].startswith(f"VERIFIED{says} in ")
 
@@ -49,6 +49,6 @@ def test_a_check_of_some_parts_and_one_that_was_ended_say_the_sample_and_what_th
     wrong = CheckedPart("record", "2 mismatches", faults=["one", "two"])
     ended = "NOT VERIFIED: ended after 10.0 s, faults until then; not checked: files, rebuilt, audit, verdicts"
     assert certificate.verdict([wrong], 10, ended=True) == ended
-    monkeypatch.setattr(lock, "digest", lambda *_: "")
+    monkeypatch.setattr(dvc_lock_file, "digest", lambda *_: "")
     made = certificate.certificate(parts(triggers=(400_000, 398)), 10, Run(config()), "surrogate", ended=True)
     assert made["verdict"] == "not verified" and not made["complete"] and made["last_line"].startswith("NOT VERIFIED")

@@ -20,8 +20,7 @@ from ff_memories.audit.recompute import reading, structure, tolerances
 from ff_memories.audit.recompute.audit import READ
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.base.errors import UserError
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import rebuild
+from ff_memories.workflow import dvc_lock_file, rebuild
 from ff_memories.workflow.runs.run import Run
 
 CLAIM = dict.fromkeys(tables.TABLES["claims"].columns) | {
@@ -131,7 +130,7 @@ def test_a_record_and_the_run_that_it_records_are_identical(two):
 
 def test_a_file_of_the_cache_that_has_another_digest_is_refused(two):
     record = recorded(two[0], "old.lock")
-    md5 = lock.digest(two[0] / "tables/triggers.parquet")
+    md5 = dvc_lock_file.digest(two[0] / "tables/triggers.parquet")
     write(two[0], "triggers", triggers(0.5))
     shutil.copy(two[0] / "tables/triggers.parquet", Path(".dvc/cache/files/md5") / md5[:2] / md5[2:])
     with pytest.raises(UserError, match="damaged, its MD5 is not its name"):
@@ -254,8 +253,8 @@ def project(two):
     for path in at_hand.files(run):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
-    outs = [{"path": path, "md5": lock.digest(path)} for path in at_hand.made(run)]
-    deps = [{"path": path, "md5": lock.digest(path)} for path in (run.checkpoint, run.dictionary)]
+    outs = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in at_hand.made(run)]
+    deps = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in (run.checkpoint, run.dictionary)]
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "true", "outs": outs, "deps": deps}}}))
     return run, two
 

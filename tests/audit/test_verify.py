@@ -22,8 +22,7 @@ from ff_memories.audit.verify.certificate import page, verdict
 from ff_memories.audit.verify.verify import CheckedPart, faultless, verify
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import consistency, environment, rebuild
+from ff_memories.workflow import constraints, dvc_lock_file, rebuild, record_check
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
@@ -53,7 +52,7 @@ def sign_again(path):
     for stage in recorded["stages"].values():
         for entry in [*stage.get("deps", []), *stage.get("outs", [])]:
             if entry["path"] == path:
-                entry["md5"] = lock.digest(path)
+                entry["md5"] = dvc_lock_file.digest(path)
     Path("dvc.lock").write_text(yaml.safe_dump(recorded))
 
 
@@ -81,7 +80,7 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
     made = json.loads((here / "made/certificate.json").read_text())
     assert made["verdict"] == "not verified" and made["faultless"]
     assert made["not_checked"] == ["not checked: rebuilt, verdicts"]
-    assert made["dvc_lock_sha256"] == lock.digest("dvc.lock", "sha256")
+    assert made["dvc_lock_sha256"] == dvc_lock_file.digest("dvc.lock", "sha256")
     assert (made["parts"]["audit"]["seed"], made["parts"]["audit"]["seed_was"]) == (5, "given")
     triggers = made["parts"]["audit"]["tables"]["triggers"]
     assert triggers["recomputed"] == 59
@@ -115,7 +114,7 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
         rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT)).differ == []
     )  # the record is right, the copy is not
     sign_again(figure)
-    assert lock.differing(Run.read(DEFAULT)) == {}
+    assert dvc_lock_file.differing(Run.read(DEFAULT)) == {}
     found = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))
     assert found.differ == [f"{figure}: the rebuilt file differs from dvc.lock"]
     assert len(found.same) == len(todo[0].makes) - 1
@@ -125,7 +124,7 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
 def test_a_changed_input_is_found_by_name(here, name):
     with (here / name).open("ab") as file:
         file.write(b"\n")
-    found = consistency.faults(Run.read(DEFAULT))
+    found = record_check.faults(Run.read(DEFAULT))
     assert [fault.partition(":")[0] for fault in found] == [name]
 
 
@@ -133,7 +132,7 @@ def test_a_stage_that_other_code_ran_is_found_by_name(here):
     recorded = yaml.safe_load(Path("sources.yaml").read_text(encoding="utf-8"))
     record = (here / "dvc.lock").read_text(encoding="utf-8")
     (here / "dvc.lock").write_text(record.replace(f"claims: {recorded['claims']}", "claims: 0123456789abcdef"))
-    (found,) = consistency.faults(Run.read(DEFAULT))
+    (found,) = record_check.faults(Run.read(DEFAULT))
     assert found == "dvc.lock: claims was run by other code, or with other values of the config"
 
 
@@ -172,7 +171,7 @@ LOCK = {
         "triggers was run with a different triggers than in config/config.yaml",
     ),
     "a command": (lambda s: s["report"].update(cmd="true"), "report was run with a different command"),
-    "a stage left out": (lambda s: s.pop("figure-figure7"), "figure-figure7 was never recorded"),
+    "a stage left out": (lambda s: s.pop("figures"), "figures was never recorded"),
     "a stage too many": (lambda s: s.update(extra={"cmd": "true"}), "dvc.yaml has no stage extra"),
 }
 
@@ -183,8 +182,8 @@ def test_an_edited_lock_contradicts_itself_and_the_files(here, what):
     content = yaml.safe_load((here / "dvc.lock").read_text())
     edit(content["stages"])
     (here / "dvc.lock").write_text(yaml.safe_dump(content))
-    assert any(fault.startswith("dvc.lock: ") and said in fault for fault in consistency.faults(Run.read(DEFAULT)))
-    assert list(lock.differing(Run.read(DEFAULT))) == ([table("values")] if what == "an output's hash" else [])
+    assert any(fault.startswith("dvc.lock: ") and said in fault for fault in record_check.faults(Run.read(DEFAULT)))
+    assert list(dvc_lock_file.differing(Run.read(DEFAULT))) == ([table("values")] if what == "an output's hash" else [])
 
 
 def test_what_is_not_here_is_no_fault_if_it_can_be_made_again(here):
@@ -217,7 +216,7 @@ def test_another_environment_is_told_and_proves_nothing(here):
 
 @pytest.mark.locked
 def test_this_environment_is_the_locked_one():
-    count, other = environment.differences(environment.pins(ROOT / "constraints.txt"))
+    count, other = constraints.differences(constraints.pins(ROOT / "constraints.txt"))
     assert count > 100
     assert other == {}
 

@@ -16,8 +16,7 @@ from ff_memories.audit.recompute.baselines import ROWS as SAMPLED
 from ff_memories.audit.recompute.rows import ROWS
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify.verify import verified, verify
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import consistency
+from ff_memories.workflow import dvc_lock_file, record_check
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.long
@@ -44,7 +43,7 @@ def sign_again(path):
     for stage in recorded["stages"].values():
         for entry in [*stage.get("deps", []), *stage.get("outs", [])]:
             if entry["path"] == path:
-                entry["md5"] = lock.digest(path)
+                entry["md5"] = dvc_lock_file.digest(path)
     Path("dvc.lock").write_text(yaml.safe_dump(recorded))
 
 
@@ -83,7 +82,7 @@ def test_a_sound_run_is_verified(here):
 def test_a_changed_input_is_found_by_name(here, file):
     with (here / file).open("ab") as end:
         end.write(b"\n")
-    assert [fault.partition(":")[0] for fault in consistency.faults(Run.read(DEFAULT))] == [file]
+    assert [fault.partition(":")[0] for fault in record_check.faults(Run.read(DEFAULT))] == [file]
 
 
 FAULTS = {

@@ -14,7 +14,7 @@ from ff_memories import tables
 from ff_memories.audit.compare import compare
 from ff_memories.base.hardware import machine
 from ff_memories.claims.register import register
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 
 UNTRAINED = ("untrained-1", "untrained-2", "untrained-3")
 MUTATED = ("K1", "K2", "K3", "K4", "K5")
@@ -71,7 +71,7 @@ def test_a_log_that_claims_forged_untrained_models_excuses_nothing(recorded_run,
     path = project / "results/planted/baselines/untrained-1/mutations.parquet"
     frame = tables.read(path)
     tables.write(frame.with_columns(mutated=pl.col("coefficient"), change=pl.lit(0, pl.Float32)), path)
-    made = {path.relative_to(project).as_posix(): lock.digest(path)}
+    made = {path.relative_to(project).as_posix(): dvc_lock_file.digest(path)}
     (project / "results/planted/logs/forged.log").write_text(f"{machine.MADE}{json.dumps(made)}\n")
     done = run(project, "ff-memories", "verify", "--only", "files", "recomputed", check=False)
     assert done.returncode == 1

@@ -10,7 +10,7 @@ from projects import due, restored, run
 
 from ff_memories import tables
 from ff_memories.cli import main
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
@@ -108,12 +108,6 @@ def test_compare_counts_coefficients_in_the_last_bits_as_equal(here, ended, tmp_
     assert (status, answer["answer"]) == (0, "equal") and answer["tables"]["shading"]["cells"]["coefficient"]
 
 
-def test_why_leads_from_a_figure_to_the_model_and_the_text(here, ended):
-    status, shown = ended("why", here.path("figures", "figure2.svg"), "--brief")
-    assert status == 0 and "DIFFERS" not in shown
-    assert all(path in shown for path in (here.model_files[0], *here.texts("train")))
-
-
 def test_plan_states_the_models_sizes_and_the_cost_of_the_pass(here, ended):
     info = json.loads(Path(here.path("model", "info.json")).read_text())
     status, shown = ended("plan", "--threads", 1)
@@ -189,5 +183,5 @@ def test_adopt_refuses_an_edited_figure_and_restore_draws_it_again(clone, tmp_pa
 
 
 def test_the_record_names_every_file_of_the_run_by_its_content(here):
-    assert lock.differing(here) == {}
-    assert {path for path in lock.outputs(here) if path.startswith(here.results)} >= {here.table("triggers")}
+    assert dvc_lock_file.differing(here) == {}
+    assert {path for path in dvc_lock_file.outputs(here) if path.startswith(here.results)} >= {here.table("triggers")}

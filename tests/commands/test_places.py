@@ -15,7 +15,7 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import write_whole
 from ff_memories.cli import main
 from ff_memories.inputs import registry
-from ff_memories.workflow.engines import dvc
+from ff_memories.workflow import dvc
 from ff_memories.workflow.runs.run import Run
 
 ASCII = {"PYTHONIOENCODING": "ascii"}

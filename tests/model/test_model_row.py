@@ -7,16 +7,14 @@ import pytest
 import tiny
 import torch
 import transformers
-from refusing import says
 from safetensors.torch import load_file, save_file
 
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.inputs.models import model_folder
 from ff_memories.inputs.models.proved_model import take_in
 from ff_memories.model.rows import families
-from ff_memories.model.rows.finder import as_python, propose
 from ff_memories.model.rows.proof import prove
+from tools.model_row import as_python, propose, row_of
 
 
 @pytest.mark.parametrize("name", tiny.CONFIGS)
@@ -46,12 +44,11 @@ def copied(folder, to, **config):
     return to
 
 
-def printed(capsys, folder):
-    """Return what the command prints about a folder."""
-    with pytest.raises(SystemExit) as end:
-        main(["model-row", str(folder)])
-    assert end.value.code == 0
-    return capsys.readouterr().out
+def refused(folder):
+    """Return why there is no row for a folder's model."""
+    with pytest.raises(UserError) as error:
+        row_of(folder)
+    return str(error.value)
 
 
 OLD, LLAMA = tiny.OLD | {"vocab_size": 300}, tiny.LLAMA | {"vocab_size": 300}
@@ -70,9 +67,9 @@ NEW = {  # types whose row is found: some take our attention, and some do not
 
 
 @pytest.mark.parametrize("kind", NEW)
-def test_the_command_prints_a_row_that_families_takes_as_it_is(kind, tmp_path, capsys, monkeypatch):
+def test_the_command_prints_a_row_that_families_takes_as_it_is(kind, tmp_path, monkeypatch):
     monkeypatch.delitem(families.FAMILIES, kind, raising=False)
-    said = printed(capsys, saved(tmp_path, kind, NEW[kind]))
+    said = row_of(saved(tmp_path, kind, NEW[kind]))
     assert f"# {kind}, 3 layers, 22 tokens, float32: at most 1e-05 allowed" in said
     assert "#   y' = m V + b: off by" in said
     rows = eval("{" + said + "\n}", {"Family": families.Family})
@@ -90,8 +87,8 @@ def test_the_command_prints_a_row_that_families_takes_as_it_is(kind, tmp_path, c
     assert max(prove(model, row).errors.values()) < 1e-5
 
 
-def test_the_command_says_that_a_row_is_there_already(gpt2, capsys):
-    said = printed(capsys, gpt2)
+def test_the_command_says_that_a_row_is_there_already(gpt2):
+    said = row_of(gpt2)
     assert "# families.py has this row" in said and as_python("gpt2", tiny.family("gpt2")) in said
 
 
@@ -115,9 +112,9 @@ NONE = {  # type -> config and why no row says where its memories are
 
 
 @pytest.mark.parametrize("kind", NONE)
-def test_a_model_that_no_row_describes_is_refused_with_the_reason(kind, tmp_path, capsys):
+def test_a_model_that_no_row_describes_is_refused_with_the_reason(kind, tmp_path):
     options, why = NONE[kind]
-    assert why in says(capsys, "model-row", saved(tmp_path, kind, options))
+    assert why in refused(saved(tmp_path, kind, options))
 
 
 CONFIGS: dict[str, tuple[dict, str]] = {
@@ -138,9 +135,9 @@ CONFIGS: dict[str, tuple[dict, str]] = {
 
 
 @pytest.mark.parametrize("what", CONFIGS)
-def test_a_config_that_is_not_the_weights_or_names_code_is_refused(what, gpt2, tmp_path, capsys):
+def test_a_config_that_is_not_the_weights_or_names_code_is_refused(what, gpt2, tmp_path):
     change, why = CONFIGS[what]
-    assert why in says(capsys, "model-row", copied(gpt2, tmp_path, **change))
+    assert why in refused(copied(gpt2, tmp_path, **change))
 
 
 def without(folder, name):
@@ -182,7 +179,7 @@ FILES = {
 
 
 @pytest.mark.parametrize("what", FILES)
-def test_files_that_are_no_model_are_refused(what, gpt2, tmp_path, capsys):
+def test_files_that_are_no_model_are_refused(what, gpt2, tmp_path):
     spoil, why = FILES[what]
     spoil(copied(gpt2, tmp_path))
-    assert why in says(capsys, "model-row", tmp_path)
+    assert why in refused(tmp_path)

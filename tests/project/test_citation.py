@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -11,7 +12,7 @@ from running import ROOT
 
 from ff_memories.base.errors import UserError
 from ff_memories.released import data_frames
-from ff_memories.workflow.recorded import crate
+from ff_memories.workflow import crate
 
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
@@ -44,7 +45,7 @@ def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch, text, said
     if text is not None:
         (tmp_path / "CITATION.cff").write_text(text)
     with pytest.raises(UserError, match=said):
-        crate.build({}, None, {"scope": "surrogate"})
+        crate.build(cast(Any, None), {"scope": "surrogate"})
 
 
 def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch, capsys):

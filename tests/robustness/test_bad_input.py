@@ -36,7 +36,7 @@ from ff_memories.corpus.splitting import cuts
 from ff_memories.memories.search import shards
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import read_info
-from ff_memories.workflow.engines import stages
+from ff_memories.workflow import jobs
 from ff_memories.workflow.runs.run import Run
 
 
@@ -487,7 +487,7 @@ def test_a_config_that_is_not_there_or_no_yaml(tmp_path):
 
 COMMANDS = {
     "verify": "", "adopt": "", "restore": "", "plan": "", "dvc-yaml": "", "fetch": "", "show": "--layer 1 --key 1",
-    "why": "results/small/claims.json", "crate": "--out crate",
+    "crate": "--out crate",
     "sensitivity-part": "--part values --corpus c --claims c --sensitivity sensitivity.parquet",
 }  # fmt: skip
 UNREADABLE = {
@@ -510,7 +510,7 @@ def test_a_config_that_cannot_be_read_is_named_by_every_command(tmp_path, monkey
     assert told.startswith(f"error: my.yaml: {said}")
 
 
-@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "dvc-yaml", "why x", "crate --out crate"])
+@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "dvc-yaml", "crate --out crate"])
 def test_so_is_the_default_config(tmp_path, monkeypatch, capsys, words):
     for name in ("Snakefile", "profiles", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
@@ -783,9 +783,9 @@ def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_stil
     done = run()
     assert done.returncode and "sample.jsonl, line 1: expected `text` and `random_pos`" in done.stdout + done.stderr
     monkeypatch.chdir(folder)
-    with stages.workflow(Run.read(folder / "my.yaml"), forceall=True) as found:
+    with jobs.workflow(Run.read(folder / "my.yaml"), forceall=True) as found:
         assert any(job.rule.name == "composition" for job in found.dag.jobs)
-    assert not stages.only_read()
+    assert not jobs.only_read()
     (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": 1}\n')
     assert run().returncode == 0
     (folder / "validation.txt").unlink()

@@ -23,9 +23,8 @@ from ff_memories.model.info import read_info
 from ff_memories.model.loading import is_transformer
 from ff_memories.patterns.readers import tools
 from ff_memories.patterns.readers.records import Problems
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import consistency
-from ff_memories.workflow.recorded.received import receive
+from ff_memories.workflow import dvc_lock_file, record_check
+from ff_memories.workflow.share import receive
 
 pytestmark = pytest.mark.more
 SECONDS = 2
@@ -109,7 +108,6 @@ READERS = {
     "export.json": _export,
     "my.yaml": config.load,
     "dvc.lock": sides.outputs,
-    "dvc.yaml": lambda path: lock.parsed(path, lock.Stages),
 }
 
 
@@ -138,14 +136,14 @@ STAGE = {"cmd": "x", "outs": [{"path": "results/r/tables/values.parquet", "md5":
 def test_a_lock_of_others_has_paths_and_digests(tmp_path, change, said):
     (tmp_path / "dvc.lock").write_text(json.dumps({"stages": {"s": STAGE | change}}) + "\n")
     with pytest.raises(UserError, match=f"dvc.lock: {said}"):
-        lock.stages_of(tmp_path / "dvc.lock")
+        dvc_lock_file.stages_of(tmp_path / "dvc.lock")
 
 
 def test_a_record_names_no_file_that_would_be_read(tmp_path):
     """Its params may name any file; the values are held against the run's config alone."""
     run: Any = SimpleNamespace(file="my.yaml", given={"seed": 1})
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "sources.yaml": {"s": "0"}}
-    assert list(consistency._params({"params": params}, run)) == ["seed than in my.yaml", f"config, {tmp_path}/secret"]
+    assert list(record_check._params({"params": params}, run)) == ["seed than in my.yaml", f"config, {tmp_path}/secret"]
 
 
 MANIFEST = {"format": 1, "version": "0.1.0", "config": "my.yaml"} | {

@@ -14,7 +14,7 @@ from running import snakemake
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
 from ff_memories.inputs import registry
-from ff_memories.workflow.engines import stages
+from ff_memories.workflow import jobs
 from ff_memories.workflow.runs.run import Run
 
 pytestmark = pytest.mark.more
@@ -51,7 +51,7 @@ def test_every_rule_passes_every_name_as_one_word(nasty):
     shutil.copy("my.yaml", "$(touch ran); my.yaml")
     ours = {*NASTY.values(), "annotations/planted/$(touch ran).csv", "$(touch ran); my.yaml"}
     seen = set()
-    with stages.workflow(Run.read(nasty / "$(touch ran); my.yaml"), forceall=True) as found:
+    with jobs.workflow(Run.read(nasty / "$(touch ran); my.yaml"), forceall=True) as found:
         for job in found.dag.jobs:
             if not job.shellcmd:
                 continue
@@ -72,7 +72,7 @@ def test_a_registry_of_such_a_name_is_one_word_too(nasty):
     settings["sources"] = {"registry": "$(touch ran); r.toml"}
     settings["corpus"] |= {"source": "x", "train": {"files": []}, "validation": {"files": []}}
     (nasty / "my.yaml").write_text(yaml.safe_dump(settings))
-    with stages.workflow(Run.read(nasty / "my.yaml"), forceall=True) as found:
+    with jobs.workflow(Run.read(nasty / "my.yaml"), forceall=True) as found:
         fetching = next(job for job in found.dag.jobs if job.rule.name == "fetch_text")
         assert shlex.split(fetching.shellcmd)[:5] == ["ff-memories", "fetch", "x", "--registry", "$(touch ran); r.toml"]
 

@@ -1,9 +1,11 @@
 # One run's config, checked before anything starts. All logic is in ff_memories.workflow.runs.run.
 import os
+import sys
 from pathlib import Path
 
 from ff_memories.config import read_yaml
 from ff_memories.base.errors import UserError
+from ff_memories.base.hardware.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
@@ -11,12 +13,8 @@ from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.workflow import code_digest
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
-from ff_memories.workflow.engines.at_work import heed_dvc, take_over
+from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.runs.lacking import said, when_nothing_is_done
-from ff_memories.workflow.engines.processes import STARTED_BY
-from ff_memories.workflow.engines.records import refuse_edited
-from ff_memories.workflow.engines.stages import only_read
-from ff_memories.workflow.engines.terminal import brief
 from ff_memories.workflow.runs.run import (
     Run,
     find_producers_by_path,
@@ -27,6 +25,8 @@ from ff_memories.workflow.runs.run import (
     words,
 )
 from ff_memories.workflow.runs.run_names import doubts, keep, refuse_taken
+from ff_memories.workflow.snakemake_metadata import refuse_edited, remove_not_own
+from ff_memories.workflow.terminal_logger import brief
 from snakemake.exceptions import WorkflowError
 from snakemake.io import strip_wildcard_constraints
 
@@ -51,7 +51,6 @@ try:
         Path(workflow.configfiles[-1])
     )  # refuses duplicate keys; Snakemake would use the last one
     run_ = Run(config, str(workflow.configfiles[-1]))
-    heed_dvc(run_.inside_dvc, workflow.is_main_process)
     if workflow.is_main_process:
         if not only_read():
             refuse_taken(run_.config, run_.file)
@@ -59,7 +58,6 @@ try:
                 logger.warning(line)
         if not only_read() and not run_.inside_dvc:
             when_nothing_is_done(logger, lambda: said(workflow, run_), run_.where)
-        take_over()
 except UserError as error:
     raise WorkflowError(str(error))
 
@@ -67,7 +65,7 @@ use_tools_of_this_environment()
 if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
     share_terminal()
 # Snakemake's own strict mode; with the variable, a step logs its machine
-shell.prefix(f"set -euo pipefail; export {STARTED_BY}=$PPID; ")
+shell.prefix(f"set -euo pipefail; export {IN_LOG}=1; ")
 
 
 CUT = bool(workflow.resource_settings.overwrite_scatter)  # --set-scatter

@@ -21,7 +21,7 @@ from ff_memories.claims import own_text
 from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.model.info import read_info
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 
 OWN_TEXT = " (text sampled from the model)"  # behind a run's label: agreement there is of the model's own draws
 
@@ -89,7 +89,7 @@ def _each_once(places: list[tuple[Path, str, Member | None]]) -> list[tuple[Path
     for folder, _, kept in places:
         paths = {name: folder / "tables" / f"{name}.parquet" for name in NEEDED}
         if kept is None and all(path.is_file() for path in paths.values()):
-            given.append({name: lock.digest(path) for name, path in paths.items()})
+            given.append({name: dvc_lock_file.digest(path) for name, path in paths.items()})
     held = lambda member: {name: member.digests.get(name) for name in NEEDED}
     return [place for place in places if place[2] is None or held(place[2]) not in given]
 
@@ -152,9 +152,9 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
     resolved = None if config is None else config.resolved()
     paths |= {name: path for name in BEYOND_PAPER if (path := held / f"{name}.parquet").is_file()}
     tables = {table: schemas.read(path) for table, path in paths.items()}
-    digests = {table: lock.digest(path) for table, path in paths.items()}
+    digests = {table: dvc_lock_file.digest(path) for table, path in paths.items()}
     for path, frame in _patterns(folder):
-        tables[PATTERNS], digests[PATTERNS] = frame, lock.digest(path)
+        tables[PATTERNS], digests[PATTERNS] = frame, dvc_lock_file.digest(path)
     for table, frame in tables.items():
         last = frame.select(pl.col("layer").cast(pl.Int64).max()).item() or 0
         if last > info["layers"]:
@@ -166,7 +166,9 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
     if counts.is_file() and own_text.is_own(schemas.read(counts)) and not _is_number(label):
         label += OWN_TEXT
     sentences = held / "sentences.parquet"
-    text = Text.of(config, folder.resolve().parents[1], lock.digest(sentences) if sentences.is_file() else None)
+    text = Text.of(
+        config, folder.resolve().parents[1], dvc_lock_file.digest(sentences) if sentences.is_file() else None
+    )
     untrained = _untrained(folder)
     return Member(
         folder,

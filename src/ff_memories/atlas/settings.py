@@ -7,7 +7,7 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, load, parse, read_yaml
 from ff_memories.exports.published import without_folders
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.finished import same_model
 from ff_memories.workflow.runs.opening import configs
 
@@ -56,11 +56,11 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
 def _recorded(path: Path, root: Path, folder: Path, read: Iterable[Path]) -> Config | None:
     """Return the config that a dvc.lock recorded for these tables, or ``None`` if it recorded others."""
     try:
-        stages = lock.stages_of(path)
+        stages = dvc_lock_file.stages_of(path)
         outputs = {out["path"]: (stage, out["md5"]) for stage in stages.values() for out in stage.get("outs", [])}
         names = {f"results/{folder.resolve().name}/tables/{table.name}": table for table in read}
         known = [(*outputs[name], table) for name, table in names.items() if name in outputs]
-        if not known or any(md5 != lock.digest(table) for _, md5, table in known):
+        if not known or any(md5 != dvc_lock_file.digest(table) for _, md5, table in known):
             return None
         keys = {file: part for stage, _, _ in known for file, part in stage.get("params", {}).items()}
         if not (config := (root / next(iter(keys))).resolve()).is_relative_to(root):

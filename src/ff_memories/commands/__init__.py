@@ -4,9 +4,8 @@ A module without a group is not for users: DVC calls ``sources``.
 """
 
 GROUPS = {
-    "Set up and explore a run": ("run", "init", "fetch", "plan", "show", "trace", "why", "atlas"),
-    "Check and record it": ("verify", "compare", "adopt", "record-size", "restore", "dvc-yaml"),
+    "Set up and explore a run": ("run", "init", "fetch", "plan", "show", "trace", "atlas"),
+    "Check and record it": ("verify", "compare", "adopt", "restore", "dvc-yaml"),
     "Share it": ("share", "export", "annotate", "crate"),
     "Run a step of the workflow": ("step",),
-    "Extend it": ("model-row",),
 }

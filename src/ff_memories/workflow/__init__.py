@@ -1,1 +1,1 @@
-"""Manage a run under Snakemake and DVC: paths, dvc.yaml, recording, restoring, provenance."""
+"""Manage a run under Snakemake and DVC: paths, dvc.yaml, recording, restoring, sharing."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config
-from ff_memories.workflow.engines import stages
+from ff_memories.workflow.jobs import workflow
 from ff_memories.workflow.runs.run import Run
 
 # begin the names of rules that no varied choice concerns: the baselines', and what claims beyond the paper rest on
@@ -39,7 +39,7 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
     Raises:
         UserError: no job of the run makes the target.
     """
-    with stages.workflow(run, forceall=True, cores=cores) as found:
+    with workflow(run, forceall=True, cores=cores) as found:
         dag = found.dag
         wanted = next((job for job in dag.jobs if target in map(str, job.output)), None)
         if wanted is None:

@@ -31,7 +31,7 @@ from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.commands import GROUPS
 from ff_memories.model.info import NEEDED
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
 
@@ -300,7 +300,7 @@ def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():
 
 def test_the_output_of_verify_is_that_of_the_record():
     page = (ROOT / "docs/verify.md").read_text(encoding="utf-8")
-    stages = lock.stages_of(ROOT / "dvc.lock")
+    stages = dvc_lock_file.stages_of(ROOT / "dvc.lock")
     files = sum(len(stage["outs"]) for stage in stages.values())
     assert f"dvc.lock: {len(stages)} stages, all made" in page
     assert f"{files} of {files} files have the recorded content" in page

@@ -11,8 +11,8 @@ from projects import RESULTS, configure, due, files, git, restored, run, size, s
 from running import ROOT
 
 from ff_memories.base.errors import UserError
-from ff_memories.steps.triggers import remove_others
-from ff_memories.workflow.engines import stages
+from ff_memories.steps.join import remove_others
+from ff_memories.workflow import dvc_yaml
 
 pytestmark = pytest.mark.more
 
@@ -24,7 +24,7 @@ def test_on_a_clone_pull_and_restore_leave_nothing_to_do(fresh, published):
     assert "up to date" in run(fresh, "dvc", "status").stdout
     mine, theirs = files(fresh / RESULTS), files(published / RESULTS)
     stored = yaml.safe_load((published / "dvc.lock").read_text())["stages"].values()
-    remade = {out["path"] for stage in stored for out in stage["outs"] if not stages.is_kept(out["path"])}
+    remade = {out["path"] for stage in stored for out in stage["outs"] if not dvc_yaml.is_kept(out["path"])}
     under = tuple(path.removeprefix(f"{RESULTS}/") for path in remade)
     rebuilt = {name for name in mine if name.startswith(under)}
     assert {"report/report.html", "report/table1.csv", "corpus/corpus.safetensors", "gallery/index.html"} <= rebuilt
@@ -56,7 +56,7 @@ def test_no_artefact_that_is_pushed_shows_the_text(published):
     stored = set(pushed)
     for stage in yaml.safe_load((published / "dvc.lock").read_text())["stages"].values():
         for out in stage["outs"]:
-            assert (f"files/md5/{out['md5'][:2]}/{out['md5'][2:]}" in stored) == stages.is_kept(out["path"])
+            assert (f"files/md5/{out['md5'][:2]}/{out['md5'][2:]}" in stored) == dvc_yaml.is_kept(out["path"])
 
 
 def test_what_comes_with_the_project_stays_small():
@@ -114,7 +114,7 @@ def test_an_edited_output_is_not_adopted_and_is_due_after_restore(copy):
     assert refused.returncode == 2
     assert f"{RESULTS}/summary.md: changed since report wrote it" in refused.stderr
     said = run(copy, "ff-memories", "restore").stdout
-    assert f"to be rerun: report ({RESULTS}/summary.md differs from dvc.lock)" in said
+    assert f"to be rerun: report ({RESULTS}/summary.md modified)" in said
     assert steps(copy, "snakemake", "-q", "all") == {"report"}
     assert summary.read_bytes() == whole
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
@@ -126,7 +126,7 @@ def test_a_figure_that_was_edited_or_removed_is_drawn_again_from_its_tables(copy
     edited.write_bytes(whole[0].replace(b"1", b"2"))
     removed.unlink()
     said = run(copy, "ff-memories", "restore").stdout
-    assert said == "rebuilt: figure-figure4, figure-figure5\nup to date\n"
+    assert said == "rebuilt: figures\nup to date\n"
     assert (edited.read_bytes(), removed.read_bytes()) == whole
 
 
@@ -146,15 +146,6 @@ def test_no_step_computes_on_an_edited_file(copy):
     assert refused.returncode
     assert "claims.parquet (made by claims)" in refused.stderr + refused.stdout
     assert "ff-memories restore" in refused.stderr + refused.stdout
-
-
-def test_snakemake_does_not_start_beside_dvc(copy):
-    lock = copy / ".dvc" / "tmp" / "rwlock"
-    lock.parent.mkdir(exist_ok=True)
-    lock.write_text(json.dumps({"write": {"results": {"pid": os.getpid(), "cmd": "dvc repro"}}, "read": {}}))
-    refused = run(copy, "snakemake", "-n", check=False)
-    assert refused.returncode
-    assert "`dvc repro` is running here" in refused.stderr + refused.stdout
 
 
 def test_dvc_shows_a_row_for_every_claim(fresh):
@@ -198,11 +189,11 @@ def test_dvc_draws_what_a_step_is_made_of(fresh):
     }  # fmt: skip
     whole = run(fresh, "dvc", "dag", "--mermaid").stdout
     node = {name: number for number, name in re.findall(r'(node\d+)\["(.+?)"\]', whole)}
-    assert f"{node['mutations']}-->{node['figure-figure3']}" in whole
+    assert f"{node['mutations']}-->{node['figures']}" in whole
 
 
 def test_a_lock_that_is_missing_or_broken_is_named(copy):
-    from ff_memories.workflow.engines import lock
+    from ff_memories.workflow import dvc_lock_file
     from ff_memories.workflow.runs.run import DEFAULT, Run
 
     here = os.getcwd()
@@ -210,9 +201,9 @@ def test_a_lock_that_is_missing_or_broken_is_named(copy):
     try:
         (copy / "dvc.lock").write_text("stages: {claims: [}")
         with pytest.raises(UserError, match=r"dvc\.lock: not valid YAML"):
-            lock.read(Run.read(DEFAULT))
+            dvc_lock_file.read(Run.read(DEFAULT))
         (copy / "dvc.lock").unlink()
         with pytest.raises(UserError, match="this run has not been recorded yet"):
-            lock.read(Run.read(DEFAULT))
+            dvc_lock_file.read(Run.read(DEFAULT))
     finally:
         os.chdir(here)

@@ -8,10 +8,10 @@ import time
 
 import pytest
 import yaml
-from projects import RESULTS, due, run
+from projects import RESULTS, due, git, run
 from running import BIN
 
-from ff_memories.workflow.engines import lock, stages
+from ff_memories.workflow import dvc_lock_file, dvc_yaml
 
 pytestmark = pytest.mark.long
 
@@ -38,10 +38,10 @@ def assert_whole(folder):
     """Check all that is pushed against the lock, by DVC's hash of its bytes."""
     recorded = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
     outs = {out["path"]: out["md5"] for stage in recorded for out in stage["outs"]}
-    pulled = [path for path in outs if stages.is_kept(path)]
+    pulled = [path for path in outs if dvc_yaml.is_kept(path)]
     assert len(pulled) > 50
     for path in pulled:
-        assert lock.content(folder / path) == outs[path], path
+        assert dvc_lock_file.content(folder / path) == outs[path], path
 
 
 @pytest.fixture
@@ -176,19 +176,32 @@ def test_a_lock_edited_by_hand_is_named(copy):
 
 
 # where a dvc.lock is cut: before a byte of its content
-CUTS = {"empty": b"schema:", "in a digest": b" md5", "in a key": b"nfiles", "between two stages": b"\n  corpus:\n"}
+CUTS = {"empty": b"schema:", "in a digest": b" md5", "in a key": b"nfiles"}
 
 
 @pytest.mark.parametrize("where", CUTS)
-def test_adopt_mends_a_lock_that_dvc_was_killed_over(copy, where):
-    """DVC writes it in place, so a kill leaves a part of it, beside the copy that `adopt` keeps meanwhile."""
+@pytest.mark.parametrize("verb", ["adopt", "restore"])
+def test_a_lock_that_dvc_was_killed_over_is_named_with_the_command_that_mends_it(copy, where, verb):
+    """DVC writes it in place, so a kill leaves a part of it."""
     whole = (copy / "dvc.lock").read_bytes()
-    assert CUTS[where] in whole
-    (copy / ".dvc" / "tmp" / "dvc.lock.kept").write_bytes(whole)
     (copy / "dvc.lock").write_bytes(whole[: whole.index(CUTS[where])])
-    run(copy, "ff-memories", "adopt")
-    assert (copy / "dvc.lock").read_bytes() == whole
-    assert not (copy / ".dvc" / "tmp" / "dvc.lock.kept").exists()
+    refused = run(copy, "ff-memories", verb, check=False)
+    assert refused.returncode == 2 and refused.stderr.splitlines()[1] == "  fix: run git checkout dvc.lock"
+    git(copy, "checkout", "dvc.lock")
+    assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
+
+
+def test_a_killed_snakemake_and_a_killed_dvc_are_named_with_the_commands_that_mend_them(copy):
+    lock, rwlock = copy / ".snakemake/locks/0.output.lock", copy / ".dvc/tmp/rwlock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text(f"{TABLE}\n")
+    assert "run snakemake --unlock" in run(copy, "ff-memories", "restore", check=False).stderr
+    run(copy, "snakemake", "--unlock")
+    run(copy, "ff-memories", "restore")
+    rwlock.write_text('{"write": {"/a": {"pid"')
+    assert "run rm .dvc/tmp/rwlock" in run(copy, "ff-memories", "adopt", check=False).stderr
+    rwlock.unlink()
+    assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
 
 
 def test_dvc_beside_a_running_snakemake_is_refused_and_removes_nothing(copy):

@@ -18,7 +18,7 @@ from transformers_run import prepare
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.workflow.recorded.received import receive
+from ff_memories.workflow.share import receive
 
 RECORD, TABLES = "runs/small/dvc.lock", "results/small/tables"
 COUNT, ALL = ("--share", "0.0005", "--seed", "1"), ("--only", "record", "files", "rebuilt", "audit")
@@ -53,11 +53,16 @@ def verify(folder, archive, inputs, *options):
     return command("ff-memories", "verify", archive, *given, *options, cwd=folder, check=False)
 
 
-def changed(archive, to, change):
-    """Write an archive whose files, {path: bytes}, a function changed."""
+def changed(archive, to, change, signed=True):
+    """Write an archive whose files, {path: bytes}, a function changed, and sign them anew in SHA256SUMS."""
     with zipfile.ZipFile(archive) as held:
         files = {name: held.read(name) for name in held.namelist()}
     change(files)
+    head, *rows = files["SHA256SUMS"].decode().splitlines()
+    sums = {path: digest for digest, _, path in (row.partition("  ") for row in rows)}
+    sums |= {path: hashlib.sha256(data).hexdigest() for path, data in files.items()} if signed else {}
+    rows = [f"{digest}  {path}" for path, digest in sums.items() if path != "SHA256SUMS"]
+    files["SHA256SUMS"] = "".join(f"{row}\n" for row in [head, *rows]).encode()
     with zipfile.ZipFile(to, "w") as out:
         for name, data in files.items():
             out.writestr(name, data)
@@ -139,7 +144,11 @@ def test_what_an_archive_needs_is_said_in_one_line(archive, inputs, tmp_path, mo
     def elsewhere(files):
         files["my.yaml"] = files["my.yaml"].replace(b"given/train/1/train.txt", b"/etc/passwd")
 
-    hostile = [changed(archive, tmp_path / f"{c.__name__}.zip", c) for c in (hidden, without, elsewhere)]
+    def unsigned(files):
+        forge(files, "values", lambda row: {"agreeing_triggers": 0})
+
+    changes = (hidden, without, elsewhere, unsigned)
+    hostile = [changed(archive, tmp_path / f"{c.__name__}.zip", c, c is not unsigned) for c in changes]
     texts = ["--text", inputs / "train.txt", inputs / "validation.txt"]
     for words, says in (
         ([archive], "give it with --model PATH"),
@@ -149,6 +158,7 @@ def test_what_an_archive_needs_is_said_in_one_line(archive, inputs, tmp_path, mo
         ([hostile[0]], "does not belong to the run"),
         ([hostile[1]], f"lacks {TABLES}/values.parquet"),
         ([hostile[2]], "leads out of the archive"),
+        ([hostile[3]], f"{TABLES}/values.parquet is not as SHA256SUMS says"),
         (["--model", inputs / "model"], "leave out --model"),
         (["none.zip"], "no such archive"),
     ):
@@ -216,19 +226,19 @@ def zipped(path, *files, mode=0):
     return path
 
 
-MANIFEST = {"format": 1, "version": "0.1.0", "config": "my.yaml"} | {
-    kind: {"files": {}} for kind in ("model", "text", "pipeline")
-}
+HEAD = "# ff-memories 0.1.0: my.yaml\n"
 HOSTILE: dict[str, list[tuple[str, str | bytes]]] = {
-    "leads out": [("shared.json", "{}"), ("../out", "x")],
-    "leads out of": [("shared.json", "{}"), ("/tmp/out", "x")],
-    "is a link": [("shared.json", "/etc/passwd")],
-    "unpacks to more": [("shared.json", "{}"), ("zeros", b"\0" * 40_000_000)],
-    "does not contain shared.json": [("other", "x")],
-    "not readable as JSON": [("shared.json", "[")],
-    "written in format 9": [("shared.json", json.dumps(MANIFEST | {"format": 9}))],
-    "my.yaml: no such config file": [("shared.json", json.dumps(MANIFEST))],
-    "contains shared.json twice": [("shared.json", "{}"), ("shared.json", "{}")],
+    "leads out": [("SHA256SUMS", HEAD), ("../out", "x")],
+    "leads out of": [("SHA256SUMS", HEAD), ("/tmp/out", "x")],
+    "is a link": [("SHA256SUMS", "/etc/passwd")],
+    "unpacks to more": [("SHA256SUMS", HEAD), ("zeros", b"\0" * 40_000_000)],
+    "has no SHA256SUMS": [("shared.json", "{}")],
+    "SHA256SUMS cannot be read": [("SHA256SUMS", b"\xff")],
+    "SHA256SUMS cannot be": [("SHA256SUMS", f"{HEAD}0  my.yaml\n")],
+    "the path '../my.yaml' leads out": [("SHA256SUMS", HEAD.replace("my.yaml", "../my.yaml"))],
+    "the path '/etc/passwd' leads out": [("SHA256SUMS", f"{HEAD}{'0' * 64}  /etc/passwd\n")],
+    "my.yaml: no such config file": [("SHA256SUMS", HEAD)],
+    "contains SHA256SUMS twice": [("SHA256SUMS", HEAD), ("SHA256SUMS", HEAD)],
 }
 
 
@@ -243,7 +253,7 @@ def test_a_hostile_archive_is_refused_and_leaves_nothing(tmp_path, says):
 
 
 def test_a_cut_archive_is_refused(tmp_path, capsys):
-    made = zipped(tmp_path / "whole.zip", ("shared.json", "{}"))
+    made = zipped(tmp_path / "whole.zip", ("SHA256SUMS", HEAD))
     (tmp_path / "cut.zip").write_bytes(made.read_bytes()[:-30])
     with pytest.raises(SystemExit) as end:
         main(["verify", str(tmp_path / "cut.zip")])

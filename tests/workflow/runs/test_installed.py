@@ -13,7 +13,7 @@ import transformers_run
 import yaml
 from running import ROOT, command
 
-from ff_memories.workflow.engines.lock import digest
+from ff_memories.workflow.dvc_lock_file import digest
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,7 @@ def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
         cli.main(words)
     assert not end.value.code
     assert called == [[
-        sys.executable, "-m", "ff_memories.workflow.engines.watched", "--snakefile", str(ROOT / "Snakefile"),
+        sys.executable, "-m", "ff_memories.workflow.terminal_logger", "--snakefile", str(ROOT / "Snakefile"),
         "--configfile", "my.yaml", "--resources", "gpu=2", "--until", "trigger_shard", "--cores", "3", "--keep-going",
         "-p",
     ]]  # fmt: skip

@@ -12,7 +12,7 @@ from running import ROOT, change, command, snakemake
 
 from ff_memories import tables
 from ff_memories.figures.registry import FIGURES, title
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 
 PROFILES = ("profiles/default", "workflow/profiles/slurm")
 
@@ -187,7 +187,7 @@ def test_what_is_recorded_of_the_sources_is_of_this_code(folder, tmp_path):
             shutil.copytree(source, here, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, here)
-        assert lock.content(here) == dep["md5"], f"{dep['path']} changed: run make generated"
+        assert dvc_lock_file.content(here) == dep["md5"], f"{dep['path']} changed: run make generated"
 
 
 @pytest.mark.more

@@ -7,7 +7,7 @@ from typing import Any
 from ff_memories.audit.compare import sides
 from ff_memories.audit.compare.sides import Side
 from ff_memories.base import foreign
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import Run
 
 
@@ -31,7 +31,7 @@ def lacking(run: Run) -> str | None:
 def odd(run: Run, both: Iterable[Side]) -> str | None:
     """Say which of these files is not the one of the config, of a record of the run, or of what either run measured."""
     for path, wanted in run.pinned.items():
-        if not os.path.exists(path) or lock.digest(path, "sha256") != wanted:
+        if not os.path.exists(path) or dvc_lock_file.digest(path, "sha256") != wanted:
             return f"{path} is not the one that the config names"
     both = list(both)
     records = {str(side.given): side.record for side in both if side.record}
@@ -39,11 +39,11 @@ def odd(run: Run, both: Iterable[Side]) -> str | None:
         records[str(run.dvc_lock)] = sides.outputs(run.dvc_lock, ("deps", "outs"))
     for where, record in records.items():
         for path in files(run):
-            if path in record and lock.digest(path) != record[path]:
+            if path in record and dvc_lock_file.digest(path) != record[path]:
                 return f"{path} is not the one that {where} records"
     for side in both:
         told = info(side).get("checkpoint_sha256")
-        if told is not None and lock.digest(run.checkpoint, "sha256") != told:
+        if told is not None and dvc_lock_file.digest(run.checkpoint, "sha256") != told:
             return f"{run.checkpoint} is not the model that {side.given} was measured with"
     return None
 

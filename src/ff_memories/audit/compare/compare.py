@@ -25,7 +25,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.memories.perplexity import IN_WINDOWS
 from ff_memories.report.wording import counted
-from ff_memories.workflow.recorded import rebuild
+from ff_memories.workflow import rebuild
 from ff_memories.workflow.runs.opening import run_of
 from ff_memories.workflow.runs.run import Run
 

@@ -16,8 +16,7 @@ from ff_memories.audit.compare.settle import SIDES, Settler
 from ff_memories.audit.compare.sides import Side
 from ff_memories.audit.recompute import baselines, structure
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import rebuild
+from ff_memories.workflow import dvc_lock_file, rebuild
 from ff_memories.workflow.runs.run import Run
 
 MakeAgain = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Again]
@@ -95,7 +94,7 @@ def _by_rules(
             elif not file.exists():
                 said = f"could not be made again{made.why.get(path, '')} ({letter.upper()})"
             elif path in other:
-                same = lock.content(file) == side.digests[name]
+                same = dvc_lock_file.content(file) == side.digests[name]
                 said = "" if same else f"is not what its own run's tables give ({letter.upper()})"
             elif not tables.read(file, todo[name].table).equals(tables.read(files[path], todo[name].table)):
                 said = f"is not what its own run's tables give ({letter.upper()})"

@@ -9,8 +9,8 @@ from pathlib import Path
 from ff_memories.audit.compare import equality
 from ff_memories.base.errors import UserError
 from ff_memories.tables import TABLES
-from ff_memories.workflow.engines import dvc, lock
-from ff_memories.workflow.engines.stages import SHARED
+from ff_memories.workflow import dvc, dvc_lock_file
+from ff_memories.workflow.dvc_yaml import SHARED
 from ff_memories.workflow.runs.opening import run_of
 from ff_memories.workflow.runs.run import Run
 
@@ -89,8 +89,8 @@ def _folder(given: Path) -> Side:
             continue  # logs, text, and what can be made again
         side.files[path] = file
         if file.stem not in TABLES or TABLES[file.stem].compared is not None:
-            side.digests[path] = lock.digest(file)
-    side.digests |= {name: lock.content(given / name) for name in FOLDERS if (given / name).is_dir()}
+            side.digests[path] = dvc_lock_file.digest(file)
+    side.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
     if not side.tables():
         raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
     return side
@@ -111,7 +111,7 @@ def _recorded(given: Path, run: Run | None) -> Side:
     for path, md5 in side.digests.items():
         held = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
         if held and not md5.endswith(".dir"):
-            whole = next((file for file in held if lock.digest(file) == md5), None)
+            whole = next((file for file in held if dvc_lock_file.digest(file) == md5), None)
             if whole is None:
                 raise UserError(
                     f"{held[0]}: damaged, its MD5 is not its name ({given}: {path})", "remove it and run dvc fetch"
@@ -125,7 +125,7 @@ def _recorded(given: Path, run: Run | None) -> Side:
 def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
     """Return {output: MD5} of a ``dvc.lock``, or that of ``deps`` too. Raises ``UserError`` for any other file."""
     try:
-        stages = lock.stages_of(path).values()
+        stages = dvc_lock_file.stages_of(path).values()
         return {file["path"]: file["md5"] for kind in which for stage in stages for file in stage.get(kind, [])}
     except UserError as error:
         reason = str(error).partition("\n")[0].removeprefix(f"{path}: ")
@@ -135,9 +135,10 @@ def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
 def _fetch(run: Run) -> None:
     """Fetch a run's recorded tables into DVC's cache, without touching the run's files."""
     lacking = set()
-    for path, (stage, md5) in lock.outputs(run).items():
+    for path, (stage, md5) in dvc_lock_file.outputs(run).items():
         match = OWN.match(path)
         if match and table_of(match[2]) and not (CACHES[0] / md5[:2] / md5[2:]).is_file():
             lacking.add(stage)
     if lacking:
-        dvc.call("fetch", "--quiet", *dvc.addresses(sorted(lacking), run))
+        dvc.look_at(run)
+        dvc.call("fetch", "--quiet", *(f"{run.dvc_yaml}:{stage}" for stage in sorted(lacking)))

@@ -11,7 +11,7 @@ from ff_memories.audit.verify.verify import TOLERATED, CheckedPart, faultless, s
 from ff_memories.base.hardware.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.report.wording import counted
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import Run
 
 SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
@@ -66,7 +66,7 @@ def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str, 
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
         "commit": commit(),
-        "dvc_lock_sha256": lock.digest(run.dvc_lock, "sha256"),
+        "dvc_lock_sha256": dvc_lock_file.digest(run.dvc_lock, "sha256"),
         "machine": hardware(),
         "parts": {
             part.name: {"summary": part.line, "notes": part.notes, "faults": part.faults, **part.data} for part in parts

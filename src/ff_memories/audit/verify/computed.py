@@ -7,8 +7,7 @@ from ff_memories.audit.compare.compare import Comparison
 from ff_memories.audit.compare.compare import page as lines
 from ff_memories.base.hardware import machine
 from ff_memories.base.text.templates import environment
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.recorded import provenance
+from ff_memories.workflow import dvc_lock_file, machines
 from ff_memories.workflow.runs.run import Run
 
 PAGE = "recomputed.html"  # next to the report, which shows it if it exists
@@ -28,16 +27,16 @@ def _logs(results: str) -> list[Path]:
 
 def here(path: str, known: dict[str, str]) -> bool:
     """Return whether a job of this machine wrote a file, or a whole folder, and nobody edited it since."""
-    files = list(map(str, lock.inside(path))) if os.path.isdir(path) else [path]
-    return bool(files) and all(known.get(file) == lock.digest(file) for file in files)
+    files = list(map(str, dvc_lock_file.inside(path))) if os.path.isdir(path) else [path]
+    return bool(files) and all(known.get(file) == dvc_lock_file.digest(file) for file in files)
 
 
-def machines(run: Run) -> tuple[list[str], list[str]]:
+def on_machines(run: Run) -> tuple[list[str], list[str]]:
     """Return in words the machine that recorded a run and the machine that computed it here, if known.
 
     Of several machines, it is the one with the longest description, which ran the model.
     """
-    recorded = {job.machine for stage in provenance.read(run).values() for job in stage.jobs}
+    recorded = {row["machine"] for row in machines.read(run).values()}
     return _most(recorded), _most({machine.of(log) for log in _logs(run.results)})
 
 

@@ -20,9 +20,8 @@ from ff_memories.audit.verify import computed, rests
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.report.wording import counted
-from ff_memories.workflow.engines import lock
-from ff_memories.workflow.engines.stages import is_kept
-from ff_memories.workflow.recorded import consistency, environment, rebuild
+from ff_memories.workflow import constraints, dvc_lock_file, rebuild, record_check
+from ff_memories.workflow.dvc_yaml import is_kept
 from ff_memories.workflow.runs.run import Run
 
 PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "verdicts", "environment")
@@ -74,7 +73,7 @@ class Check:
     @cached_property
     def own(self) -> frozenset[str]:
         """The outputs that differ from the record because this machine computed them."""
-        differing, known = lock.differing(self.run), computed.digests(self.run.results)
+        differing, known = dvc_lock_file.differing(self.run), computed.digests(self.run.results)
         return frozenset(path for path in differing if computed.here(path, known))
 
 
@@ -125,8 +124,8 @@ def verified(parts: list[CheckedPart]) -> bool:
 
 
 def _record(check: Check) -> CheckedPart:
-    recorded = lock.read(check.run)
-    faults = consistency.faults(check.run)
+    recorded = dvc_lock_file.read(check.run)
+    faults = record_check.faults(check.run)
     where = check.run.dvc_lock
     line = f"{where}: {len(recorded)} stages, all made from the sources, inputs and parameters here"
     if faults:
@@ -135,9 +134,9 @@ def _record(check: Check) -> CheckedPart:
 
 
 def _files(check: Check) -> CheckedPart:
-    recorded, where = lock.outputs(check.run), check.run.dvc_lock
+    recorded, where = dvc_lock_file.outputs(check.run), check.run.dvc_lock
     present = {path for path in recorded if os.path.exists(path)}
-    differing = lock.differing(check.run).keys() - check.own
+    differing = dvc_lock_file.differing(check.run).keys() - check.own
     remade = {path for task in check.again[0] for path in task.makes}
     faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     absent = sorted(recorded.keys() - present)
@@ -166,7 +165,7 @@ def _recomputed(check: Check) -> CheckedPart | None:
         page.unlink(missing_ok=True)
         return None
     found = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
-    made, here = computed.machines(check.run)
+    made, here = computed.on_machines(check.run)
     notes = [found.summary] if found.answer == "equal" else []
     notes += [f"recorded on {machine}" for machine in made] + [f"computed here on {machine}" for machine in here]
     part = CheckedPart("recomputed", f"{found.answer} to the record", notes, found.different, compare.data(found))
@@ -249,7 +248,7 @@ def _verdicts(check: Check) -> CheckedPart | None:
 def _beside(check: Check) -> list[tuple[str, str]]:
     """Return the measured files that no verdict rests on and that the audit does not recompute, and why."""
     made = {path for task in check.again[0] for path in task.makes}
-    left = [path.removeprefix(f"{check.run.results}/") for path in lock.outputs(check.run) if path not in made]
+    left = [path.removeprefix(f"{check.run.results}/") for path in dvc_lock_file.outputs(check.run) if path not in made]
     whole = "only all of the training text tells, so only its bounds were checked"
     return [("firing", whole)] * ("tables/firing.parquet" in left) + [
         (path, "it takes as long as the run") for path in left if path.startswith(("sensitivity/", "tables/released"))
@@ -258,13 +257,13 @@ def _beside(check: Check) -> list[tuple[str, str]]:
 
 def _environment(check: Check) -> CheckedPart | None:
     """Compare the installed packages with the locked ones; ``None`` in a folder without a lock, as `run` makes it."""
-    if not environment.LOCK.is_file():
+    if not constraints.LOCK.is_file():
         return None
-    wanted = environment.pins()
-    count, other = environment.differences(wanted)
-    line = f"{count - len(other)} of {count} packages have the version in {environment.LOCK}"
+    wanted = constraints.pins()
+    count, other = constraints.differences(wanted)
+    line = f"{count - len(other)} of {count} packages have the version in {constraints.LOCK}"
     faults = [f"{name} {here}, expected {wanted[name]}" for name, here in other.items()]
-    data = {"constraints_sha256": environment.digest(), "packages": count, "python": platform.python_version()}
+    data = {"constraints_sha256": constraints.digest(), "packages": count, "python": platform.python_version()}
     return CheckedPart("environment", line, faults=faults, data=data)
 
 

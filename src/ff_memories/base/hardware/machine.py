@@ -12,6 +12,7 @@ from typing import Any
 
 from ff_memories.base.hardware import arithmetic, gpu_locks
 
+IN_LOG = "FF_MEMORIES_IN_LOG"  # set in jobs of Snakemake, whose logs say the machine and the files
 MACHINE = "machine: "  # starts the log line that describes the machine
 MADE = "made: "  # starts the log line that lists the files the step wrote, with their MD5
 ON_CPU, MOST_TOKENS = 16_384, 65_536  # of ``batch_tokens: auto``

@@ -27,9 +27,9 @@ from ff_memories.commands.explore import init
 from ff_memories.config import usual
 from ff_memories.inputs import registry
 from ff_memories.inputs.texts import one_text
-from ff_memories.workflow.engines import watched
-from ff_memories.workflow.engines.snakefile import home, packaged, snakefile
+from ff_memories.workflow import terminal_logger
 from ff_memories.workflow.runs.run import OPEN, Run
+from ff_memories.workflow.snakefile import home, packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"
 PASSED_ON = (
@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     options += ["--dry-run"] if args.dry_run else []
     options += ["--profile", args.profile] if args.profile else []
     options += ["--cores", args.cores]  # last: files to make may follow, and the options before take several words
-    program = "snakemake" if args.verbose or args.dry_run else watched.__name__
+    program = "snakemake" if args.verbose or args.dry_run else terminal_logger.__name__
     command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
     if args.open:
         os.environ[OPEN] = "1"
@@ -87,8 +87,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _tracked(file: Path, command: list[str]) -> int:
     """Run Snakemake, then record its outputs with DVC in this folder; return Snakemake's exit status."""
-    from ff_memories.workflow.engines import dvc, stages
-    from ff_memories.workflow.recorded.adopt import adopt
+    from ff_memories.workflow import dvc, dvc_yaml
+    from ff_memories.workflow.records import adopt
 
     dvc.begin()
     with subprocess.Popen(command) as work:
@@ -98,7 +98,7 @@ def _tracked(file: Path, command: list[str]) -> int:
     if work.returncode == 0:
         run_ = Run.read(file)
         dvc.look_at(run_)
-        stages.write(run_)
+        dvc_yaml.write(run_)
         adopt(run_)
         print(f"recorded in {run_.dvc_lock}; run again what is due with: dvc repro {run_.dvc_yaml}")
     return work.returncode

@@ -2,8 +2,8 @@
 
 import argparse
 
-from ff_memories.workflow.recorded import provenance
-from ff_memories.workflow.recorded.adopt import adopt
+from ff_memories.workflow import machines
+from ff_memories.workflow.records import adopt
 from ff_memories.workflow.runs import opening
 
 
@@ -14,4 +14,4 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     run_ = opening.opened(args.configfile)
     print("adopted: " + (", ".join(adopt(run_)) or "nothing new"))
-    provenance.keep(run_)  # times and machines, which no artefact contains
+    machines.keep(run_)

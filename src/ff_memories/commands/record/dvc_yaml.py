@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ff_memories.workflow.engines import dvc, stages
+from ff_memories.workflow import dvc, dvc_yaml
 from ff_memories.workflow.runs import opening
 
 
@@ -15,11 +15,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     run_ = opening.opened(args.configfile)
     if args.check:
-        stages.check(run_)
+        dvc_yaml.check(run_)
     else:
         dvc.look_at(run_)
-        print(stages.write(run_))
-        stage = stages.stage_of_sources(run_)
+        print(dvc_yaml.write(run_))
+        stage = dvc_yaml.stage_of_sources(run_)
         if (
             Path(".dvc").is_dir() and stage.with_suffix(".lock").is_file()
         ):  # else `dvc repro` in a clone of the record would rewrite it

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ff_memories.workflow.recorded.restore import restore
+from ff_memories.workflow.records import restore
 from ff_memories.workflow.runs import opening
 
 

@@ -6,7 +6,7 @@ record. A comment, a docstring or a help text does not change it; `dvc repro` ru
 
 import argparse
 
-from ff_memories.workflow.engines import stages
+from ff_memories.workflow import dvc_yaml
 from ff_memories.workflow.runs import opening
 
 
@@ -15,4 +15,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    print(stages.write_sources(opening.opened(args.configfile)))
+    run_ = opening.opened(args.configfile)
+    print(dvc_yaml.write_sources(run_, dvc_yaml.stages(run_)))

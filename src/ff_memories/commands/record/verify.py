@@ -74,8 +74,8 @@ def run(args: argparse.Namespace) -> int:
             signal.signal(limit, leave)
     if args.archive is None:
         return _checked(args, opening.opened(args.configfile), aim, {})
-    from ff_memories.workflow.engines import stages
-    from ff_memories.workflow.recorded.received import receive
+    from ff_memories.workflow import dvc_yaml
+    from ff_memories.workflow.share import receive
 
     certificate = args.certificate and args.certificate.absolute()
     with tempfile.TemporaryDirectory(prefix="ff-memories-shared-") as folder:
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
         args.certificate = certificate
         with chdir(folder):
             run_ = Run.read(received.config)
-            stages.write(run_)  # as the code here says; the archive has the record alone
+            dvc_yaml.write(run_)  # as the code here says; the archive has the record alone
             return _checked(args, run_, aim, {"archive": received.data})
 
 

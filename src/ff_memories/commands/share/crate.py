@@ -27,12 +27,12 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("rocrate, which writes crates, is not installed", with_extra("crate"))
     from ff_memories.base.files import atomic_write, require_new
     from ff_memories.model.info import read_info
-    from ff_memories.workflow.recorded import crate, provenance
+    from ff_memories.workflow import crate
 
     require_new(args.out, "name")
     run_ = opening.opened(args.configfile)
     info = read_info(run_.path("model", "info.json"))
-    made = crate.build(provenance.read(run_), run_, info)
+    made = crate.build(run_, info)
     if args.out.suffix == ".zip":
         with atomic_write(args.out) as partial:
             made.write_zip(partial)

@@ -20,13 +20,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.workflow.recorded import packed
+    from ff_memories.workflow.share import inputs, names, pack
 
     run_ = opening.opened(args.run)
     to = args.out or Path(f"{run_.config.run}.zip")
     require_new(to, "name with --out")
-    made = packed.pack(run_, to)
-    without = [kind for kind in ("model", "text") if made[kind]["name"] is None and made[kind]["files"]]
+    left_out, files, known = pack(run_, to), inputs(run_), names(run_)
+    without = [kind for kind in ("model", "text") if known[kind] is None and files[kind]]
     print(f"wrote {to}, {to.stat().st_size / 1e6:.1f} MB; left out, because it shows text or is made again in seconds:")
-    print(f"  {len(made['left_out'])} files; their digests are recorded")
+    print(f"  {len(left_out)} files; their digests are recorded")
     print(f"check it anywhere with: ff-memories verify {to}" + "".join(f" --{kind} PATH" for kind in without))

@@ -172,7 +172,7 @@ def row(config: dict[str, object], where: str) -> Family:
         config_file.refuse_multimodal(config, where.removesuffix("/config.json"))
         raise UserError(
             f"{where}: no row says where the memories of {kind[:60]!r} models are",
-            f"use a model of {', '.join(FAMILIES)}, or propose a row: ff-memories model-row FOLDER",
+            f"use a model of {', '.join(FAMILIES)}, or propose a row, in a clone: python -m tools.model_row FOLDER",
         )
     rows = FAMILIES[kind]
     for family in rows:

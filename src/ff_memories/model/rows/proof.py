@@ -30,7 +30,7 @@ TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  #
 LENGTH = re.compile("position|window|chunk|length|context")  # in names of a config's keys
 LONGEST = {True: 8193, False: 1025}  # tokens of a sentence that is tried; masks of padded ones take their square
 PACKING = 5  # times as much between two ways of computing attention
-HINT = "the row of families.py is not this model's; ff-memories model-row FOLDER proposes one"
+HINT = "the row of families.py is not this model's; in a clone, python -m tools.model_row FOLDER proposes one"
 
 EQUATIONS = {
     "values": "y' = m V + b",

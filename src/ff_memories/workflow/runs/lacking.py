@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ff_memories.workflow.engines.stages import is_shard
+from ff_memories.workflow.jobs import is_intermediate
 from ff_memories.workflow.runs.run import Run
 
 NOTHING = "Nothing to be done"  # as Snakemake says it
@@ -23,7 +23,7 @@ def lacking(found: Any, results: str) -> list[str]:
         found: Snakemake's workflow, its jobs known.
         results: the run's folder.
     """
-    every = {str(out) for job in found.dag.jobs if not is_shard(job) for out in job.output}
+    every = {str(out) for job in found.dag.jobs for out in job.output if not is_intermediate(out)}
     return sorted(out for out in every if out.startswith(f"{results}/") and not os.path.lexists(out))
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, parse, read_yaml
-from ff_memories.workflow.engines import lock
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 CONFIGS = ("config/*.yaml", "*.yaml")
@@ -77,7 +77,7 @@ def config_of(run: str, root: Path = Path()) -> Path | None:
     paths = {path: config for path, config in found}
     recorded = root / "dvc.lock" if root / "config/config.yaml" in paths else root / "runs" / run / "dvc.lock"
     if recorded.is_file():
-        stages = lock.stages_of(recorded).values()
+        stages = dvc_lock_file.stages_of(recorded).values()
         named = {root / file for stage in stages for file in stage.get("params", {})}
         if len(only := named & paths.keys()) == 1:
             return only.pop()

@@ -29,7 +29,7 @@ from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import model_folder
 from ff_memories.report.cost import costs
 from ff_memories.workflow import code_digest, sizes
-from ff_memories.workflow.engines.snakefile import snakefile
+from ff_memories.workflow.snakefile import snakefile
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
@@ -93,11 +93,6 @@ class Run:
     def sources_yaml(self) -> Path:
         """The file with a digest of what each of the run's stages does."""
         return self.dvc_yaml.with_name(SOURCES)
-
-    @property
-    def provenance_json(self) -> Path:
-        """The file with the times and machines of the run's jobs."""
-        return self.dvc_yaml.with_name("provenance.json")
 
     def _refuse_what_would_fail_later(self) -> None:
         results = Path(self.results)
@@ -494,7 +489,7 @@ def refuse_odd_paths(*paths: str) -> None:
 def name_inputs(rules: Iterable[Any]) -> None:
     """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
 
-    Snakemake's own trigger would also react to the number of shards, which changes no result. A rule that joins shards
+    Snakemake's own triggers would also react to the number of shards, which changes no result. A rule that joins shards
     has the ``params`` of the rule that makes them.
     """
     named = {rule.name: rule for rule in rules}
@@ -503,6 +498,7 @@ def name_inputs(rules: Iterable[Any]) -> None:
         rule.set_params(
             reads=lambda wildcards, rule=made_from: " ".join(sorted(_inputs(rule, wildcards))),
             tables=lambda wildcards, rule=made_from: _declarations(rule, wildcards),
+            command=lambda wildcards, rule=made_from: rule.shellcmd or "",
         )
 
 

@@ -1,11 +1,18 @@
-"""Propose a row of ``families`` for a model type that has none: by structure, then by arithmetic.
+"""Propose the row that a new type of `transformers` model needs, and prove it on one model's weights.
+
+    python -m tools.model_row FOLDER
+
+The folder holds config.json and safetensors. The row says where the memories are; paste it into
+``src/ff_memories/model/rows/families.py`` and give the type a model in ``tests/tools/models/tiny.py``.
 
 What a module computes is told by one forward pass of 22 tokens: a module reads what another one gave if the numbers are
 the same. ``proof.prove`` then checks the row in every layer.
 """
 
+import sys
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import MISSING, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -13,8 +20,20 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.rows.families import Family, Wiring
-from ff_memories.model.rows.proof import TOLERANCES, Call, error, full_precision, readout, some_tokens, watch
+from ff_memories.model.files import config_file
+from ff_memories.model.rows.families import FAMILIES, LEFT_OUT, Family, Wiring
+from ff_memories.model.rows.proof import (
+    EQUATIONS,
+    TOLERANCES,
+    Call,
+    error,
+    full_precision,
+    prove,
+    readout,
+    some_tokens,
+    watch,
+)
+from ff_memories.model.transformer import load
 from ff_memories.model.transformer.parts import attention, layers_of, matrix
 
 HINT = "this wiring is none that families.py can say; its memories are not the paper's"
@@ -169,3 +188,32 @@ def as_python(kind: str, family: Family) -> str:
     ]
     lines = ",\n".join(f"            {name}={value!r}" for name, value in said)
     return f'    "{kind}": (\n        Family(\n{lines},\n        ),\n    ),'.replace("'", '"')
+
+
+def row_of(folder: Path) -> str:
+    """Return the row of a folder's model, with the errors of its proof as comments.
+
+    Raises:
+        UserError: no row can say where the model's memories are, or the folder is not a model.
+    """
+    config = config_file.read(folder)
+    kind = config["model_type"]
+    if kind in LEFT_OUT:
+        raise UserError(f"{folder}: {kind} is {LEFT_OUT[kind]}", "give a decoder with one feed-forward layer each")
+    config_file.refuse_multimodal(config, str(folder))
+    model = load.load_weights(folder, config, load.causal_class(kind, str(folder)), torch.float32)
+    row = propose(model)
+    proof = prove(model, row)
+    about = f"# {kind}, {proof.layers} layers, {proof.tokens} tokens, {proof.dtype}"
+    lines = [f"{about}: at most {proof.tolerance:g} allowed"]
+    lines += [f"#   {EQUATIONS[name]}: off by {found:.0e}" for name, found in proof.errors.items()]
+    if kind in FAMILIES:
+        lines.append(f"# families.py has {'this row' if row in FAMILIES[kind] else 'other rows for this type'}")
+    return "\n".join([*lines, as_python(kind, row)])
+
+
+if __name__ == "__main__":
+    try:
+        print(row_of(Path(sys.argv[1])))
+    except UserError as refused:
+        sys.exit(f"error: {refused}")

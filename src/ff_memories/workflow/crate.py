@@ -6,7 +6,8 @@ with anybody.
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from graphlib import TopologicalSorter
 from importlib.metadata import version
 from pathlib import Path
@@ -18,9 +19,7 @@ from rocrate.rocrate import ROCrate
 
 from ff_memories.base.errors import UserError
 from ff_memories.model.info import quantised
-from ff_memories.workflow.engines import lock, stages
-from ff_memories.workflow.recorded import environment
-from ff_memories.workflow.recorded.provenance import Stage
+from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, machines
 from ff_memories.workflow.runs.run import Run
 
 PROFILES = {
@@ -44,17 +43,44 @@ TYPES = {
 }
 
 
-def build(recorded: dict[str, Stage], run: Run, info: Mapping[str, Any]) -> ROCrate:
+@dataclass(frozen=True)
+class Stage:
+    """A recorded stage: what it is about, its command, the digest of what it does, and {path: MD5} of its files."""
+
+    name: str
+    about: str
+    command: str
+    code: str
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+
+
+def read(run: Run) -> dict[str, Stage]:
+    """Return {name: stage} of a recorded run; a folder that a stage reads stands for its files."""
+    found, declared = dvc_lock_file.read(run), dvc_yaml.stages(run)
+    made = {path: md5 for path, (_, md5) in dvc_lock_file.outputs(run).items()}
+    out = {}
+    for name, entry in found.items():
+        files = {dep["path"]: dep["md5"] for dep in entry.get("deps", [])}
+        inputs = {path: md5 for path, md5 in files.items() if path in made or not path.startswith(run.results)}
+        inputs |= {path: made[path] for folder in files.keys() - inputs.keys() for path in made if folder in path}
+        code = "".join(entry.get("params", {}).get(str(run.sources_yaml), {}).values())
+        about = declared[name].about if name in declared else ""
+        outputs = {file["path"]: file["md5"] for file in entry.get("outs", [])}
+        out[name] = Stage(name, about, entry["cmd"], code, inputs, outputs)
+    return out
+
+
+def build(run: Run, info: Mapping[str, Any]) -> ROCrate:
     """Return the crate of a run; write it with ``write`` or ``write_zip``.
 
     Args:
-        recorded: from ``provenance.read``.
         info: the model's.
 
     Raises:
         UserError: a file for the crate differs from the record.
     """
-    about, name = _software(), run.config.run
+    about, name, recorded = _software(), run.config.run, read(run)
     crate = ROCrate(version="1.1")  # which Provenance Run Crate 0.5 builds on
     for term, meaning in TERMS.items():
         crate.metadata.extra_terms[term] = meaning
@@ -63,8 +89,7 @@ def build(recorded: dict[str, Stage], run: Run, info: Mapping[str, Any]) -> ROCr
     licence = f"https://spdx.org/licenses/{about['license']}"
     words = {"name": f"{about['license']} licence", "description": f"the terms of {licence}"}
     crate.root_dataset["license"] = _add(crate, licence, "CreativeWork", **words)
-    ended = [job.ended for stage in recorded.values() for job in stage.jobs if job.ended]
-    crate.datePublished = datetime.fromisoformat(max(ended)) if ended else datetime.now(UTC)
+    crate.datePublished = datetime.fromtimestamp(run.dvc_lock.stat().st_mtime, UTC)
     agent = _add(crate, "#developers", "Organization", name=about["authors"][0]["name"])
     crate.root_dataset["author"] = crate.root_dataset["publisher"] = agent
     crate.root_dataset["conformsTo"] = [
@@ -85,7 +110,8 @@ def build(recorded: dict[str, Stage], run: Run, info: Mapping[str, Any]) -> ROCr
         control["instrument"], control["object"] = step, action
         actions.append(action)
         controls.append(control)
-    crate.root_dataset["mentions"] = [*actions, *_whole(crate, recorded, workflow, controls, files, agent, ended)]
+    whole = _whole(crate, recorded, workflow, controls, files, agent, machines.read(run))
+    crate.root_dataset["mentions"] = [*actions, *whole]
     return crate
 
 
@@ -119,10 +145,10 @@ def _files(crate: ROCrate, recorded: dict[str, Stage], run: Run) -> dict[str, An
     entities = {}
     for path, md5 in sorted({**made, **read}.items()):
         described = {"name": path, "md5": md5}
-        shared = stages.SHARED.search(path) if path in made else Path(path + ".dvc").is_file()
+        shared = dvc_yaml.SHARED.search(path) if path in made else Path(path + ".dvc").is_file()
         if not shared or not os.path.isfile(path):
             entities[path] = _add(crate, f"#{path}", "CreativeWork", **described, description="not in the crate")
-        elif lock.digest(path) != md5:
+        elif dvc_lock_file.digest(path) != md5:
             raise UserError(f"{path}: differs from {run.dvc_lock}", "run ff-memories verify to see all differences")
         else:
             size = {"contentSize": str(os.path.getsize(path))}
@@ -146,7 +172,7 @@ def _one(entities: list[Any]) -> Any:
 def _records(run: Run) -> list[Path]:
     """Return the files that declare and record the run."""
     found = [Path(run.file), run.dvc_yaml, run.dvc_lock]
-    found += [run.provenance_json, environment.LOCK, *sorted(Path("workflow/rules").glob("*.smk"))]
+    found += [machines.path_of(run), constraints.LOCK, *sorted(Path("workflow/rules").glob("*.smk"))]
     return [path for path in found if path.is_file()]
 
 
@@ -164,37 +190,25 @@ def _workflow(crate: ROCrate, about: dict[str, Any]) -> Any:
 
 
 def _tool(crate: ROCrate, stage: Stage) -> Any:
-    command = stage.jobs[-1].command.split(" --")[0]
-    id_ = f"#tool/{stage.rule}"
-    return crate.get(id_) or _add(
-        crate, id_, "SoftwareApplication", name=command, description=stage.about, softwareVersion=version("ff-memories")
-    )
+    words = {"name": stage.command.partition(" -- ")[0], "description": stage.about}
+    id_ = f"#tool/{stage.name.partition('@')[0]}"
+    return crate.get(id_) or _add(crate, id_, "SoftwareApplication", **words, softwareVersion=version("ff-memories"))
 
 
 def _action(crate: ROCrate, stage: Stage, tool: Any, files: dict[str, Any], agent: Any) -> Any:
-    """Add a stage's CreateAction: its inputs, outputs, command, code, environment, time and machine."""
-    about = [f"code {stage.code}", f"environment {stage.environment}"]
-    about += sorted({job.machine for job in stage.jobs if job.machine})
-    peaks = [job.peak_mib for job in stage.jobs if job.peak_mib is not None]
-    about += [f"peak memory {max(peaks):.0f} MiB"] if peaks else []
-    commands = [job.command for job in stage.jobs]
+    """Add a stage's CreateAction: its inputs, outputs, command, code and environment."""
+    about = f"code {stage.code}; environment {constraints.digest()}; {stage.command}"
     action = _add(
         crate,
         f"#run/{stage.name}",
         "CreateAction",
         name=f"run of {stage.name}",
-        description="; ".join([*about, *commands]),
+        description=about,
         actionStatus=COMPLETED,
     )
     action["instrument"], action["agent"] = tool, agent
     action["object"] = _one([files[path] for path in sorted(stage.inputs)])
     action["result"] = _one([files[path] for path in sorted(stage.outputs)])
-    ends = [datetime.fromisoformat(job.ended) for job in stage.jobs if job.ended]
-    if ends:
-        begun = min(
-            datetime.fromisoformat(job.ended) - timedelta(seconds=job.seconds or 0) for job in stage.jobs if job.ended
-        )
-        action["startTime"], action["endTime"] = begun.isoformat(timespec="seconds"), max(ends).isoformat()
     return action
 
 
@@ -208,18 +222,19 @@ def _whole(
     controls: list[Any],
     files: dict[str, Any],
     agent: Any,
-    ended: list[str],
+    costs: dict[str, dict[str, Any]],
 ) -> list[Any]:
     """Add the run as a whole: the workflow's own action, and Snakemake's action of ordering the steps."""
     made = {path for stage in recorded.values() for path in stage.outputs}
     read = {path for stage in recorded.values() for path in stage.inputs} - made
+    spent = [f"{rule} took {cost['seconds']:.1f} s on {cost['machine']}" for rule, cost in sorted(costs.items())]
     run = _add(
         crate,
         "#run",
         "CreateAction",
         name="run of the workflow",
         actionStatus=COMPLETED,
-        description="all steps, in the order that Snakemake gave them",
+        description="; ".join(["all steps, in the order that Snakemake gave them", *spent]),
     )
     run["instrument"], run["agent"] = workflow, agent
     run["object"], run["result"] = _one([files[p] for p in sorted(read)]), [files[p] for p in sorted(made)]
@@ -234,8 +249,6 @@ def _whole(
     order = _add(crate, "#order", "OrganizeAction", name="Snakemake's order of the steps", actionStatus=COMPLETED)
     order["instrument"], order["agent"] = engine, agent
     order["object"], order["result"] = controls, run
-    if ended:
-        run["endTime"] = order["endTime"] = max(ended)
     return [run, order]
 
 

@@ -2,9 +2,10 @@
 
 import hashlib
 import re
-from importlib.metadata import distributions
+from importlib.metadata import distributions, requires, version
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -21,6 +22,13 @@ def pins(path: Path = LOCK) -> dict[str, str]:
         raise UserError(f"{path}: no such file", "run this command in the project's top folder") from None
     found = (re.match(r"([\w.-]+)==([^\s;]+)", line) for line in lines)
     return {canonicalize_name(pin[1]): pin[2] for pin in found if pin}
+
+
+def needed() -> list[str]:
+    """Return ``package==version`` of the packages that this one needs, as installed here."""
+    found = [Requirement(line) for line in requires("ff-memories") or []]
+    wanted = [one.name for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return [f"{name}=={version(name)}" for name in wanted]
 
 
 def digest(path: Path = LOCK) -> str:

@@ -5,6 +5,7 @@ Both write only to the scratch folder and allow only the rules that they name, s
 """
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.progress import Progress
-from ff_memories.workflow.engines import lock, processes, stages
-from ff_memories.workflow.engines.snakefile import snakefile
+from ff_memories.workflow import dvc_lock_file, dvc_yaml
+from ff_memories.workflow.jobs import makes_intermediates, workflow
 from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.snakefile import snakefile
 
 
 @dataclass
@@ -39,13 +41,14 @@ class Rebuilt:
 
 def measures(job: Any) -> bool:
     """Return whether a job's output is a measurement: the job runs the model, or gathers the shards of such jobs."""
-    before = [shard for shard in job.dag.dependencies[job] if stages.is_shard(shard)]
-    return any(one.resources.get("device") for one in (job, *before))
+    return bool(job.resources.get("device"))
 
 
 def gathers(job: Any) -> bool:
-    """Return whether a job belongs to a step that runs in shards because it takes hours."""
-    return stages.is_shard(job) or any(map(stages.is_shard, job.dag.dependencies[job]))
+    """Return whether a job belongs to a step that runs in shards because it takes hours, as spaCy does."""
+    return makes_intermediates(job) or (
+        job.rule.name == "corpus" and any(map(makes_intermediates, job.dag.dependencies[job]))
+    )
 
 
 def tasks(
@@ -72,10 +75,10 @@ def tasks(
 
 def _derived(run: Run, sharded: bool = False) -> list[Task]:
     """Return a run's jobs that measure nothing."""
-    with stages.workflow(run, forceall=True) as found:
+    with workflow(run, forceall=True) as found:
         return [
             Task(
-                stages.stage_of(job),
+                dvc_yaml.stage_of(job),
                 job.rule.name,
                 list(map(str, job.input)),
                 list(map(str, job.output)),
@@ -113,8 +116,8 @@ def again(folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, c
             continue
         if (task := every.get(path)) is None:
             out.lacking[for_] = path
-        elif task.stage not in chosen:
-            chosen[task.stage] = task
+        elif task.makes[0] not in chosen:
+            chosen[task.makes[0]] = task
             todo += [(read, for_) for read in task.reads]
     if chosen and not out.lacking:
         made = {path for task in chosen.values() for path in task.makes}
@@ -143,14 +146,15 @@ def compare(folder: Path, todo: list[Task], run: Run, own: frozenset[str] = froz
     ``own``: files of the run that were computed here, from tables that differ from the record. Their rebuilt copies are
     compared with these files, and other files that are missing here are not compared.
     """
-    recorded, out = lock.outputs(run), Rebuilt()
+    recorded, out = dvc_lock_file.outputs(run), Rebuilt()
+    expected = lambda path: dvc_lock_file.content(path) if path in own else recorded[path][1]
     for task in todo:
         for path in task.makes:
             if not (folder / path).exists():
                 out.differ.append(f"{path}: could not be rebuilt{reason(folder, task)}")
             elif path not in recorded or (own and not Path(path).exists()):
                 continue
-            elif lock.content(folder / path) == (lock.content(path) if path in own else recorded[path][1]):
+            elif dvc_lock_file.content(folder / path) == expected(path):
                 out.same.append(path)
             elif path in own:
                 out.differ.append(f"{path}: the rebuilt file differs from the one here")
@@ -168,24 +172,25 @@ def _link(folder: Path, paths: Mapping[str, Path]) -> None:
 
 def _snakemake(folder: Path, todo: list[Task], made: list[str], run: Run, cores: int) -> None:
     """Run Snakemake inside the folder, so outputs which name the config's path, like the report, do not change."""
-    snakemake = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
+    snakemake: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
     options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
     rules = sorted({task.rule for task in todo})
-    command = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
+    command: list[str | Path] = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
     temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    with (
-        (folder / "snakemake.log").open("w") as log,
-        processes.start(command, stdout=log, stderr=log, cwd=folder, env=environment) as work,
-        Progress(len(made), "files", "rebuilding") as progress,
-    ):
-        there = 0
-        while work.poll() is None:
-            time.sleep(0.2)
-            now = sum((folder / path).exists() for path in made)
-            progress.step(now - there)
-            there = now
+    with (folder / "snakemake.log").open("w") as log, Progress(len(made), "files", "rebuilding") as progress:
+        work = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment)
+        try:
+            there = 0
+            while work.poll() is None:
+                time.sleep(0.2)
+                now = sum((folder / path).exists() for path in made)
+                progress.step(now - there)
+                there = now
+        finally:  # Snakemake ends its jobs
+            work.terminate()
+            work.wait()
 
 
 def reason(folder: Path, task: Task) -> str:

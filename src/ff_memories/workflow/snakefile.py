@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[1]
 CARRIED = PACKAGE / "project"  # the Snakefile, its rules and configs, as `setup.py` copies them into a wheel
 
 

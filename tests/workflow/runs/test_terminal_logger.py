@@ -15,7 +15,7 @@ from running import BIN, command
 from snakemake_interface_logger_plugins.common import LogEvent
 from transformers_run import prepare
 
-from ff_memories.workflow.engines.watched import LogHandler, failure
+from ff_memories.workflow.terminal_logger import LogHandler, failure
 
 WORDS = {"model": "Check a model.", "triggers": "Find triggers."}
 

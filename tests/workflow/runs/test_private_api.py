@@ -8,7 +8,7 @@ from importlib.metadata import version
 import pytest
 from running import ROOT
 
-from ff_memories.workflow.engines.engines import USED
+from ff_memories.workflow.private_api import USED
 
 PINNED = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 ROWS = [(*engine, place, name) for engine, places in USED.items() for place in places for name in places[place]]
@@ -37,4 +37,4 @@ def test_no_other_file_uses_what_begins_with_an_underscore():
         for path in files
         if re.search(r"(?<!self)(?<!cls)\._(?!fields\b)[a-z]\w*\b", path.read_text(encoding="utf-8"))
     }
-    assert found == {"engines.py"}
+    assert found == {"private_api.py"}

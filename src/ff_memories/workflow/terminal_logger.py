@@ -1,6 +1,6 @@
 """Show what Snakemake does on a run in plain words: its steps, one bar over all jobs, and errors with their fix.
 
-    python -m ff_memories.workflow.engines.watched --snakefile Snakefile ...
+    python -m ff_memories.workflow.terminal_logger --snakefile Snakefile ...
 
 It is Snakemake's command line with a logger of our own, by its interface for loggers. Without a terminal, each step is
 a line. A step's words are those of its rule.
@@ -35,6 +35,7 @@ PLACES = re.compile(r'^(\w+( in file ".*", line \d+)?:|\s*File ".*", line \d+.*|
 PROFILES = " for setting default command line arguments.\n"
 OF_STEP = "CalledProcessError"
 GOES_ON = "the same command goes on where it stopped"
+LONGEST = 300  # characters of a job's reason: that of `all` would name every file of a run
 LAST = 6  # lines of a failed step's log
 FULL = 1_000_000  # bytes; with fewer, a disk is full
 WIDTH = 24  # characters of the bar
@@ -170,6 +171,15 @@ class LogHandler(LogHandlerBase):
             if self.terminal:
                 sys.stderr.write("\r\x1b[K")
         super().close()
+
+
+def brief(record: LogRecord) -> bool:
+    """Cut a long reason of a job, as a filter of Snakemake's own logger."""
+    reason = getattr(record, "reason", None)
+    if isinstance(reason, str) and len(reason) > LONGEST:
+        files = reason.count(", ") + 1
+        record.reason = f"{reason[:LONGEST].rpartition(', ')[0]}, ... ({files} in all)"
+    return True
 
 
 def memory() -> int:

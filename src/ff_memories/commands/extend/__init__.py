@@ -1,1 +1,0 @@
-"""Extend the package."""

@@ -1,0 +1,272 @@
+"""Derive dvc.yaml from the Snakefile, so the workflow is declared once, in Snakemake's rules.
+
+A stage is a file of ``workflow/rules``: DVC says which stages have changed, and within a stage Snakemake decides which
+of its jobs are due. Jobs on the other models, with the wildcard ``{model}``, are one stage for each model.
+"""
+
+import difflib
+import hashlib
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.workflow.jobs import is_intermediate, makes_intermediates, workflow
+from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.snakefile import snakefile
+
+HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
+OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
+DIGITS, WIDTH = 16, 120  # of a digest, and of a line
+MODELS = "models"  # the stages of the models of the baselines
+ITEM = "${item.model}"
+ABOUT_MODELS = "Measure the other models that the run compares its own with: the same steps on each."
+# The outputs that may be shared, and that `compare` looks at. All others show text, if only as token ids, or follow
+# from these in seconds.
+SHARED = re.compile(
+    r"/(tables|counts|sensitivity|golden|proxy)/|/figures/.*(?<!\.html)$|/models/[^/]+/perplexity\.json$"
+    r"|/claims(\.json|\.tex)?$|/model/(info|model)\.json$|/summary\.md$"
+)
+FIGURE = re.compile(r"/figures/")
+
+
+def is_kept(output: str) -> bool:
+    """Return whether DVC keeps a copy of an output.
+
+    Of all others it records the hash alone, so ``dvc push`` cannot publish text, and figures, which follow from tables
+    byte for byte, add nothing to the repository.
+    """
+    return bool(SHARED.search(output)) and not FIGURE.search(output) and not is_intermediate(output)
+
+
+def stages_of(job: Any) -> set[str]:
+    """Return the names of a job's stages: ``composition``, or ``models@untrained-1`` as DVC names a stage of many.
+
+    A job that makes no output of the run belongs to the stages that need it.
+    """
+    if makes_intermediates(job):
+        return {name for other in job.dag.depending[job] for name in stages_of(other)}
+    model = Path(job.wildcards_dict.get("model", "")).name
+    return {f"{MODELS}@{model}" if model else Path(str(job.rule.snakefile)).stem}
+
+
+def stage_of(job: Any) -> str:
+    """Return the name of a job's stage, the first if it has several."""
+    return min(stages_of(job), default="")
+
+
+@dataclass
+class Stage:
+    """A stage of dvc.yaml.
+
+    Attributes:
+        about: what its file of rules says of itself.
+        rules: its rules, by name.
+        reads: what it depends on: files, and folders for annotations and other models.
+        writes: its outputs.
+        keys: keys of the config that it depends on.
+        does: its jobs' rules, commands, digests of code, and values of the config.
+        cmd: the command that makes its outputs.
+    """
+
+    name: str
+    about: str
+    rules: dict[str, Any] = field(default_factory=dict)
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+    does: set[tuple[str, ...]] = field(default_factory=set)
+    cmd: str = ""
+
+    @property
+    def key(self) -> str:
+        """The stage's key of ``sources.yaml``; one for the stages of all models."""
+        return self.name.partition("@")[0]
+
+
+def stages(run: Run) -> dict[str, Stage]:
+    """Return {name: stage} of a run, sorted."""
+    out: dict[str, Stage] = {}
+    with workflow(run, forceall=True) as found:
+        for job in found.dag.jobs:
+            made = set(map(str, job.output))
+            if not made or not (run.is_default or all(path.startswith(f"{run.results}/") for path in made)):
+                continue  # outputs outside of a run's folder belong to the default run's stages
+            for name in stages_of(job):
+                stage = out.setdefault(name, Stage(name, _about(name, job.rule.snakefile)))
+                stage.rules[job.rule.name] = job.rule
+                stage.reads |= {_annotators(str(path)) for path in job.input if not is_intermediate(path)}
+                stage.writes |= {path for path in made if not is_intermediate(path)}
+                stage.keys |= set(job.params.get("watched", []))
+                known = [str(job.params.get(param)) for param in ("code", "config", "tables", "command")]
+                stage.does.add((job.rule.name, *known))
+        every = list(found.rules)
+    for stage in out.values():
+        stage.reads -= stage.writes
+        targets = [rule for rule in stage.rules.values() if not rule.has_wildcards()]
+        named = {str(file) for rule in targets for file in rule.output}
+        words = sorted(rule.name for rule in targets if rule.name != "models") + sorted(stage.writes - named)
+        stage.cmd = f"{program(run)} --allowed-rules {' '.join(_allowed(stage, every))} -- {shlex.join(words)}"
+    return dict(sorted(out.items()))
+
+
+def _about(name: str, file: Any) -> str:
+    """Return the comment that begins a file of rules."""
+    lines = Path(str(file)).read_text(encoding="utf-8").splitlines()
+    count = next(n for n, line in enumerate(lines) if not line.startswith("#"))
+    return ABOUT_MODELS if name.startswith(MODELS) else " ".join(line.strip("# ") for line in lines[:count])
+
+
+def _annotators(file: str) -> str:
+    """Return the folder of an annotators' file, so another file in it changes the stage but not dvc.yaml."""
+    return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
+
+
+def _allowed(stage: Stage, rules: Iterable[Any]) -> list[str]:
+    """Return the rules that make a stage's outputs, with those that cut their work into shards and join these."""
+    names = set(stage.rules)
+    files = {rule.snakefile for rule in stage.rules.values()}
+    names |= {f"{rule.name}_joined" for rule in stage.rules.values() if "shard" in rule.wildcard_names}
+    return sorted(names | {rule.name for rule in rules if rule.name.endswith("_shard") and rule.snakefile in files})
+
+
+def digests(every: Iterable[Stage]) -> dict[str, str]:
+    """Return {key: digest of what a stage does}, ``sources.yaml``'s content: commands, code and the config's values."""
+    does: dict[str, set[tuple[str, ...]]] = defaultdict(set)
+    for stage in every:
+        does[stage.key] |= stage.does
+    return {key: hashlib.sha256(repr(sorted(does[key])).encode()).hexdigest()[:DIGITS] for key in sorted(does)}
+
+
+class _Row(list[Any]):
+    """A list on one line, or on a few."""
+
+
+class _Brief(dict[str, Any]):
+    """A mapping on one line."""
+
+
+class _Writer(yaml.SafeDumper):
+    """Write YAML, with some lists and mappings on one line."""
+
+
+_Writer.add_representer(_Row, lambda to, data: to.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=True))
+_Writer.add_representer(_Brief, lambda to, data: to.represent_mapping("tag:yaml.org,2002:map", data, flow_style=True))
+
+
+def _yaml(data: dict[str, Any]) -> str:
+    return HEADER + yaml.dump(data, Dumper=_Writer, sort_keys=False, width=WIDTH)
+
+
+def declaration(run: Run, every: dict[str, Stage]) -> dict[str, Any]:
+    """Return the content of a run's dvc.yaml.
+
+    A stage depends on its inputs, on keys of the config, and on its own key of ``sources.yaml``, which a stage of its
+    own writes. Outputs persist, so Snakemake finds those that are not due.
+    """
+    up, models = "" if run.is_default else "../../", _Row()
+    entries: dict[str, dict[str, Any]] = {}
+    for stage in every.values():
+        _, of_many, model = stage.name.partition("@")
+        entry = _entry(stage, run, up, model)
+        known = entries.setdefault(stage.key, entry)
+        if known != entry:
+            raise ValueError(f"{stage.name}: other rules or files than another model's")
+        if of_many:
+            models.append(model)
+    if models:
+        entries[MODELS] = {"matrix": {"model": models}, **entries[MODELS]}
+    files = sorted(path for stage in every.values() for path in stage.writes)
+    return {
+        "stages": entries,
+        "metrics": [up + path for path in files if path.endswith("/claims")],
+        "plots": _Row(up + path for path in files if path.endswith(".svg")),
+    }
+
+
+def _entry(stage: Stage, run: Run, up: str, model: str) -> dict[str, Any]:
+    of_all = lambda text: text.replace(f"/{model}/", f"/{ITEM}/") if model else text
+    flags = lambda path: {"persist": True} if is_kept(path) else {"cache": False, "persist": True}
+    keys = [{run.file: _Row(sorted(stage.keys))}] if stage.keys else []
+    entry = {
+        "desc": stage.about,
+        "wdir": up,
+        "cmd": of_all(stage.cmd),
+        "deps": _Row(map(of_all, sorted(stage.reads))),
+        "params": [*keys, {str(run.sources_yaml): _Row([stage.key])}],
+        "outs": _Row({of_all(path): _Brief(flags(path))} for path in sorted(stage.writes)),
+    }
+    return {key: value for key, value in entry.items() if value}
+
+
+def program(run: Run) -> str:
+    """Return the command that runs a run's Snakefile: outside of a clone, the package's own Snakefile."""
+    return f"snakemake{run.option}" if _in_clone() else f"ff-memories run {shlex.quote(run.file)} --"
+
+
+def _in_clone() -> bool:
+    return not snakefile().is_absolute()
+
+
+def stage_of_sources(run: Run) -> Path:
+    """Return the dvc.yaml with the one stage that writes ``sources.yaml``.
+
+    It has a file of its own, so an edit that changes no digest leaves the run's own dvc.yaml up to date.
+    """
+    return Path("workflow" if run.is_default else run.dvc_yaml.parent, "sources", "dvc.yaml")
+
+
+def texts(run: Run, every: dict[str, Stage]) -> dict[Path, str]:
+    """Return the files that declare a run to DVC, by path."""
+    where = stage_of_sources(run)
+    stage: dict[str, Any] = {
+        "desc": "Write a digest of what each stage does: its commands, the meaning of its code and its config.",
+        "wdir": "../" * len(where.parent.parts),
+        "cmd": f"ff-memories sources{run.option}",
+        "deps": _Row([*(("Snakefile", "src/ff_memories", "workflow/rules") if _in_clone() else ()), run.file]),
+        "outs": [{str(run.sources_yaml): _Brief({"cache": False, "persist": True})}],
+    }
+    if not _in_clone():
+        stage["always_changed"] = True  # DVC doesn't see the installed package
+    return {run.dvc_yaml: _yaml(declaration(run, every)), where: _yaml({"stages": {"sources": stage}})}
+
+
+def write(run: Run) -> Path:
+    """Write what declares a run to DVC; return the path of its dvc.yaml."""
+    every = stages(run)
+    for path, text in texts(run, every).items():
+        write_whole(path, text)
+    write_sources(run, every)
+    return run.dvc_yaml
+
+
+def write_sources(run: Run, every: dict[str, Stage]) -> Path:
+    """Write a run's ``sources.yaml``, if it would change; return its path."""
+    if not sources_say(run, every):
+        write_whole(run.sources_yaml, OF_SOURCES + yaml.safe_dump(digests(every.values())))
+    return run.sources_yaml
+
+
+def sources_say(run: Run, every: dict[str, Stage]) -> bool:
+    """Return whether a run's ``sources.yaml`` has just the digests of these stages."""
+    path, text = run.sources_yaml, OF_SOURCES + yaml.safe_dump(digests(every.values()))
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def check(run: Run, every: dict[str, Stage] | None = None) -> dict[str, Stage]:
+    """Return a run's stages; raise ``UserError`` with the difference if dvc.yaml does not match the Snakefile."""
+    every = every or stages(run)
+    for path, new in texts(run, every).items():
+        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        if old != new:
+            told = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile")
+            hint = f"run ff-memories dvc-yaml{run.option}"
+            raise UserError(f"{path} does not match the Snakefile\n{''.join(told)}", hint)
+    return every

@@ -1,1 +1,0 @@
-"""Snakemake and DVC: their jobs, their records, their locks."""

@@ -1,0 +1,43 @@
+"""Times, memory and machines of a recorded run's jobs, by rule, in a small file beside dvc.lock.
+
+They change from run to run, so no record has them. Snakemake's benchmark files and the steps' logs have them where the
+run was computed.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.base.hardware import machine
+from ff_memories.report.cost import costs
+from ff_memories.workflow.runs.run import Run
+
+NAME = "machines.json"
+
+
+def path_of(run: Run) -> Path:
+    """Return the path of a run's file."""
+    return run.dvc_lock.with_name(NAME)
+
+
+def read(run: Run) -> dict[str, dict[str, Any]]:
+    """Return {rule: its jobs, seconds, largest peak in MiB, and machine in words}; empty if no file is here."""
+    path = path_of(run)
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON ({error})", f"run git checkout {path}") from None
+
+
+def keep(run: Run) -> None:
+    """Save what the logs here say; of rules without logs here, keep what is known."""
+    known, logs = read(run), Path(run.path("logs"))
+    by_rule = {name: log for log in sorted(logs.rglob("*.log")) for name in (log.stem, log.parent.name)}
+    for cost in costs([str(path) for path in logs.rglob("*.tsv")]):
+        said = machine.of(by_rule[cost.rule]) if cost.rule in by_rule else ""
+        row = {"jobs": cost.jobs, "seconds": round(cost.seconds, 1), "peak_mib": cost.peak_mib, "machine": said}
+        known[cost.rule] = row
+    if known:
+        write_whole(path_of(run), json.dumps(dict(sorted(known.items())), indent=1) + "\n")

@@ -1,0 +1,195 @@
+"""A run's record in dvc.lock: ``adopt`` writes it after ``snakemake``, ``restore`` heeds it after ``dvc pull``."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
+from ff_memories.inputs.fetch import fetch
+from ff_memories.workflow import dvc, dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
+from ff_memories.workflow.dvc_yaml import Stage
+from ff_memories.workflow.runs.lacking import said as lacking
+from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.snakefile import snakefile
+
+SCRATCH = Path(".dvc/tmp/again")  # on the run's disk, outside the checkout
+
+
+def adopt(run: Run) -> list[str]:
+    """Record Snakemake's outputs in dvc.lock and DVC's cache; return the stages whose record changed.
+
+    Raises ``UserError`` if dvc.yaml does not match the Snakefile, if Snakemake has jobs left to run, or if a file is
+    not as a job left it; ``dvc commit`` alone would record any file.
+    """
+    stages = dvc_yaml.check(run)
+    dvc_yaml.write_sources(run, stages)
+    before = dvc_lock_file.read(run) if run.dvc_lock.is_file() else {}
+    recorded = {path: md5 for path, (_, md5) in dvc_lock_file.outputs(run).items()} if before else {}
+    with jobs.workflow(run) as found:
+        if due := sorted({job.rule.name for job in found.dag.needrun_jobs() if job.output}):
+            raise UserError(f"not adopted, because Snakemake still has to run {', '.join(due)}", f"run {run.again()}")
+        if gone := lacking(found, run):
+            raise UserError(f"not adopted: {gone}")
+        outputs = [out for job in found.dag.jobs for out in job.output if not jobs.is_intermediate(out)]
+        new = [out for out in outputs if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
+        wrong = [said for out in new for said in snakemake_metadata.faults(str(out), found.persistence.metadata(out))]
+    wrong += [f"{path}: no job writes it" for path in _strangers(stages)]
+    if wrong:
+        hint = f"undo the edits with dvc checkout, then run ff-memories restore{run.option} and {run.again()}"
+        raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), hint)
+    dvc.look_at(run)
+    dvc.call("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
+    after = dvc_lock_file.read(run)
+    if after.keys() - stages.keys():  # DVC keeps them
+        whole = yaml.safe_load(run.dvc_lock.read_text(encoding="utf-8"))
+        whole["stages"] = {name: stage for name, stage in whole["stages"].items() if name in stages}
+        write_whole(run.dvc_lock, yaml.safe_dump(whole, sort_keys=False, width=10**6))
+    return sorted(name for name in stages if before.get(name) != after[name])
+
+
+def _strangers(stages: dict[str, Stage]) -> list[str]:
+    """Return the files in folders that a stage reads as a whole and that no stage writes."""
+    made = {path for stage in stages.values() for path in stage.writes}
+    folders = {path for stage in stages.values() for path in stage.reads if path.startswith("results/")}
+    return [str(file) for path in folders - made for file in dvc_lock_file.inside(path) if str(file) not in made]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """The result of ``restore``: rebuilt stages, stages to rerun with the reason, stages not yet adopted."""
+
+    again: list[str]
+    due: dict[str, str]
+    new: list[str]
+
+
+def restore(run: Run) -> Restored:
+    """Make Snakemake take the files that match dvc.lock for up to date, and only them.
+
+    First fetch the text and the model that the config names, if they are missing here. Then rebuild, in a scratch
+    folder, the files that DVC keeps no copy of; copies that it keeps are never overwritten. Outputs that Snakemake has
+    computed here since, and that are up to date, stay as they are, for ``adopt``.
+    """
+    stages = dvc_yaml.check(run)
+    dvc_yaml.write_sources(run, stages)
+    dvc_lock_file.read(run)
+    _fetch(run)
+    again, differing = _rebuild(run)
+    changed, reasons = dvc.changes(run), dict[str, set[str]]()
+    due, new, shards = set[str](), set[str](), set[str]()
+    with jobs.workflow(run, forceall=True) as found:
+        for job in [job for job in found.dag.jobs if job.output]:
+            name = dvc_yaml.stage_of(job)
+            states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
+            states |= {path: differing[path] for path in map(str, job.output) if path in differing}
+            sound = snakemake_metadata.is_sound(found, job)
+            if jobs.makes_intermediates(job):  # of another state; made again when needed
+                shards |= set() if sound else set(map(str, job.output))
+            elif states and sound:
+                new.add(name)
+            elif states:
+                reasons.setdefault(name, set()).update(f"{path} {how}" for path, how in states.items())
+                due |= set(map(str, job.output))
+    for path in shards:
+        Path(path).unlink(missing_ok=True)
+    kept = sorted(path for stage in stages.values() for path in stage.writes if path not in due)
+    _snakemake(run, "--touch", "--forceall", "--", *kept)
+    if present := sorted(filter(os.path.lexists, due)):
+        _snakemake(run, "--cleanup-metadata", *present)
+    for path in present:  # older than what it is made of
+        os.utime(snakemake_metadata.stamp_of(path), (1, 1), follow_symlinks=False)
+    why = {name: ", ".join(sorted(said)) for name, said in sorted(reasons.items())}
+    return Restored(again, why, sorted(new - why.keys()))
+
+
+def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str]:
+    """Return the changes of a stage that concern a job: to its own files, and to parameters, which concern all jobs."""
+    files, known = {*map(str, job.input), *map(str, job.output)}, stage.reads | stage.writes
+    touches = lambda path: path not in known or any(f == path or f.startswith(f"{path}/") for f in files)
+    absent = lambda path, how: how == "not in cache" or (how == "deleted" and path in stage.reads)
+    return {path: how for path, how in states.items() if touches(path) and not absent(path, how)}
+
+
+def _snakemake(run: Run, *arguments: str) -> None:
+    command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), "--configfile", run.file]
+    done = subprocess.run([*command, "--cores", "1", "--quiet", "all", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
+        hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"
+        if any("cannot be locked" in line for line in said):
+            raise UserError("snakemake: this folder is locked", hint)
+        raise UserError("snakemake: " + "\n".join(said))
+
+
+def _fetch(run: Run) -> None:
+    """Fetch what the config names and is missing here; without a network, what needs it stays due."""
+    for kind in ("text", "model", "pipeline"):
+        named, source = run.fetched(kind), run.source(kind)
+        if source is None or all(map(os.path.exists, named["files"])):
+            continue
+        try:
+            fetch(named["name"], source)
+        except UserError as error:
+            print(f"not fetched: {error}", file=sys.stderr)
+
+
+def _rebuild(run: Run) -> tuple[list[str], dict[str, str]]:
+    """Rebuild outputs that are missing or changed, of those that DVC keeps no copy of.
+
+    Returns:
+        The stages whose outputs were put in place, and {output that DVC keeps: how it came out}, if not as recorded.
+    """
+    todo, _ = rebuild.tasks(run, sharded=True, wanted=_lost(run))
+    if not todo:
+        return [], {}
+    print(f"rebuilding: {', '.join(sorted({task.stage for task in todo}))}", file=sys.stderr, flush=True)
+    recorded, differing, done = dvc_lock_file.outputs(run), dict[str, str](), set[str]()
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    try:
+        rebuild.make(SCRATCH, todo, run, os.cpu_count() or 1)
+        for task in todo:
+            if not all((SCRATCH / path).exists() for path in task.makes):
+                raise UserError(
+                    f"{task.stage} could not be rebuilt{rebuild.reason(SCRATCH, task)}", f"run {run.again()}"
+                )
+            own = [path for path in task.makes if dvc_yaml.is_kept(path) and path in recorded]
+            wrong = [path for path in own if dvc_lock_file.content(SCRATCH / path) != recorded[path][1]]
+            differing |= dict.fromkeys(wrong, f"comes out different from {run.dvc_lock}")
+            for path in task.makes if not wrong else ():
+                if not dvc_yaml.is_kept(path):
+                    shutil.rmtree(path) if os.path.isdir(path) else None
+                    Path(path).parent.mkdir(parents=True, exist_ok=True)
+                    (SCRATCH / path).replace(path)
+                    done.add(task.stage)
+    finally:
+        shutil.rmtree(SCRATCH, ignore_errors=True)
+    return sorted(done), differing
+
+
+def _lost(run: Run) -> Callable[[rebuild.Task], bool]:
+    """Return what tells the jobs to rebuild: of their stage, only outputs without a copy have changed.
+
+    Texts that runs share, such as the demo's, belong to no run's record; they are rebuilt if they are missing.
+    """
+    recorded, changed = dvc_lock_file.outputs(run), dvc.changes(run)
+    remade = {path for path in recorded if not dvc_yaml.is_kept(path)}
+    ours = {
+        stage for stage, states in changed.items() if {p for p, s in states.items() if s not in dvc.ABSENT} <= remade
+    }
+
+    def lost(task: rebuild.Task) -> bool:
+        own = remade & set(task.makes)
+        gone = {path for path in own if not os.path.exists(path) or path in changed.get(task.stage, {})}
+        shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
+        return bool(gone and task.stage in ours) or not all(map(os.path.exists, shared))
+
+    return lost

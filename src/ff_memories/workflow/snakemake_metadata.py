@@ -1,0 +1,102 @@
+"""Compare Snakemake's record of a finished job with the files that are here now."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from ff_memories.base.errors import UserError
+from ff_memories.workflow import private_api
+from ff_memories.workflow.dvc_lock_file import digest
+from ff_memories.workflow.runs.run import OF_SHARD
+
+CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
+
+
+def faults(output: str, record: Any) -> Iterator[str]:
+    """Yield the reasons why an output here may not be its job's own result from the inputs here.
+
+    ``record``: Snakemake's, from ``persistence.metadata``.
+    """
+    if record is None or not os.path.exists(output):
+        yield f"{output}: Snakemake did not write it here"
+        return
+    if _touched(output, record):
+        yield f"{output}: changed since {record.rule} wrote it"
+    for path, recorded in record.input_checksums.items():
+        if os.path.exists(path) and _checksum(path) != recorded:
+            yield f"{output}: its input {path} has changed since"
+
+
+def is_sound(found: Any, job: Any) -> bool:
+    """Return whether Snakemake wrote all of a job's outputs from the current inputs, parameters and code."""
+    known = found.persistence
+    if any(True for out in job.output for _ in faults(str(out), known.metadata(out))):
+        return False
+    return not known.params_changed(job)
+
+
+def remove_not_own(rules: Iterable[Any], command: list[str]) -> None:
+    """Remove a DVC stage's outputs that Snakemake would leave though they may not be its jobs' own results.
+
+    DVC compares content. Snakemake compares times, and so takes a file for its own that was edited, that was pulled, or
+    whose input was replaced by an older file.
+
+    Args:
+        rules: Snakemake's.
+        command: the stage's command line, which ends with ``--`` and its targets, files and names of rules.
+    """
+    targets = command[len(command) - command[::-1].index("--") :]
+    files = [str(file) for rule in rules if rule.name in targets for file in rule.output or rule.input]
+    record_of, todo = private_api.recorded_jobs(), [*targets, *files]
+    while todo:
+        path = todo.pop()
+        record = record_of(path)
+        if os.path.exists(path) and any(True for _ in faults(path, record)):
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        todo += [shard for shard in (record and record.input) or () if re.search(OF_SHARD, shard)]
+
+
+def refuse_edited(found: Any) -> None:
+    """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
+
+    The checksums that its readers recorded distinguish an edited file from a touched one.
+    """
+    waiting = set(found.dag.needrun_jobs())
+    edited = []
+    for job in found.dag.jobs:
+        for out in job.output if job not in waiting else ():
+            record = found.persistence.metadata(out)
+            if record and os.path.exists(out) and _touched(out, record):
+                readers = [after for after, files in found.dag.depending[job].items() if out in files]
+                if _differs_from_read(found, out, readers):
+                    edited.append(f"{out} (made by {job.rule.name})")
+    if edited:
+        raise UserError(
+            "these outputs have changed since they were made: " + ", ".join(edited),
+            "run ff-memories restore with the run's --configfile, then the workflow again",
+        )
+
+
+def _differs_from_read(found: Any, path: Any, readers: list[Any]) -> bool:
+    """Return whether a file's content differs from when one of its readers ran."""
+    known = [found.persistence.metadata(out) for reader in readers for out in reader.output]
+    recorded = {record.input_checksums.get(str(path)) for record in known if record} - {None}
+    return any(checksum != _checksum(path) for checksum in recorded)
+
+
+def _touched(output: str, record: Any) -> bool:
+    """Return whether an output was written at another time than its job ended."""
+    stamp = stamp_of(output)
+    return abs((stamp.stat().st_mtime if stamp.exists() else 0.0) - record.endtime) > CLOCK
+
+
+def stamp_of(output: str) -> Path:
+    """Return the file whose time is the output's time; for a directory, Snakemake's timestamp file inside it."""
+    return Path(output, ".snakemake_timestamp") if os.path.isdir(output) else Path(output)
+
+
+def _checksum(path: str) -> str:
+    return f"sha256:{digest(path, 'sha256')}"

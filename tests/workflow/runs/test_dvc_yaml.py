@@ -1,0 +1,65 @@
+"""dvc.yaml, derived from the rules: a stage for each file of rules, one for each of the other models."""
+
+import re
+from graphlib import TopologicalSorter
+
+import pytest
+from running import ROOT
+
+from ff_memories.workflow import dvc_yaml
+from ff_memories.workflow.runs.run import DEFAULT, Run
+
+LINES = 350  # so that a person reads it
+RECORDED = [DEFAULT, *(f"config/{path.parent.name}.yaml" for path in sorted((ROOT / "runs").glob("*/dvc.yaml")))]
+
+
+@pytest.fixture(scope="module")
+def stages(request):
+    return dvc_yaml.stages(Run.read(DEFAULT))
+
+
+@pytest.mark.parametrize("config", RECORDED, ids=str)
+def test_what_is_in_git_is_what_the_rules_say(config, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    run = Run.read(config)
+    every = dvc_yaml.check(run)
+    assert dvc_yaml.sources_say(run, every)
+    assert len(run.dvc_yaml.read_text(encoding="utf-8").splitlines()) <= LINES
+
+
+def test_a_stage_is_a_file_of_rules_or_a_model(stages):
+    files = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "workflow/rules").glob("*.smk")}
+    for name, stage in stages.items():
+        if "@" not in name:
+            assert all(re.search(rf"^ *rule {rule}:", files[name], re.MULTILINE) for rule in stage.rules)
+            assert stage.about == " ".join(stage.about.split()) and stage.about.endswith(".")
+    models = Run.read(DEFAULT).config.baselines.names
+    assert [name for name in stages if "@" in name] == sorted(f"models@{model}" for model in models if model != "own")
+
+
+def test_no_stage_follows_from_itself_and_none_writes_what_another_one_writes(stages):
+    makers = {path: name for name, stage in stages.items() for path in stage.writes}
+    assert len(makers) == sum(len(stage.writes) for stage in stages.values())
+    under = lambda path: {maker for out, maker in makers.items() if out == path or out.startswith(f"{path}/")}
+    before = {name: {m for path in stage.reads for m in under(path)} for name, stage in stages.items()}
+    TopologicalSorter(before).prepare()
+    assert {"triggers", "composition"} <= before["claims"]
+    assert all(name in before["baselines"] for name in stages if "@" in name)
+
+
+def test_shards_are_no_files_of_dvc_and_annotations_are_a_folder(stages):
+    every = {path for stage in stages.values() for path in stage.reads | stage.writes}
+    assert not [path for path in every if "/shards/" in path]
+    assert "annotations/demo" in stages["patterns"].reads and not [
+        p for p in every if p.startswith("annotations/demo/")
+    ]
+
+
+def test_the_stages_of_models_are_one_text(stages):
+    entry = dvc_yaml.declaration(Run.read(DEFAULT), stages)["stages"]["models"]
+    assert entry["matrix"] == {"model": [name.partition("@")[2] for name in stages if "@" in name]}
+    text = repr(entry["outs"]) + entry["cmd"]
+    assert "${item.model}" in text and not [model for model in entry["matrix"]["model"] if f"/{model}/" in text]
+    one = next(stage for name, stage in stages.items() if "@" in name)
+    with pytest.raises(ValueError, match="other rules or files"):
+        dvc_yaml.declaration(Run.read(DEFAULT), stages | {"models@z": dvc_yaml.Stage("models@z", one.about)})
