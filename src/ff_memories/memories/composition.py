@@ -17,7 +17,8 @@ from ff_memories.base.seeds import generator
 from ff_memories.base.sharding import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.refinement import kinds
-from ff_memories.memories.search import batching, finite
+from ff_memories.memories.search import batching
+from ff_memories.model import finite
 from ff_memories.model.batches.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 
