@@ -143,7 +143,7 @@ def test_settings_of_several_layers_give_what_the_whole_model_does_with_all_of_t
     prefix = corpus_of(truth.decoder.description.vocab).tokens[:9]
     sign = truth.decoder.description.keys * (truth.decoder.signs - 1)  # the last memory is of the other sign, if any
     settings = [Setting(1, 3, 2.0), Setting(3, 5, -1.0, times=True), Setting(1, 7 + sign, 0.5)]
-    found = with_settings(truth.decoder, prefix, settings)
+    coefficients, outputs = with_settings(truth.decoder, prefix, settings)
     base, h, _ = truth.run(prefix)
     now = [float(base[1][3]), None, float(base[1][7]) * (-1 if sign else 1)]
     first = (2 - now[0]) * truth.value(1, 3) + (0.5 - now[2]) * truth.value(1, 7 + sign)
@@ -151,8 +151,8 @@ def test_settings_of_several_layers_give_what_the_whole_model_does_with_all_of_t
         now[1] = float(truth.run(prefix)[0][3][5])
         with adding(truth, 3, -2 * now[1] * truth.value(3, 5)):
             _, changed, _ = truth.run(prefix)
-    assert np.allclose(found.coefficients, [(now[0], 2), (now[1], -now[1]), (now[2], 0.5)], rtol=1e-4, atol=1e-6)
-    for ours, theirs in zip(found.outputs, (h, changed), strict=True):
+    assert np.allclose(coefficients, [(now[0], 2), (now[1], -now[1]), (now[2], 0.5)], rtol=1e-4, atol=1e-6)
+    for ours, theirs in zip(outputs, (h, changed), strict=True):
         assert np.allclose(ours, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
 
 

@@ -14,16 +14,16 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.progress import Progress
+from ff_memories import tables
 from ff_memories.base.seeds import generator
 from ff_memories.base.sharding import WHOLE, Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
 from ff_memories.memories.tracing import value_tops
 from ff_memories.model import finite
-from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
-from ff_memories.model.interventions import logit_changes, logit_vectors, prediction_changes, run_changed
+from ff_memories.model.interventions import Vectors, logit_changes, logit_vectors, prediction_changes, run_changed
 from ff_memories.model.products import widened
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -36,11 +36,6 @@ DRAWN: dict[str, type[pl.DataType]] = {  # of ``sample``, but for numbers of pre
     **dict.fromkeys(("intervention", "control"), pl.String),
     **dict.fromkeys(("matched_key", "other", "moved"), pl.Int64),
     **dict.fromkeys(("coefficient", "set_to"), pl.Float32),
-}
-MEASURED: dict[str, type[pl.DataType]] = {
-    **dict.fromkeys(("direct", "total", "total_frozen", "other_total"), pl.Float64),
-    **dict.fromkeys(("top_log_probability", "loss", "kl"), pl.Float64),
-    "top_changed": pl.Boolean,
 }
 
 
@@ -72,11 +67,6 @@ class Survey:
         """Return a memory's coefficients (prefixes,), with their signs changed for a memory of sign -1."""
         m = self.coefficients[layer - 1]
         return m[:, memory] if memory < m.shape[1] else -m[:, memory - m.shape[1]]
-
-    def mean_of(self, layer: int, memory: int) -> float:
-        """Return a memory's mean coefficient over the other prefixes."""
-        neurons = self.mean.shape[1]
-        return float(self.mean[layer - 1, memory % neurons]) * (1 if memory < neurons else -1)
 
 
 def drawn_prefixes(corpus: Corpus, seed: int, pool: int = POOL) -> tuple[np.ndarray, np.ndarray]:
@@ -112,11 +102,8 @@ def survey(decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int,
             active = (m[~own] > 0).sum(0)
             fires[number] += active if decoder.signs == 1 else np.concatenate([active, (m[~own] < 0).sum(0)])
 
-    with torch.inference_mode(), Progress(len(sentence), "surveyed prefixes", "causal survey") as progress:
-        for part in batching.by_length(position, batch_tokens):
-            retry_smaller(run, part, len(part), halved)
-            progress.step(len(part))
-        lengths = np.stack([block.values[:neurons].double().norm(dim=1).cpu().numpy() for block in decoder.layers])
+    run_batches(run, batching.by_length(position, batch_tokens), "surveyed prefixes", "causal survey")
+    lengths = np.stack([block.values[:neurons].double().norm(dim=1).cpu().numpy() for block in decoder.layers])
     others = int((~tested).sum())
     return Survey(sentence[tested], position[tested], coefficients, total / max(1, others), fires, others, lengths)
 
@@ -166,7 +153,7 @@ def sample(
 def _tested(seen: Survey, layer: int, memory: int, prefixes: int, seed: int) -> list[int]:
     """Return where a memory is tested: at its largest coefficients, then at some others where it is active."""
     m = seen.of(layer, memory)
-    order = [int(i) for i in np.lexsort((np.arange(len(m)), -m)) if m[i] > 0]
+    order = [int(i) for i in np.argsort(-m, kind="stable") if m[i] > 0]
     top = -(-prefixes // 2)
     rest = generator(seed, f"causal prefixes of memory {layer} {memory}").permutation(order[top:])
     return order[:top] + [int(i) for i in rest[: prefixes - top]]
@@ -177,25 +164,23 @@ def _rows(
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a memory at one prefix; a control that there is none of has no row."""
     rng = generator(seed, f"causal rows of memory {layer} {memory} {at}")
-    m, first, neurons = seen.of(layer, memory), interventions[0], seen.mean.shape[1]
-    resampled = int((at + 1 + rng.integers(len(m) - 1)) % len(m)) if len(m) > 1 else None
-
-    def set_to(which: int, intervention: str) -> float | None:
-        if intervention == "resample":
-            return None if resampled is None else float(seen.of(layer, which)[resampled])
-        now = float(seen.of(layer, which)[at])
-        return {"mean": seen.mean_of(layer, which), "zero": 0.0, "double": 2 * now}[intervention]
-
-    changes = [(intervention, "none", memory, None, memory) for intervention in interventions]
-    if (twin := matched_memory(seen, layer, memory, at)) is not None:
-        changes.append((first, "matched", twin, twin % neurons, twin))
-    changes.append((first, "direction", memory, None, -1))
+    m, neurons, first = seen.of(layer, memory), seen.mean.shape[1], interventions[0]
+    elsewhere = int((at + 1 + rng.integers(len(m) - 1)) % len(m)) if len(m) > 1 else None
+    twin = matched_memory(seen, layer, memory, at)
+    changes = [(intervention, "none", memory) for intervention in interventions]
+    changes += [(first, "matched", twin)] if twin is not None else []
     made: list[tuple[Any, ...]] = []
-    for intervention, control, which, matched, moved in changes:
-        if (given := set_to(which, intervention)) is not None:
-            other, now = resampled if intervention == "resample" else None, float(seen.of(layer, which)[at])
+    given: float | None = None
+    for intervention, control, which in [*changes, (first, "direction", memory)]:
+        now, other = float(seen.of(layer, which)[at]), elsewhere if intervention == "resample" else None
+        mean = float(seen.mean[layer - 1, which % neurons]) * (1 if which < neurons else -1)
+        given = {"mean": mean, "zero": 0.0, "double": 2 * now}.get(intervention)
+        if other is not None:
+            given = float(seen.of(layer, which)[other])
+        if given is not None:
+            matched, moved = which % neurons if control == "matched" else None, -1 if control == "direction" else which
             made.append((layer, memory, at, at, intervention, control, matched, other, moved, now, given))
-    silent, given = np.flatnonzero(m <= 0), set_to(memory, first)
+    silent = np.flatnonzero(m <= 0)
     if len(silent) and given is not None:
         there = int(silent[rng.integers(len(silent))])
         now, amount = float(m[there]), float(m[at]) - given  # what was taken away is added
@@ -204,12 +189,11 @@ def _rows(
 
 
 def reasons(table: pl.DataFrame, layers: int, zero: int, options: Any) -> dict[str, int]:
-    """Return what the ``counts`` table says of a table ``causal``.
+    """Return what the ``counts`` table says of a table ``causal``; ``options``: the config's section.
 
     Args:
         layers: L.
         zero: how many values have length zero; nothing can be said of them.
-        options: the config's section.
     """
     memories, pairs = (table.select(names).n_unique() for names in (["layer", "key"], ["layer", "key", "prefix"]))
     return {
@@ -274,87 +258,69 @@ def table(
         looked_at: (layer, key) of the memories that the run looks at; ``None``: all.
     """
     seen = survey(decoder, corpus, seed, batch_tokens, POOL if options.keys_per_layer else 0)
-    rows = sample(
-        seen,
-        corpus,
-        keys_per_layer=options.keys_per_layer,
-        prefixes=options.prefixes,
-        interventions=options.interventions,
-        seed=seed,
-        looked_at=looked_at,
+    how = {name: getattr(options, name) for name in ("keys_per_layer", "prefixes", "interventions")}
+    rows = sample(seen, corpus, **how, seed=seed, looked_at=looked_at).sort(
+        "layer", "key", "prefix", "intervention", "control"
     )
-    vocabulary = decoder.vocabulary.reading(values.projection, values.projection_seed)
-    at, changes = np.unique(rows["at"].to_numpy(), return_counts=True)
-    parts = [rows.clear().drop("at", "moved").with_columns(pl.lit(None, kind).alias(n) for n, kind in MEASURED.items())]
+    words = _promoted(decoder, decoder.vocabulary.reading(values.projection, values.projection_seed), rows, seed)
+    tested, changes = np.unique(rows["at"].to_numpy(), return_counts=True)
+    following = corpus.following(seen.sentence, seen.position)
+    parts: list[pl.DataFrame] = []
 
     def run(part: np.ndarray) -> None:
-        own = rows.filter(pl.col("at").is_in(at[part].tolist()))
-        parts.append(_measured(decoder, corpus, seen, at[part], own, words, seed))
+        prefixes = tested[part]
+        own = rows.filter(pl.col("at").is_in(prefixes.tolist()))
+        layer, key, at = (own[name].to_numpy() for name in ("layer", "key", "at"))
+        texts = [corpus.sentence(seen.sentence[i])[: seen.position[i]] for i in prefixes]
+        which = (at[:, None] == prefixes).argmax(1)
+        ends = run_changed(decoder, texts, which, layer, _vectors(decoder, own, seed))
+        pairs = torch.stack([words[memory] for memory in zip(layer.tolist(), key.tolist(), strict=True)])
+        found = logit_changes(decoder.vocabulary, ends, *pairs.unbind(1))
+        found |= prediction_changes(decoder.vocabulary, ends, following[at])
+        parts.append(own.with_columns(**found).with_columns(pl.col("loss").fill_nan(None)))
 
-    with torch.inference_mode():
-        words = _promoted(decoder, vocabulary, rows, seed)
-        batches = batching.by_length(seen.position[at], batch_tokens, shard, changes)
-        with Progress(sum(int(changes[part].sum()) for part in batches), "changed coefficients", "causal") as progress:
-            for part in batches:
-                retry_smaller(run, part, len(part), halved, "prefix")
-                progress.step(int(changes[part].sum()))
-    return rows, pl.concat(parts)
+    batches = batching.by_length(seen.position[tested], batch_tokens, shard, changes)
+    run_batches(run, batches, "changed coefficients", "causal", of="prefix", amount=changes)
+    return rows, tables.concat("causal", parts)
+
+
+@torch.inference_mode()
+def _promoted(
+    decoder: LanguageModel, vocabulary: Vocabulary, rows: pl.DataFrame, seed: int
+) -> dict[tuple[int, int], torch.Tensor]:
+    """Return (2, d) float64 of each tested (layer, memory): the mean ``logit_vectors`` of what it and another promote.
+
+    Args:
+        vocabulary: how values promote tokens.
+    """
+    out: dict[tuple[int, int], torch.Tensor] = {}
+    for layer in rows["layer"].unique().sort().to_list():
+        keys = rows.filter(pl.col("layer") == layer)["key"].unique().to_list()
+        others = {key: other_memory(seed, layer, key, decoder.description.keys) for key in keys}
+        memories = sorted({*keys, *others.values()})
+        ids = torch.from_numpy(value_tops(decoder, vocabulary, layer, memories, PROMOTED).ids).to(decoder.device)
+        vectors = logit_vectors(decoder.vocabulary, ids.flatten()).unflatten(0, ids.shape).double().mean(1)
+        of = dict(zip(memories, vectors, strict=True))
+        out |= {(layer, key): torch.stack([of[key], of[other]]) for key, other in others.items()}
+    return out
+
+
+def _vectors(decoder: LanguageModel, rows: pl.DataFrame, seed: int) -> Vectors:
+    """Return what rows of ``sample`` add to their layers' m V."""
+    key, moved, prefix = (rows[name].to_numpy() for name in ("key", "moved", "prefix"))
+    amount = (rows["set_to"].cast(pl.Float64) - rows["coefficient"].cast(pl.Float64)).to_numpy()
+
+    def vector(layer: int, here: np.ndarray, _: torch.Tensor) -> torch.Tensor:
+        which = np.where(moved[here] < 0, key[here], moved[here])
+        found = widened(decoder.layers[layer - 1].added[torch.from_numpy(which).to(decoder.device)])
+        for i in np.flatnonzero(moved[here] < 0):
+            drawn = direction(seed, layer, int(key[here[i]]), int(prefix[here[i]]), found.shape[1])
+            found[i] = found[i].norm() * torch.from_numpy(drawn).to(found)
+        return found * torch.from_numpy(amount[here]).to(found)[:, None]
+
+    return vector
 
 
 def values_of_zero_length(decoder: LanguageModel) -> int:
     """Return how many values have length zero, both signs of one counted once."""
     return sum(int((block.added[: decoder.description.keys] == 0).all(1).sum()) for block in decoder.layers)
-
-
-Words = dict[
-    tuple[int, int], torch.Tensor
-]  # of (layer, memory): the mean of its promoted tokens' ``logit_vectors`` (d,)
-
-
-def _promoted(decoder: LanguageModel, vocabulary: Vocabulary, rows: pl.DataFrame, seed: int) -> Words:
-    """Return the vectors of the tokens that tested memories promote, and of those that others promote."""
-    out: Words = {}
-    for (number,), part in rows.group_by("layer", maintain_order=True):
-        tested, layer = part["key"].unique().to_list(), int(str(number))
-        memories = sorted({*tested, *(other_memory(seed, layer, key, decoder.description.keys) for key in tested)})
-        ids = torch.from_numpy(value_tops(decoder, vocabulary, layer, memories, PROMOTED).ids).to(decoder.device)
-        vectors = logit_vectors(decoder.vocabulary, ids.flatten()).unflatten(0, ids.shape).double().mean(1)
-        out |= {(layer, memory): vector for memory, vector in zip(memories, vectors, strict=True)}
-    return out
-
-
-def _measured(
-    decoder: LanguageModel,
-    corpus: Corpus,
-    seen: Survey,
-    part: np.ndarray,
-    rows: pl.DataFrame,
-    words: Words,
-    seed: int,
-) -> pl.DataFrame:
-    """Return the table of the rows of some prefixes of the survey, which come by length."""
-    rows = rows.sort("layer", "key", "prefix", "intervention", "control")
-    layer, key, at, moved, prefix = (rows[n].to_numpy() for n in ("layer", "key", "at", "moved", "prefix"))
-    amount = (rows["set_to"].cast(pl.Float64) - rows["coefficient"].cast(pl.Float64)).to_numpy()
-    order = np.argsort(part)
-    base = order[np.searchsorted(part, at, sorter=order)]
-
-    def vector(number: int, here: np.ndarray, _: torch.Tensor) -> torch.Tensor:
-        which = np.where(moved[here] < 0, key[here], moved[here])
-        found = widened(decoder.layers[number - 1].added[torch.from_numpy(which).to(decoder.device)])
-        for i in np.flatnonzero(moved[here] < 0):
-            drawn = direction(seed, number, int(key[here[i]]), int(prefix[here[i]]), found.shape[1])
-            found[i] = found[i].norm() * torch.from_numpy(drawn).to(found)
-        return found * torch.from_numpy(amount[here]).to(found)[:, None]
-
-    ends = run_changed(
-        decoder, [corpus.sentence(seen.sentence[i])[: seen.position[i]] for i in part], base, layer, vector
-    )
-    others = [other_memory(seed, int(n), int(k), decoder.description.keys) for n, k in zip(layer, key, strict=True)]
-    promoted, other = (
-        torch.stack([words[int(n), int(k)] for n, k in zip(layer, keys, strict=True)]) for keys in (key, others)
-    )
-    found = logit_changes(decoder.vocabulary, ends, promoted, other)
-    found |= prediction_changes(decoder.vocabulary, ends, corpus.following(seen.sentence[at], seen.position[at]))
-    columns = (pl.Series(name, found[name], kind) for name, kind in MEASURED.items())
-    return rows.drop("at", "moved").with_columns(*columns).with_columns(pl.col("loss").fill_nan(None))

@@ -13,13 +13,13 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.progress import Progress
+from ff_memories import tables
 from ff_memories.base.sharding import WHOLE, Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.causal import drawn_prefixes
 from ff_memories.memories.search import batching
 from ff_memories.model import finite
-from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import AnyLayer, LanguageModel
 from ff_memories.model.interventions import (
     LOGITS,
@@ -35,12 +35,6 @@ from ff_memories.model.vocabulary import Vocabulary
 
 MARGIN, SIZE = "margin", "size"  # by what memories are chosen
 OF_BASELINES = 20  # prefixes at which memories of an untrained model are removed, at most
-COLUMNS: dict[str, type[pl.DataType]] = {
-    **dict.fromkeys(("layer", "prefix", "removed"), pl.Int64),
-    **dict.fromkeys(("by",), pl.String),
-    **dict.fromkeys(("share", "top_log_probability", "loss", "kl"), pl.Float64),
-    **dict.fromkeys(("layer_top_changed", "top_changed"), pl.Boolean),
-}
 
 
 @dataclass(frozen=True)
@@ -83,19 +77,15 @@ def table(
     """Return the table ``removals`` of a shard; ``options``: the config's section."""
     numbers = asked(options.memories, decoder.description.keys)
     sentence, position = tested(corpus, seed, options.prefixes)
-    parts: list[pl.DataFrame] = [_typed({})]
+    parts: list[pl.DataFrame] = []
 
     def run(part: np.ndarray) -> None:
         parts.append(_measured(decoder, corpus, sentence[part], position[part], numbers))
 
-    with torch.inference_mode():
-        rows = decoder.description.layers * (1 + len(numbers))
-        own = batching.by_length(position, batch_tokens, shard, rows)
-        with Progress(sum(map(len, own)), "prefixes without memories", "removals") as progress:
-            for part in own:
-                retry_smaller(run, part, len(part), halved, "prefix")
-                progress.step(len(part))
-    return pl.concat(parts)
+    rows = decoder.description.layers * (1 + len(numbers))
+    batches = batching.by_length(position, batch_tokens, shard, rows)
+    run_batches(run, batches, "prefixes without memories", "removals", of="prefix")
+    return tables.concat("removals", parts)
 
 
 def _measured(
@@ -113,7 +103,7 @@ def _measured(
 
     ends = run_changed(decoder, texts, which, layer + 1, vector)
     stacked = lambda name: np.stack([getattr(choice, name) for choice in choices]).ravel()
-    return _typed(
+    return pl.DataFrame(
         {
             "layer": layer + 1,
             "prefix": (corpus.offsets[sentence] + position - 1)[which],
@@ -123,11 +113,7 @@ def _measured(
             "layer_top_changed": stacked("changed"),
             **prediction_changes(decoder.vocabulary, ends, corpus.following(sentence, position)[which]),
         }
-    )
-
-
-def _typed(columns: dict[str, np.ndarray]) -> pl.DataFrame:
-    return pl.DataFrame(columns, schema=COLUMNS).with_columns(pl.col("loss").fill_nan(None))
+    ).with_columns(pl.col("loss").fill_nan(None))
 
 
 # --------------------------------------------------------------------------------------------------- what is removed
@@ -152,15 +138,17 @@ def _choice(
     vocabulary: Vocabulary, block: AnyLayer, m: torch.Tensor, y: torch.Tensor, numbers: Sequence[int]
 ) -> Choice:
     neurons = m.shape[1]
+    values = widened(block.added[:neurons])
     sizes = m.abs() * widened(block.values[:neurons]).norm(dim=1)
     order = sizes.argsort(dim=1, descending=True, stable=True)
     top = vocabulary.read_tops(y)
-    best = to_margin(block, m, margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))).argmax(1)
+    along = margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))
+    best = (m * linear(widened(along).to(m.dtype), values)).argmax(1)  # of what each memory adds to the margin
     picked = [best[:, None], *(order[:, :n] for n in numbers)]
     gone = torch.stack([torch.zeros_like(m, dtype=torch.bool).scatter_(1, own, True) for own in picked], 1)
     whole, lost = sizes.double().sum(1, keepdim=True), torch.where(gone, sizes[:, None].double(), 0).sum(2)
     rows = torch.where(gone, m[:, None], 0).flatten(0, 1)
-    vector = -linear(rows, widened(block.added[:neurons]).t())
+    vector = -linear(rows, values.t())
     each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
     without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], vector)[0])
     return Choice(
@@ -192,8 +180,3 @@ def margin_vectors(
         norm, at = behind
         along = HeldNorm.of(norm, at).back(along, at)
     return along
-
-
-def to_margin(block: AnyLayer, m: torch.Tensor, along: torch.Tensor) -> torch.Tensor:
-    """Return what each memory adds to a margin, (rows, d_m): m_i v_i times ``along`` (rows, d)."""
-    return m * linear(widened(along).to(m.dtype), widened(block.added[: m.shape[1]]))

@@ -27,6 +27,8 @@ from ff_memories.model.vocabulary import Vocabulary
 LOGITS = 1 << 22  # log-probabilities held at once, in float64 and several times
 TINY = 1e-30
 Norm = Callable[[torch.Tensor], torch.Tensor]  # (rows, d) to (rows, d)
+# of a layer's number, the numbers of its changes (n,) and the coefficients (n, d_m) of their prefixes: (n, d)
+Vectors = Callable[[int, np.ndarray, torch.Tensor], torch.Tensor]
 
 
 # ----------------------------------------------------------------------------------------------------- running a model
@@ -54,15 +56,14 @@ def run_changed(
     prefixes: Sequence[np.ndarray],
     prefix: np.ndarray,
     layer: np.ndarray,
-    vector: Callable[[int, np.ndarray, torch.Tensor], torch.Tensor],
+    vector: Vectors,
 ) -> Ends:
     """Run prefixes once, and every change of their last token from its layer on.
 
     Args:
         prefixes: token ids without the start token, by length.
         prefix, layer: (changes,) which prefix, and which layer from 1; layers ascend.
-        vector: of a layer's number, the numbers of its changes (n,) and the coefficients (n, d_m) of their prefixes:
-            what each adds to m V (n, d).
+        vector: what each change adds to m V.
     """
     which = torch.from_numpy(prefix).to(decoder.device)
     if decoder.forests:
@@ -101,23 +102,16 @@ class Setting:
     times: bool = False
 
 
-@dataclass(frozen=True)
-class Reset:
-    """What setting coefficients at a text's last token does.
-
-    Attributes:
-        coefficients: (settings, 2) what each was when it was set, and what it was set to.
-        outputs: (2, d) the last layer's output there, as it is and with all settings.
-    """
-
-    coefficients: list[tuple[float, float]]
-    outputs: torch.Tensor
-
-
-def with_settings(decoder: LanguageModel, tokens: np.ndarray, settings: Sequence[Setting]) -> Reset:
+def with_settings(
+    decoder: LanguageModel, tokens: np.ndarray, settings: Sequence[Setting]
+) -> tuple[list[tuple[float, float]], torch.Tensor]:
     """Run a text (tokens,) beside itself with coefficients set at its last token, layer after layer.
 
     A coefficient is read when its layer runs, so it has what settings below made of it.
+
+    Returns:
+        What each coefficient was when it was set, and what it was set to; and (2, d) the last layer's output at the
+        last token, as it is and with all settings.
     """
     found: dict[int, tuple[float, float]] = {}
     with torch.inference_mode():
@@ -137,7 +131,7 @@ def with_settings(decoder: LanguageModel, tokens: np.ndarray, settings: Sequence
                 vector = vector + (found[i][1] - now) * values[memory]
             x = x.index_add(0, batch.last[1:], added_to_output(block, m, widened(vector))[0])
     finite.require("outputs with the coefficients that were set", x[batch.last])
-    return Reset([found[i] for i in range(len(settings))], x[batch.last])
+    return [found[i] for i in range(len(settings))], x[batch.last]
 
 
 # --------------------------------------------------------------------------------------------------------------- norms

@@ -75,10 +75,10 @@ def record(
     names = [(setting.layer, setting.memory) for setting in settings]
     if len(set(names)) < len(names):
         raise UserError("a memory is set twice", "set each memory once")
-    found = interventions.with_settings(model.decoder, tokens, settings)
-    tops = layer_tops(vocabulary, found.outputs, predictions)
+    coefficients, outputs = interventions.with_settings(model.decoder, tokens, settings)
+    tops = layer_tops(vocabulary, outputs, predictions)
     told = []
-    for setting, (now, to) in zip(settings, found.coefficients, strict=True):
+    for setting, (now, to) in zip(settings, coefficients, strict=True):
         key, sign = memories.apart(setting.memory, model.decoder.neurons)
         numbers = {"coefficient": exact(np.float32(now)), "set_to": exact(np.float32(to))}
         told.append({"layer": setting.layer, "key": key, "sign": sign, **numbers})
