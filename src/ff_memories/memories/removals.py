@@ -97,11 +97,8 @@ def _measured(
     shape = decoder.description.layers, len(texts), 1 + len(numbers)
     layer, which, row = (axis.ravel() for axis in np.indices(shape))
 
-    def vector(number: int, _: np.ndarray, m: torch.Tensor) -> torch.Tensor:
-        gone = choices[number - 1].gone.flatten(0, 1)
-        return -linear(torch.where(gone, m, 0), widened(decoder.layers[number - 1].added[: m.shape[1]]).t())
-
-    ends = run_changed(decoder, texts, which, layer + 1, vector)
+    vectors = lambda number, _, m: _lost(decoder.layers[number - 1], choices[number - 1].gone, m)
+    ends = run_changed(decoder, texts, which, layer + 1, vectors)
     stacked = lambda name: np.stack([getattr(choice, name) for choice in choices]).ravel()
     return pl.DataFrame(
         {
@@ -124,36 +121,30 @@ def chosen(decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequ
 
     The first row of a choice is that by margin, the others are those by size, of ``numbers`` of memories.
     """
-    batch = decoder.pack(prefixes)
-    x, out = decoder.embed(batch), []
+    batch, vocabulary, out = decoder.pack(prefixes), decoder.vocabulary, []
+    x = decoder.embed(batch)
     for number, block in enumerate(decoder.layers, 1):
         seen = block(x, batch)
-        x, m, y = seen.output, seen.coefficients[batch.last], seen.update[batch.last]
+        x, m, y = seen.output, seen.coefficients[batch.last], widened(seen.update[batch.last])
         finite.require(f"layer {number}: memory coefficients and updates", m, y)
-        out.append(_choice(decoder.vocabulary, block, m, widened(y), numbers))
+        added, values = (widened(v[: m.shape[1]]) for v in (block.added, block.values))
+        sizes, top = m.abs() * values.norm(dim=1), vocabulary.read_tops(y)
+        order = sizes.argsort(dim=1, descending=True, stable=True)
+        along = margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))
+        best = (m * linear(widened(along).to(m.dtype), added)).argmax(1)  # of what each memory adds to the margin
+        picked = [best[:, None], *(order[:, :n] for n in numbers)]
+        gone = torch.stack([torch.zeros_like(m, dtype=torch.bool).scatter_(1, own, True) for own in picked], 1)
+        whole, lost = sizes.double().sum(1, keepdim=True), torch.where(gone, sizes[:, None].double(), 0).sum(2)
+        each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
+        without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], _lost(block, gone, m[each]))[0])
+        share, changed = lost / whole.clamp(min=TINY), (without != top[each]).view(len(m), -1)
+        out.append(Choice(gone, share.cpu().numpy(), changed.cpu().numpy()))
     return out
 
 
-def _choice(
-    vocabulary: Vocabulary, block: AnyLayer, m: torch.Tensor, y: torch.Tensor, numbers: Sequence[int]
-) -> Choice:
-    neurons = m.shape[1]
-    values = widened(block.added[:neurons])
-    sizes = m.abs() * widened(block.values[:neurons]).norm(dim=1)
-    order = sizes.argsort(dim=1, descending=True, stable=True)
-    top = vocabulary.read_tops(y)
-    along = margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))
-    best = (m * linear(widened(along).to(m.dtype), values)).argmax(1)  # of what each memory adds to the margin
-    picked = [best[:, None], *(order[:, :n] for n in numbers)]
-    gone = torch.stack([torch.zeros_like(m, dtype=torch.bool).scatter_(1, own, True) for own in picked], 1)
-    whole, lost = sizes.double().sum(1, keepdim=True), torch.where(gone, sizes[:, None].double(), 0).sum(2)
-    rows = torch.where(gone, m[:, None], 0).flatten(0, 1)
-    vector = -linear(rows, values.t())
-    each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
-    without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], vector)[0])
-    return Choice(
-        gone, (lost / whole.clamp(min=TINY)).cpu().numpy(), (without != top[each]).view(len(m), -1).cpu().numpy()
-    )
+def _lost(block: AnyLayer, gone: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """Return what m V gains without some memories (rows, d), by their coefficients (rows, d_m)."""
+    return -linear(torch.where(gone.flatten(0, 1), m, 0), widened(block.added[: m.shape[1]]).t())
 
 
 def second(vocabulary: Vocabulary, y: torch.Tensor, top: torch.Tensor) -> torch.Tensor:

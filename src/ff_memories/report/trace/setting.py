@@ -16,7 +16,7 @@ from ff_memories.memories.tracing import layer_tops
 from ff_memories.model import interventions
 from ff_memories.model.interventions import Setting
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.report.trace.record import exact
+from ff_memories.report.trace.record import exact, tokens_of
 
 HINT = "give layer, key and number, such as 12:1034=0, 12:1034=x2 or 12:1034-=mean"
 _SETTING = re.compile(rf"(\d+):(\d+[-{memories.MINUS}]?)=(.+)")
@@ -82,13 +82,7 @@ def record(
         key, sign = memories.apart(setting.memory, model.decoder.neurons)
         numbers = {"coefficient": exact(np.float32(now)), "set_to": exact(np.float32(to))}
         told.append({"layer": setting.layer, "key": key, "sign": sign, **numbers})
-    before, after = (
-        [
-            {"token": model.dictionary[token], "id": token, "probability": exact(p)}
-            for token, p in zip(tops.ids[row].tolist(), tops.probabilities[row], strict=True)
-        ]
-        for row in (0, 1)
-    )
+    before, after = (tokens_of(model.dictionary, tops, row) for row in (0, 1))
     return {"set": told, "before": before, "after": after}
 
 
