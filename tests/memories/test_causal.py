@@ -18,6 +18,7 @@ from planted_run import planted
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import causal
+from ff_memories.memories.survey import Survey, survey
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.interventions import (
     Setting,
@@ -125,7 +126,7 @@ def test_a_run_that_changes_nothing_has_an_empty_table(truth):
 @torch.no_grad()
 def test_means_are_of_other_sentences_than_those_tested(truth):
     text = corpus_of(truth.decoder.description.vocab)
-    seen = causal.survey(truth.decoder, text, 5, 200, 20)
+    seen = survey(truth.decoder, text, 5, 200, 20)
     rng = generator(5, "causal prefixes")
     sentence = text.train + rng.permutation(50)[:40]
     position = 1 + np.floor(rng.random(40) * text.lengths[sentence]).astype(int)
@@ -161,7 +162,7 @@ def survey_of(coefficients, lengths=None):
     m = np.array(coefficients, np.float32)
     prefixes, neurons = m.shape
     lengths = np.ones((1, neurons)) if lengths is None else np.array([lengths])
-    return causal.Survey(
+    return Survey(
         np.arange(prefixes), np.ones(prefixes, int), [m], m.mean(0, keepdims=True).astype(float),
         (m > 0).sum(0, keepdims=True), prefixes, lengths,
     )  # fmt: skip

@@ -16,8 +16,8 @@ import torch
 from ff_memories import tables
 from ff_memories.base.sharding import WHOLE, Shard
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.causal import drawn_prefixes
 from ff_memories.memories.search import batching
+from ff_memories.memories.survey import drawn_prefixes
 from ff_memories.model import finite
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import AnyLayer, LanguageModel
