@@ -95,7 +95,7 @@ def test_sentences_longer_than_a_window_give_what_they_give_alone(name, portable
     nothing = lambda layer, here, m: m.new_zeros(len(here), tiny.MODEL)
     with torch.inference_mode():
         ends = interventions.run_changed(ours, texts, np.arange(len(texts)), np.full(len(texts), 2), nothing)
-    assert largest_difference(ends.changed, ends.prefixes) < 1e-5
+    assert largest_difference(ends.changed, ends.unchanged) < 1e-5
 
 
 def gives_what_each_sentence_gives_alone(name, made):
@@ -191,7 +191,7 @@ def test_a_changed_prefix_starts_from_the_numbers_that_it_has_in_its_sentence(lo
     with torch.inference_mode():
         ends = interventions.run_changed(ours, texts, base, np.full(len(texts), 2), nothing)
     expected = torch.stack([truths[s][-1].output[j] for s, j in at])
-    assert largest_difference(ends.prefixes, expected) < 1e-5
+    assert largest_difference(ends.unchanged, expected) < 1e-5
     assert largest_difference(ends.changed, expected) < 1e-5
 
 

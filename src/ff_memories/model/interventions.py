@@ -39,14 +39,14 @@ class Ends:
     """The last layer's outputs o^L, with and without changes.
 
     Attributes:
-        prefixes: (prefixes, d), without a change.
-        prefix: (changes,) int64, which of them each change is of.
+        unchanged: (prefixes, d).
+        which: (changes,) int64, the prefix of each change.
         changed: (changes, d).
         direct: (changes, d), what each change would add to o^L if no layer above reacted.
     """
 
-    prefixes: torch.Tensor
-    prefix: torch.Tensor
+    unchanged: torch.Tensor
+    which: torch.Tensor
     changed: torch.Tensor
     direct: torch.Tensor
 
@@ -54,7 +54,7 @@ class Ends:
 def run_changed(
     decoder: LanguageModel,
     prefixes: Sequence[np.ndarray],
-    prefix: np.ndarray,
+    which: np.ndarray,
     layer: np.ndarray,
     vector: Vectors,
 ) -> Ends:
@@ -62,28 +62,28 @@ def run_changed(
 
     Args:
         prefixes: token ids without the start token, by length.
-        prefix, layer: (changes,) which prefix, and which layer from 1; layers ascend.
+        which, layer: (changes,) which prefix, and which layer from 1; layers ascend.
         vector: what each change adds to m V.
     """
-    which = torch.from_numpy(prefix).to(decoder.device)
+    base = torch.from_numpy(which).to(decoder.device)
     if decoder.forests:
-        rows: Any = Branches(decoder.pack(prefixes), which)
-        last, own = rows.batch.last, len(rows.batch.tokens) + torch.arange(len(prefix), device=decoder.device)
+        rows: Any = Branches(decoder.pack(prefixes), base)
+        last, own = rows.batch.last, len(rows.batch.tokens) + torch.arange(len(which), device=decoder.device)
         x = decoder.embed(rows)[: len(rows.batch.tokens)]
     else:
-        rows, last, own = branches.packed_prefixes(decoder, prefixes, prefix.tolist())
+        rows, last, own = branches.packed_prefixes(decoder, prefixes, which.tolist())
         x = decoder.embed(rows)
-    direct = x.new_zeros(len(prefix), x.shape[1])
+    direct = x.new_zeros(len(which), x.shape[1])
     for number, block in enumerate(decoder.layers, 1):
         seen = block(x, rows)
         finite.require(f"layer {number}: outputs of changed prefixes", seen.output)
         x, here = seen.output, np.arange(*np.searchsorted(layer, [number, number + 1]))
         if len(here):
-            at = last[which[here]]
+            at = last[base[here]]
             m = seen.coefficients[at]
             added, direct[here] = added_to_output(block, m, vector(number, here, m))
             x = torch.cat([x, x[at] + added]) if decoder.forests else x.index_add(0, own[here], added)
-    return Ends(x[last], which, x[own], direct)
+    return Ends(x[last], base, x[own], direct)
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ def logit_changes(
     Args:
         promoted, other: (changes, d) float64, the means of tokens' ``logit_vectors``.
     """
-    h = ends.prefixes[ends.prefix]
+    h = ends.unchanged[ends.which]
     held = vocabulary.norm and HeldNorm.of(vocabulary.norm, h)
     frozen = lambda change: change if held is None else held(change, h)
     free = vocabulary.output(ends.changed) - vocabulary.output(h)
@@ -259,8 +259,8 @@ def prediction_changes(vocabulary: Vocabulary, ends: Ends, following: np.ndarray
     target = torch.from_numpy(following).to(ends.changed.device)
     parts: list[tuple[torch.Tensor, ...]] = []
     for rows in torch.arange(len(target), device=target.device).split(max(1, LOGITS // vocabulary.size)):
-        unique, place = ends.prefix[rows].unique(return_inverse=True)
-        before, after = log_p(ends.prefixes[unique])[place], log_p(ends.changed[rows])
+        unique, place = ends.which[rows].unique(return_inverse=True)
+        before, after = log_p(ends.unchanged[unique])[place], log_p(ends.changed[rows])
         top, known = before.argmax(1, keepdim=True), target[rows].clamp(min=0)[:, None]
         change = after - before
         lost = torch.where(target[rows] < 0, torch.nan, -change.gather(1, known).squeeze(1))
