@@ -18,7 +18,16 @@ from planted_run import planted
 from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import causal
+from ff_memories.memories.survey import Survey, survey
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.interventions import (
+    Setting,
+    logit_changes,
+    logit_vectors,
+    prediction_changes,
+    run_changed,
+    with_settings,
+)
 
 INTERVENTIONS = ("mean", "zero", "resample", "double")
 
@@ -40,19 +49,18 @@ def truth(request, tmp_path):
     return OfTransformers(request.param)
 
 
-def table_of(truth, pool=20, shard=(1, 1), batch_tokens=200):
+OPTIONS = SimpleNamespace(keys_per_layer=3, prefixes=3, interventions=INTERVENTIONS)
+VALUES = SimpleNamespace(projection="adaptive", projection_seed=1)
+
+
+def table_of(truth, shard=(1, 1), batch_tokens=200, options=OPTIONS):
     text = corpus_of(truth.decoder.description.vocab)
-    seen = causal.survey(truth.decoder, text, 1, batch_tokens, pool)
-    drawn = causal.sample(seen, text, keys_per_layer=3, prefixes=3, interventions=INTERVENTIONS, seed=1)
-    made = causal.effects(
-        truth.decoder, truth.decoder.vocabulary, text, seen, drawn, seed=1, batch_tokens=batch_tokens, shard=shard
-    )
-    return text, seen, drawn, made
+    return text, *causal.table(truth.decoder, text, options, VALUES, seed=1, batch_tokens=batch_tokens, shard=shard)
 
 
 @torch.no_grad()
 def test_every_row_is_what_the_whole_model_computes(truth):
-    text, _, drawn, made = table_of(truth)
+    text, drawn, made = table_of(truth)
     neurons = truth.decoder.description.keys
     assert len(made) == len(drawn) > 60
     assert set(made["control"]) == set(causal.CONTROLS)
@@ -102,17 +110,23 @@ def test_every_row_is_what_the_whole_model_computes(truth):
 
 
 def test_shards_and_batches_change_no_row(truth):
-    whole = table_of(truth)[3].sort("layer", "key", "prefix", "intervention", "control")
-    parts = pl.concat([table_of(truth, shard=(i, 3))[3] for i in (1, 2, 3)])
+    whole = table_of(truth)[2].sort("layer", "key", "prefix", "intervention", "control")
+    parts = pl.concat([table_of(truth, shard=(i, 3))[2] for i in (1, 2, 3)])
     assert whole.equals(parts.sort("layer", "key", "prefix", "intervention", "control"))
-    other = table_of(truth, batch_tokens=30)[3].sort("layer", "key", "prefix", "intervention", "control")
+    other = table_of(truth, batch_tokens=30)[2].sort("layer", "key", "prefix", "intervention", "control")
     assert np.allclose(whole["total"], other["total"], rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_that_changes_nothing_has_an_empty_table(truth):
+    silent = SimpleNamespace(keys_per_layer=0, prefixes=3, interventions=INTERVENTIONS)
+    made = table_of(truth, options=silent)[2]
+    assert made.is_empty() and made.schema == table_of(truth)[2].schema
 
 
 @torch.no_grad()
 def test_means_are_of_other_sentences_than_those_tested(truth):
     text = corpus_of(truth.decoder.description.vocab)
-    seen = causal.survey(truth.decoder, text, 5, 200, 20)
+    seen = survey(truth.decoder, text, 5, 200, 20)
     rng = generator(5, "causal prefixes")
     sentence = text.train + rng.permutation(50)[:40]
     position = 1 + np.floor(rng.random(40) * text.lengths[sentence]).astype(int)
@@ -129,8 +143,8 @@ def test_means_are_of_other_sentences_than_those_tested(truth):
 def test_settings_of_several_layers_give_what_the_whole_model_does_with_all_of_them(truth):
     prefix = corpus_of(truth.decoder.description.vocab).tokens[:9]
     sign = truth.decoder.description.keys * (truth.decoder.signs - 1)  # the last memory is of the other sign, if any
-    settings = [causal.Setting(1, 3, 2.0), causal.Setting(3, 5, -1.0, times=True), causal.Setting(1, 7 + sign, 0.5)]
-    found = causal.with_settings(truth.decoder, prefix, settings)
+    settings = [Setting(1, 3, 2.0), Setting(3, 5, -1.0, times=True), Setting(1, 7 + sign, 0.5)]
+    coefficients, outputs = with_settings(truth.decoder, prefix, settings)
     base, h, _ = truth.run(prefix)
     now = [float(base[1][3]), None, float(base[1][7]) * (-1 if sign else 1)]
     first = (2 - now[0]) * truth.value(1, 3) + (0.5 - now[2]) * truth.value(1, 7 + sign)
@@ -138,8 +152,8 @@ def test_settings_of_several_layers_give_what_the_whole_model_does_with_all_of_t
         now[1] = float(truth.run(prefix)[0][3][5])
         with adding(truth, 3, -2 * now[1] * truth.value(3, 5)):
             _, changed, _ = truth.run(prefix)
-    assert np.allclose(found.coefficients, [(now[0], 2), (now[1], -now[1]), (now[2], 0.5)], rtol=1e-4, atol=1e-6)
-    for ours, theirs in zip(found.outputs, (h, changed), strict=True):
+    assert np.allclose(coefficients, [(now[0], 2), (now[1], -now[1]), (now[2], 0.5)], rtol=1e-4, atol=1e-6)
+    for ours, theirs in zip(outputs, (h, changed), strict=True):
         assert np.allclose(ours, theirs, rtol=1e-4, atol=1e-5 * float(theirs.abs().max()))
 
 
@@ -148,7 +162,7 @@ def survey_of(coefficients, lengths=None):
     m = np.array(coefficients, np.float32)
     prefixes, neurons = m.shape
     lengths = np.ones((1, neurons)) if lengths is None else np.array([lengths])
-    return causal.Survey(
+    return Survey(
         np.arange(prefixes), np.ones(prefixes, int), [m], m.mean(0, keepdims=True).astype(float),
         (m > 0).sum(0, keepdims=True), prefixes, lengths,
     )  # fmt: skip
@@ -197,10 +211,10 @@ def test_half_of_the_prefixes_have_the_largest_coefficients_and_none_is_silent()
 
 def removed(decoder, prefix, layer, memories):
     """What changes if memories are removed together, one group after the other, at the end of one prefix."""
-    values = causal.values_of(decoder.layers[layer - 1])
+    values = decoder.layers[layer - 1].added
     vector = lambda number, here, m: torch.stack([-(m[i, group] @ values[group]) for i, group in enumerate(memories)])
     base = np.zeros(len(memories), int)
-    return causal.run_changed(decoder, [np.array(prefix)], base, np.full(len(memories), layer), vector)
+    return run_changed(decoder, [np.array(prefix)], base, np.full(len(memories), layer), vector)
 
 
 @torch.no_grad()
@@ -226,10 +240,7 @@ def test_removing_a_planted_memory_has_its_closed_form(tmp_path):
         for layer in range(1, truth.layers + 1):
             key = next(key for key in range(truth.keys) if truth.fires(layer, key, prefix))
             ends = removed(decoder, prefix, layer, [[key]])
-            words = torch.eye(truth.vocab, dtype=torch.float64)[:1].new_zeros(1, truth.d)
-            out = causal.outcomes(
-                decoder.vocabulary, ends, torch.zeros(1, dtype=torch.long), words, words, np.array([5])
-            )
+            out = prediction_changes(decoder.vocabulary, ends, np.array([5]))
             before, after = said(prefix), said(prefix, (layer, key))
             top = int(before.argmax())
             expected = {"loss": before[5] - after[5], "top_log_probability": after[top] - before[top],
@@ -278,10 +289,8 @@ def circuits():
 
 def effect(decoder, layer, memories):
     ends = removed(decoder, [0, 0], layer, memories)
-    words = causal.word_vectors(decoder.vocabulary, torch.tensor([1])).expand(len(memories), -1)
-    return causal.outcomes(
-        decoder.vocabulary, ends, torch.zeros(len(memories), dtype=torch.long), words, words, np.full(len(memories), -1)
-    )
+    words = logit_vectors(decoder.vocabulary, torch.tensor([1])).expand(len(memories), -1)
+    return logit_changes(decoder.vocabulary, ends, words, words)
 
 
 def test_of_a_redundant_pair_one_changes_nothing_and_both_change_much(circuits):

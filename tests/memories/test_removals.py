@@ -11,7 +11,8 @@ import transformers
 from changed import OfFairseq, OfTransformers, adding, corpus_of
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import causal, removals
+from ff_memories.memories import removals
+from ff_memories.memories.survey import drawn_prefixes
 
 NUMBERS = [1, 2, 5, 10, 20]
 
@@ -137,7 +138,7 @@ def test_shards_and_batches_change_no_row(truth):
 
 def test_the_prefixes_are_the_first_that_causal_may_test_and_missing_ones_are_counted():
     text = corpus_of(40)
-    sentence, position = causal.drawn_prefixes(text, 5)
+    sentence, position = drawn_prefixes(text, 5)
     own = removals.tested(text, 5, 7)
     assert own[0].tolist() == sentence[:14:2].tolist() and own[1].tolist() == position[:14:2].tolist()
     assert len(removals.tested(text, 5, 400)[0]) == 25  # half of the validation sentences

@@ -16,8 +16,9 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.inputs.models import proved_model
-from ff_memories.memories import causal, mutations
+from ff_memories.memories import mutations
 from ff_memories.memories.search import batching, trigger_table, triggers
+from ff_memories.model import interventions
 from ff_memories.model.rows import proof
 from ff_memories.model.transformer import stack
 from ff_memories.model.transformer.describe import longer_contexts
@@ -93,8 +94,8 @@ def test_sentences_longer_than_a_window_give_what_they_give_alone(name, portable
     ours, texts = tiny.analysed(made), sentences()
     nothing = lambda layer, here, m: m.new_zeros(len(here), tiny.MODEL)
     with torch.inference_mode():
-        ends = causal.run_changed(ours, texts, np.arange(len(texts)), np.full(len(texts), 2), nothing)
-    assert largest_difference(ends.changed, ends.base) < 1e-5
+        ends = interventions.run_changed(ours, texts, np.arange(len(texts)), np.full(len(texts), 2), nothing)
+    assert largest_difference(ends.changed, ends.unchanged) < 1e-5
 
 
 def gives_what_each_sentence_gives_alone(name, made):
@@ -188,9 +189,9 @@ def test_a_changed_prefix_starts_from_the_numbers_that_it_has_in_its_sentence(lo
     nothing = lambda layer, here, m: m.new_zeros(len(here), ours.description.model)
     base = np.arange(len(texts))
     with torch.inference_mode():
-        ends = causal.run_changed(ours, texts, base, np.full(len(texts), 2), nothing)
+        ends = interventions.run_changed(ours, texts, base, np.full(len(texts), 2), nothing)
     expected = torch.stack([truths[s][-1].output[j] for s, j in at])
-    assert largest_difference(ends.base, expected) < 1e-5
+    assert largest_difference(ends.unchanged, expected) < 1e-5
     assert largest_difference(ends.changed, expected) < 1e-5
 
 

@@ -86,6 +86,13 @@ class Corpus:
         begins = None if self.begins is None else taken(self.begins)
         return Corpus(taken(self.tokens), offsets, len(drawn), begins, numbers)
 
+    def following(self, sentence: np.ndarray, position: np.ndarray) -> np.ndarray:
+        """Return the token after each prefix (n,) int64, given its sentence and length; -1 at a sentence's end."""
+        inside = position < self.lengths[sentence]
+        return np.where(inside, self.tokens[np.where(inside, self.offsets[sentence] + position, 0)], -1).astype(
+            np.int64
+        )
+
 
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
     """Write the corpus atomically."""

@@ -61,12 +61,14 @@ def svg(specification: dict[str, Any], figure: str) -> str:
 
 
 def own_ids(drawing: str, figure: str) -> str:
-    """Return the SVG with clip paths named after the figure and numbered from 0.
+    """Return the SVG with clip paths named after the figure, and these and gradients numbered from 0.
 
     Vega keeps counting from chart to chart within a process, and two drawings on one page must not share an id.
     """
-    order = {name: place for place, name in enumerate(dict.fromkeys(re.findall(r'id="(clip\d+)"', drawing)))}
-    return re.sub(r"(?<=[\"#])clip\d+(?=[\")])", lambda found: f"{figure}-clip{order[found[0]]}", drawing)
+    for kind, own in (("clip", f"{figure}-clip"), ("gradient_", "gradient_")):
+        order = {name: place for place, name in enumerate(dict.fromkeys(re.findall(rf'id="({kind}\d+)"', drawing)))}
+        drawing = re.sub(rf'(?<=["#]){kind}\d+(?=[")])', lambda found: f"{own}{order[found[0]]}", drawing)  # noqa: B023
+    return drawing
 
 
 def hatch(drawing: str, figure: str) -> str:

@@ -4,7 +4,7 @@ One forward pass of every example serves both sections.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,13 +12,13 @@ import polars as pl
 import torch
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
-from ff_memories.base.sharding import Shard, share
+from ff_memories.base.sharding import Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.refinement import kinds
-from ff_memories.memories.search import batching, finite
-from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.memories.search import batching
+from ff_memories.model import finite
+from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
@@ -64,13 +64,8 @@ def sample_examples(
 def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.DataFrame:
     """Return a shard's examples: whole batches, which run as they would with all."""
     position = examples["position"].to_numpy().astype(np.int64)
-    own = share(list(_batches(position, batch_tokens)), shard)
+    own = batching.by_length(position, batch_tokens, shard)
     return examples[np.sort(np.concatenate([np.zeros(0, np.int64), *own]))]
-
-
-def _batches(position: np.ndarray, batch_tokens: int) -> Iterator[np.ndarray]:
-    """Yield the examples of each batch, by the lengths of their prefixes."""
-    return batching.sequences(position, np.lexsort((np.arange(len(position)), position)), batch_tokens)
 
 
 @dataclass
@@ -138,10 +133,7 @@ def observe(
                 same = own[index] == said
                 seen.agreeing[name][part, index] = (same if memories == "all" else same & active).sum(1).cpu().numpy()
 
-    with torch.inference_mode(), Progress(len(examples), "examples", "composition") as progress:
-        for part in _batches(position, batch_tokens):
-            retry_smaller(run, part, len(part), halved)
-            progress.step(len(part))
+    run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
     return seen
 
 
@@ -222,17 +214,16 @@ def _active(m: torch.Tensor, energies: torch.Tensor, memories: str, signs: int) 
 def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool = False) -> States:
     """Run prefixes, which come by length, through all layers; ``beside``: keep what each block reads."""
     batch = decoder.pack(prefixes)
-    last = torch.from_numpy(np.cumsum([len(p) + 1 for p in prefixes]) - 1).to(decoder.device)
     given, residuals, updates, fires, effective = [], [], [], [], []
     x = decoder.embed(batch)
     for number, layer in enumerate(decoder.layers, 1):
         if beside:
-            given.append(x[last])
+            given.append(x[batch.last])
         seen = layer(x, batch)
         x = seen.output
-        residuals.append(seen.residual[last])
-        updates.append(seen.update[last])
-        m = seen.coefficients[last]
+        residuals.append(seen.residual[batch.last])
+        updates.append(seen.update[batch.last])
+        m = seen.coefficients[batch.last]
         energies = (m * layer.values[: m.shape[1]].float().norm(dim=1)).square()
         finite.require(f"layer {number}: memory coefficients", m)
         finite.require(f"layer {number}: residuals and updates", residuals[-1], updates[-1])
@@ -257,8 +248,7 @@ def _read(decoder: LanguageModel, states: States) -> Read:
 def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str = "all") -> dict[str, pl.DataFrame]:
     """Return the tables ``examples``, ``composition`` and ``refinement``; ``types``: ``values.types`` of the run."""
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    inside = position < corpus.lengths[sentence]
-    following = corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)].astype(np.int64)
+    following = pl.Series("next_token", corpus.following(sentence, position))
     count, layers = seen.active.shape
     key = {
         "example": np.repeat(examples["example"].to_numpy(), layers),
@@ -268,7 +258,7 @@ def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str
     tops = {n: flat(getattr(seen, n)) for n in ("residual_top", "ffn_top", "output_top")}
     return {
         "examples": examples.with_columns(
-            pl.when(pl.Series(inside)).then(pl.Series(following)).alias("next_token"),
+            pl.when(following >= 0).then(following).alias("next_token"),
             pl.Series("model_top", seen.model_top),
         ),
         "composition": pl.DataFrame(

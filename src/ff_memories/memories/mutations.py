@@ -18,7 +18,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.base.sharding import Shard, share
 from ff_memories.corpus.store import Corpus, Tokens
 from ff_memories.corpus.words import Words
-from ff_memories.memories.search import finite
+from ff_memories.model import finite
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.batches.buffers import retry_smaller, sliced
 from ff_memories.model.batches.padded import PlainPaths

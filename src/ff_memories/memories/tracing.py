@@ -13,7 +13,7 @@ import polars as pl
 import torch
 
 from ff_memories.memories.refinement import kinds
-from ff_memories.model.decoder import LanguageModel, Seen
+from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 
 LOGITS = 1 << 24  # log-probabilities held at once
@@ -79,25 +79,14 @@ def trace(
             seen = layer(x, batch)
             if number in layers:
                 given = x if residual == "read" and decoder.parallel else seen.residual
-                found.append(_layer(decoder, vocabulary, number, seen, given, layer.values, top, predictions))
+                three = given, seen.update, seen.residual + seen.update
+                r, y, o = (layer_tops(vocabulary, h, predictions) for h in three)
+                first = {"residual_top": r.ids[:, 0], "ffn_top": y.ids[:, 0], "output_top": o.ids[:, 0]}
+                kind = pl.DataFrame(first).select(kinds()).to_series().to_list()
+                most = largest(seen.coefficients, layer.values, top, decoder.signs)
+                found.append(LayerTrace(number, r, y, o, kind, *most))
             x = seen.output
     return found
-
-
-def _layer(
-    decoder: LanguageModel,
-    vocabulary: Vocabulary,
-    number: int,
-    seen: Seen,
-    given: torch.Tensor,
-    values: torch.Tensor,
-    top: int,
-    predictions: int,
-) -> LayerTrace:
-    r, y, o = (layer_tops(vocabulary, h, predictions) for h in (given, seen.update, seen.residual + seen.update))
-    first = pl.DataFrame({f"{name}_top": part.ids[:, 0] for name, part in (("residual", r), ("ffn", y), ("output", o))})
-    memories, coefficients, shares = largest(seen.coefficients, values, top, decoder.signs)
-    return LayerTrace(number, r, y, o, first.select(kinds()).to_series().to_list(), memories, coefficients, shares)
 
 
 def largest(

@@ -9,8 +9,9 @@ import torch
 from ff_memories.base.progress import Progress
 from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.search import chosen, finite
+from ff_memories.memories.search import chosen
 from ff_memories.memories.targets import targets as targets
+from ff_memories.model import finite
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 

@@ -10,7 +10,7 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -89,6 +89,11 @@ class Batch:
         return torch.from_numpy(ends.astype(np.int32)).to(self.tokens.device)
 
     @cached_property
+    def last(self) -> torch.Tensor:
+        """(sentences,) int64, the row of each sentence's last token."""
+        return self.ends[1:].long() - 1
+
+    @cached_property
     def bands(self) -> tuple[Paths, ...]:
         """The sentences in groups of like length (``band_of``), each padded to its longest."""
         found, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
@@ -163,6 +168,13 @@ class AnyLayer(Protocol):
     @property
     def values(self) -> torch.Tensor:
         """(memories, d), the values."""
+
+    @property
+    def added(self) -> torch.Tensor:
+        """(memories, d), what each memory adds to m V: its value, before the norm behind it, if there is one."""
+
+    def behind(self, m: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor] | None:
+        """Return the norm behind the feed-forward layer and what it takes, m V + b2 (rows, d); ``None`` without one."""
 
     def __call__(
         self,
@@ -251,7 +263,7 @@ class Layer:
         self._first = with_bias(own["keys"], self.key_bias)  # the two matrices as they are multiplied by
         self._second = with_bias(own["values"].t(), self.value_bias)
         self.keys = self._first[:, : own["keys"].shape[1]]  # (d_m, d): key i is row i
-        self.values = self._second[:, : len(own["values"])].t()  # (d_m, d): value i is row i
+        self.values = self.added = self._second[:, : len(own["values"])].t()  # (d_m, d): value i is row i
 
     def __call__(
         self,
@@ -296,6 +308,9 @@ class Layer:
     def combine(self, coefficients: torch.Tensor) -> torch.Tensor:
         """Return the feed-forward output y (rows, d) = m V + b2, the sum of values weighted by their coefficients."""
         return linear(coefficients, self._second, self.value_bias)
+
+    def behind(self, _: torch.Tensor) -> None:
+        """Return ``None``: there is no norm behind the feed-forward layer."""
 
 
 class Decoder:

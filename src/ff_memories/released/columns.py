@@ -7,16 +7,13 @@ released code sorts the vocabulary to find a rank, so equal probabilities, such 
 token id.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -73,17 +70,14 @@ def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(h, vocabulary.classes).amax(1) > head
 
 
-def _parts(examples: pl.DataFrame, batch_tokens: int) -> Iterator[np.ndarray]:
-    """Yield the rows of ``examples`` that run in one batch, grouped by length."""
-    position = examples["position"].to_numpy().astype(np.int64)
-    return batching.sequences(position, np.lexsort((np.arange(len(examples)), position)), batch_tokens)
+def _parts(examples: pl.DataFrame, batch_tokens: int) -> list[np.ndarray]:
+    """Return the rows of ``examples`` that run in one batch, grouped by length."""
+    return batching.by_length(examples["position"].to_numpy().astype(np.int64), batch_tokens)
 
 
-def _pack(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, part: np.ndarray) -> tuple[Batch, torch.Tensor]:
-    """Return a batch of some rows' prefixes, and the index of each prefix's last token in it."""
-    sentence, position = (examples[c].to_numpy().astype(np.int64)[part] for c in ("sentence", "position"))
-    prefixes = [corpus.sentence(s)[:j] for s, j in zip(sentence, position, strict=True)]
-    return decoder.pack(prefixes), torch.from_numpy(np.cumsum(position + 1) - 1).to(decoder.device)
+def _pack(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, part: np.ndarray) -> Batch:
+    """Return some rows' prefixes as a batch."""
+    return decoder.pack([corpus.sentence(s)[:j] for s, j in examples.select("sentence", "position")[part].iter_rows()])
 
 
 def columns(
@@ -95,8 +89,8 @@ def columns(
     dims: list[pl.DataFrame] = []
 
     def run(part: np.ndarray) -> None:
-        batch, last = _pack(decoder, corpus, examples, part)
-        seen, x = [], decoder.embed(batch)
+        batch = _pack(decoder, corpus, examples, part)
+        last, seen, x = batch.last, [], decoder.embed(batch)
         for layer in decoder.layers:
             found = layer(x, batch)
             x = found.output
@@ -117,12 +111,10 @@ def columns(
         dims.append(_dims(vocabulary, values, m, weights, scaled, own, model_top, example, len(seen)))
         layers.extend(made)
 
-    with torch.inference_mode(), Progress(len(examples), "examples", "released columns") as progress:
+    with torch.inference_mode():
         tops = [vocabulary.predict(layer.values).top for layer in decoder.layers]
         may_move = [scalable(vocabulary, layer.values) for layer in decoder.layers]
-        for part in _parts(examples, batch_tokens):
-            retry_smaller(run, part, len(part), halved)
-            progress.step(len(part))
+    run_batches(run, _parts(examples, batch_tokens), "examples", "released columns")
     return pl.concat(layers), pl.concat(dims)
 
 
@@ -132,16 +124,13 @@ def output_distributions(decoder: Decoder, corpus: Corpus, examples: pl.DataFram
     out = np.zeros((len(examples), vocabulary.size), dtype=np.float32)
 
     def run(part: np.ndarray) -> None:
-        batch, last = _pack(decoder, corpus, examples, part)
+        batch = _pack(decoder, corpus, examples, part)
         x = decoder.forward(batch)
         for start in range(0, len(part), FULL):
-            rows = vocabulary.output(x[last[start : start + FULL]])
+            rows = vocabulary.output(x[batch.last[start : start + FULL]])
             out[part[start : start + FULL]] = vocabulary.log_probabilities(rows).exp().cpu().numpy()
 
-    with torch.inference_mode(), Progress(len(examples), "examples", "output distributions") as progress:
-        for part in _parts(examples, batch_tokens):
-            retry_smaller(run, part, len(part), halved)
-            progress.step(len(part))
+    run_batches(run, _parts(examples, batch_tokens), "examples", "output distributions")
     return out
 
 

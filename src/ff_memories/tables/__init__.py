@@ -13,6 +13,7 @@ from ff_memories.tables.files import MOST_NEURONS as MOST_NEURONS
 from ff_memories.tables.files import NEURONS as NEURONS
 from ff_memories.tables.files import PRECISION as PRECISION
 from ff_memories.tables.files import TABLES as TABLES
+from ff_memories.tables.files import concat as concat
 from ff_memories.tables.files import conform as conform
 from ff_memories.tables.files import counts as counts
 from ff_memories.tables.files import in_order as in_order

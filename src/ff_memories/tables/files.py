@@ -164,6 +164,12 @@ def join(parts: Sequence[Path], path: Path) -> None:
         write(frame, path, precision_of(parts[0]), neurons_of(parts[0]))
 
 
+def concat(name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return a table of parts, of which there may be none, in its columns' types; other columns are left out."""
+    empty = pl.DataFrame(schema=TABLES[name].columns)
+    return pl.concat([empty, *(part.select(empty.columns).cast(empty.schema) for part in parts)])
+
+
 def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
     """Return the ``counts`` rows of one step. Zeros are kept: "nothing was skipped" is a finding too."""
     return pl.DataFrame(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ff_memories.base.sharding import share
+from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
 
 BLOCK_TOKENS = 1 << 17
@@ -124,3 +124,14 @@ def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[n
         current.append(index)
     if current:
         yield np.array(current)
+
+
+def by_length(lengths: np.ndarray, budget: int, shard: Shard = WHOLE, more: np.ndarray | int = 0) -> list[np.ndarray]:
+    """Return a shard's batches of sequences (n,), shortest first; no batch depends on the number of shards.
+
+    Args:
+        budget: rows of one forward pass.
+        more: (n,), rows that each sequence brings besides its own.
+    """
+    order = np.argsort(lengths, kind="stable")
+    return list(share(list(sequences(lengths + more, order, budget)), shard))

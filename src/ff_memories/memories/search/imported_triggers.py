@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
 from ff_memories import tables
@@ -23,9 +22,7 @@ def triggers(
     inside = (layer >= 1) & (layer <= decoder.description.layers) & (key < decoder.memories) & (sentence < len(corpus))
     ours = bool(inside.all())
     if ours:
-        length, at = corpus.lengths[sentence], corpus.offsets[sentence] + position
-        following = np.where(position < length, corpus.tokens[np.minimum(at, len(corpus.tokens) - 1)], -1)
-        ours = bool(((position <= length) & (told == following)).all())
+        ours = bool(((position <= corpus.lengths[sentence]) & (told == corpus.following(sentence, position))).all())
     if not ours:
         raise UserError(f"{path}: not the triggers of this model in this text", rebuild_hint(path))
     return frame

@@ -49,8 +49,6 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
     for layer in range(len(best.lists)):
         entries, rank = best.ranked(layer)
         sentence, position = prefixes.locate(entries.prefix.cpu().numpy())
-        inside = position < corpus.lengths[sentence]
-        at = np.where(inside, corpus.offsets[sentence] + position, 0)
         parts.append(
             pl.DataFrame(
                 {
@@ -60,9 +58,9 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
                     "coefficient": entries.coefficient.cpu().numpy(),
                     "sentence": sentence,
                     "position": position,
-                    "next_token": corpus.tokens[at].astype(np.int64),
+                    "next_token": corpus.following(sentence, position),
                 }
-            ).with_columns(pl.when(pl.Series(inside, dtype=pl.Boolean)).then(pl.col("next_token")).alias("next_token"))
+            ).with_columns(pl.when(pl.col("next_token") >= 0).then("next_token").alias("next_token"))
         )
     return pl.concat(parts)
 

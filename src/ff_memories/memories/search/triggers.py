@@ -14,10 +14,11 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.search import batching, finite
+from ff_memories.memories.search import batching
 from ff_memories.memories.search.firing import fired
 from ff_memories.memories.search.topk import Entries, TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
+from ff_memories.model import finite
 from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
 

@@ -8,16 +8,15 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.progress import Progress
 from ff_memories.base.seeds import generator
 from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS, available
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.tables import HISTOGRAM_BINS as BINS
-from ff_memories.tables import TABLES
+from ff_memories.tables import concat
 
 PERCENTILES = (25, 50, 75, 95)
 HELD = 1 << 27  # coefficients held at once, if those of a layer are no more; the text runs again for the others
@@ -62,7 +61,7 @@ def tables(
                 m[keys >= neurons] *= -1
                 histogram.append(_histogram(layer, keys, top, m))
                 samples.append(_samples(layer, keys, m, sample.sentence, sample.position))
-    return _all_layers("histogram", histogram), _all_layers("samples", samples)
+    return concat("histogram", histogram), concat("samples", samples)
 
 
 def drawn(corpus: Corpus, n: int, positions: str, seed: int) -> np.ndarray:
@@ -94,7 +93,6 @@ class _Sample:
         columns = {layer: torch.from_numpy(own.astype(np.int64)).to(decoder.device) for layer, own in asked.items()}
         deepest = max(asked)
         lengths = np.array([len(text) for text in self.texts])
-        order = np.argsort(lengths, kind="stable")
 
         def run(part: np.ndarray) -> None:
             batch = decoder.pack([self.texts[i] for i in part])
@@ -107,10 +105,7 @@ class _Sample:
                     out[number][rows] = seen.coefficients[inside][:, columns[number]].cpu().numpy()
                 x = seen.output
 
-        with torch.inference_mode(), Progress(len(order), "sentences", "sampled coefficients") as progress:
-            for part in batching.sequences(lengths, order, batch_tokens):
-                retry_smaller(run, part, len(part), halved)
-                progress.step(len(part))
+        run_batches(run, batching.by_length(lengths, batch_tokens), "sentences", "sampled coefficients")
         return out
 
 
@@ -158,12 +153,6 @@ def _samples(layer: int, keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, 
         )
         before = first
     return pl.concat(parts)
-
-
-def _all_layers(name: str, parts: list[pl.DataFrame]) -> pl.DataFrame:
-    """Return a table made from its layers, of which there may be none."""
-    empty = pl.DataFrame(schema=TABLES[name].columns)
-    return pl.concat([empty, *(part.select(empty.columns).cast(empty.schema) for part in parts)])
 
 
 def _of_layer(layer: int, **columns: np.ndarray) -> pl.DataFrame:

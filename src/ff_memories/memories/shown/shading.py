@@ -10,11 +10,10 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.progress import Progress
 from ff_memories.base.sharding import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel, at
 from ff_memories.tables import TOP_LEVEL
 
@@ -89,17 +88,15 @@ def prefix_coefficients(
     rows = rows.filter(pl.col("position") > 0).sort("sequence", "row")
     read = {name: rows[name].to_numpy().astype(np.int64) for name in ("row", "layer", "key", "position", "sequence")}
     lengths, depth, sentence = (sequences[name].to_numpy() for name in ("length", "depth", "sentence"))
-    work = int(((lengths + 1) * depth.astype(np.int64)).sum())
+    work = (lengths + 1) * depth.astype(np.int64)
 
     def run(part: np.ndarray) -> None:
         own = slice(*np.searchsorted(read["sequence"], [part[0], part[-1] + 1]))
         tokens = [corpus.sentence(sentence[i])[: lengths[i]] for i in part]
         _read(decoder, tokens, int(depth[part[0]]), {n: a[own] for n, a in read.items()}, part[0], starts, out)
 
-    with torch.inference_mode(), Progress(work, "token layers", "shading") as progress:
-        for part in _batches(sequences, batch_tokens):
-            retry_smaller(run, part, len(part), halved)
-            progress.step(int(((lengths[part] + 1) * depth[part].astype(np.int64)).sum()))
+    batches = _batches(sequences, batch_tokens)
+    run_batches(run, batches, "token layers", "shading", amount=work)
     return out, starts
 
 

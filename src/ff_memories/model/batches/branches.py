@@ -24,17 +24,15 @@ class Branches:
 
     Attributes:
         tokens, positions, wholes: (rows,) int64, as in a ``Batch``; a branch has those of its prefix's last token.
-        last: (prefixes,) the row of each prefix's last token.
     """
 
     def __init__(self, batch: Batch, base: torch.Tensor):
         self.batch = batch
         lengths = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(base.device)
-        self.last = lengths.cumsum(0) - 1
-        again = lambda x: torch.cat([x, x[self.last[base].to(x.device)]])
+        again = lambda x: torch.cat([x, x[batch.last[base].to(x.device)]])
         self.tokens, self.positions, self.wholes = again(batch.tokens), again(batch.positions), again(batch.wholes)
         before = torch.arange(int(lengths.max()) - 1, device=base.device)
-        first = self.last - lengths + 1
+        first = batch.last - lengths + 1
         self._seen = before < (lengths - 1)[base, None]  # (branches, width)
         self._behind = (lengths - 1)[base, None] - before  # how far a token is behind the branch
         self._rows = torch.where(self._seen, first[base, None] + before, 0)

@@ -1,13 +1,14 @@
 """Memory that is used again, and memory that runs out: then the batch is run in two halves, and so on."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
 import torch
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.progress import Progress
 
 Part = TypeVar("Part")
 _ON_CPU = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # torch has no class for these
@@ -85,3 +86,28 @@ def retry_smaller(
     print(f"out of memory: a batch of {size} {unit}s goes on in halves; lower execution.batch_tokens", file=sys.stderr)
     for half, n in zip(halves(part), (size // 2, size - size // 2), strict=True):
         retry_smaller(run, half, n, halves, unit)
+
+
+def run_batches(
+    run: Callable[[np.ndarray], None],
+    batches: Iterable[np.ndarray],
+    unit: str,
+    about: str,
+    of: str = "sentence",
+    amount: np.ndarray | None = None,
+) -> None:
+    """Run batches without gradients, each in halves where memory runs out, and show the progress.
+
+    Args:
+        run: as of ``retry_smaller``.
+        batches: (n,) each, the numbers of what runs together.
+        unit, about: of the progress: what is counted, in the plural, and what the work is called.
+        of: of what a batch is made.
+        amount: how many units each counts; ``None``: one.
+    """
+    batches = list(batches)
+    units = [len(part) if amount is None else int(amount[part].sum()) for part in batches]
+    with torch.inference_mode(), Progress(sum(units), unit, about) as progress:
+        for part, n in zip(batches, units, strict=True):
+            retry_smaller(run, part, len(part), halved, of)
+            progress.step(n)

@@ -5,7 +5,7 @@ Sentences run without padding (``packed``); where a family takes no attention fu
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -86,11 +86,21 @@ class Layer:
 
         Behind a norm a value is multiplied by that norm's scale: what the model adds is a positive multiple of it.
         """
-        v = self.down.weight if isinstance(self.down, Conv1D) else self.down.weight.t()
-        if self.after is not None:
-            v = v * scale_of(self.after, v.shape[1])
-        v = v.detach()
+        v = self.added
+        return v if self.after is None else v * scale_of(self.after, v.shape[1])
+
+    @property
+    def added(self) -> torch.Tensor:
+        """(memories, d): what each memory adds to m V; a value before the norm behind it, if there is one."""
+        v = _rows_of(self.down).t()
         return torch.cat([v, -v]) if self.signs == 2 else v
+
+    def behind(self, m: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor] | None:
+        """Return the norm behind the feed-forward layer and what it takes, m V + b2 (rows, d); ``None`` without one."""
+        if self.after is None:
+            return None
+        down, norm = self.down, self.after
+        return lambda h: widened(norm(h.to(norm.weight.dtype))), widened(down(m.to(down.weight.dtype)))
 
     def __call__(
         self,

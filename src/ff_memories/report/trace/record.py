@@ -71,9 +71,9 @@ def _cell(decoder: LanguageModel, types: Types, layer: LayerTrace, place: int) -
         "position": place,
         "layer": layer.number,
         "kind": layer.kinds[place],
-        "residual": _tokens(types, layer.residual, place),
-        "update": _tokens(types, layer.update, place),
-        "output": _tokens(types, layer.output, place),
+        "residual": tokens_of(types, layer.residual, place),
+        "update": tokens_of(types, layer.update, place),
+        "output": tokens_of(types, layer.output, place),
         "memories": own,
     }
 
@@ -88,10 +88,11 @@ def _memories(
     tops = tracing.value_tops(decoder, values, layer.number, listed.tolist(), PROMOTED, among)
     for row, memory in enumerate(listed.tolist()):
         key, sign = memories.apart(memory, decoder.neurons)
-        yield {"layer": layer.number, "key": key, "sign": sign, "promotes": _tokens(types, tops, row)}
+        yield {"layer": layer.number, "key": key, "sign": sign, "promotes": tokens_of(types, tops, row)}
 
 
-def _tokens(types: Types, tops: Tops, row: int) -> list[dict[str, Any]]:
+def tokens_of(types: Types, tops: Tops, row: int) -> list[dict[str, Any]]:
+    """Return a row's tokens as plain data, most probable first."""
     pairs = zip(tops.ids[row].tolist(), tops.probabilities[row], strict=True)
     return [{"token": types[token], "id": token, "probability": exact(p)} for token, p in pairs]
 

@@ -12,11 +12,11 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base import memories
 from ff_memories.base.errors import UserError
-from ff_memories.memories import causal
-from ff_memories.memories.causal import Setting
 from ff_memories.memories.tracing import layer_tops
+from ff_memories.model import interventions
+from ff_memories.model.interventions import Setting
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.report.trace.record import exact
+from ff_memories.report.trace.record import exact, tokens_of
 
 HINT = "give layer, key and number, such as 12:1034=0, 12:1034=x2 or 12:1034-=mean"
 _SETTING = re.compile(rf"(\d+):(\d+[-{memories.MINUS}]?)=(.+)")
@@ -38,7 +38,7 @@ def read(text: str, model: Any, results: str | Path | None) -> Setting:
     layer, (key, sign), to = int(found[1]), memories.read(found[2]), found[3].strip()
     model.require(layer, key, sign)
     memory = model.memory(key, sign)
-    if not bool(causal.values_of(model.decoder.layers[layer - 1])[memory].any()):
+    if not bool(model.decoder.layers[layer - 1].added[memory].any()):
         raise UserError(f"{text}: the value of this memory has length zero, so no coefficient changes anything")
     if to == "mean":
         return Setting(layer, memory, _mean(text, layer, memory, results))
@@ -75,20 +75,14 @@ def record(
     names = [(setting.layer, setting.memory) for setting in settings]
     if len(set(names)) < len(names):
         raise UserError("a memory is set twice", "set each memory once")
-    found = causal.with_settings(model.decoder, tokens, settings)
-    tops = layer_tops(vocabulary, found.outputs, predictions)
+    coefficients, outputs = interventions.with_settings(model.decoder, tokens, settings)
+    tops = layer_tops(vocabulary, outputs, predictions)
     told = []
-    for setting, (now, to) in zip(settings, found.coefficients, strict=True):
+    for setting, (now, to) in zip(settings, coefficients, strict=True):
         key, sign = memories.apart(setting.memory, model.decoder.neurons)
         numbers = {"coefficient": exact(np.float32(now)), "set_to": exact(np.float32(to))}
         told.append({"layer": setting.layer, "key": key, "sign": sign, **numbers})
-    before, after = (
-        [
-            {"token": model.dictionary[token], "id": token, "probability": exact(p)}
-            for token, p in zip(tops.ids[row].tolist(), tops.probabilities[row], strict=True)
-        ]
-        for row in (0, 1)
-    )
+    before, after = (tokens_of(model.dictionary, tops, row) for row in (0, 1))
     return {"set": told, "before": before, "after": after}
 
 

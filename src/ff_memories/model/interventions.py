@@ -1,0 +1,270 @@
+"""Run a model with vectors added to feed-forward outputs, and compare what its last layer predicts; beyond the paper.
+
+A change adds a vector to m V of one layer (equation 2) at the last token of a prefix, and the layers above run again.
+Changing the coefficient of memory i by c adds c v_i. With the row of a prefix, and that of the change:
+
+- ``Ends`` are the last layer's outputs o^L (section 5.2);
+- ``logit_changes`` are of tokens' logits, as the output matrix gives them, before a bias and a cap. In an adaptive
+  softmax, a tail's word has its class's logit plus its own within the tail, both before their softmaxes: what a vector
+  adds to it is then linear, as elsewhere;
+- ``prediction_changes`` are of the model's log-probabilities, in nats.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ff_memories.model import finite
+from ff_memories.model.batches import branches
+from ff_memories.model.batches.branches import Branches
+from ff_memories.model.decoder import AnyLayer, LanguageModel
+from ff_memories.model.products import linear, widened
+from ff_memories.model.vocabulary import Vocabulary
+
+LOGITS = 1 << 22  # log-probabilities held at once, in float64 and several times
+TINY = 1e-30
+Norm = Callable[[torch.Tensor], torch.Tensor]  # (rows, d) to (rows, d)
+# of a layer's number, the numbers of its changes (n,) and the coefficients (n, d_m) of their prefixes: (n, d)
+Vectors = Callable[[int, np.ndarray, torch.Tensor], torch.Tensor]
+
+
+# ----------------------------------------------------------------------------------------------------- running a model
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The last layer's outputs o^L, with and without changes.
+
+    Attributes:
+        unchanged: (prefixes, d).
+        which: (changes,) int64, the prefix of each change.
+        changed: (changes, d).
+        direct: (changes, d), what each change would add to o^L if no layer above reacted.
+    """
+
+    unchanged: torch.Tensor
+    which: torch.Tensor
+    changed: torch.Tensor
+    direct: torch.Tensor
+
+
+def run_changed(
+    decoder: LanguageModel,
+    prefixes: Sequence[np.ndarray],
+    which: np.ndarray,
+    layer: np.ndarray,
+    vector: Vectors,
+) -> Ends:
+    """Run prefixes once, and every change of their last token from its layer on.
+
+    Args:
+        prefixes: token ids without the start token, by length.
+        which, layer: (changes,) which prefix, and which layer from 1; layers ascend.
+        vector: what each change adds to m V.
+    """
+    base = torch.from_numpy(which).to(decoder.device)
+    if decoder.forests:
+        rows: Any = Branches(decoder.pack(prefixes), base)
+        last, own = rows.batch.last, len(rows.batch.tokens) + torch.arange(len(which), device=decoder.device)
+        x = decoder.embed(rows)[: len(rows.batch.tokens)]
+    else:
+        rows, last, own = branches.packed_prefixes(decoder, prefixes, which.tolist())
+        x = decoder.embed(rows)
+    direct = x.new_zeros(len(which), x.shape[1])
+    for number, block in enumerate(decoder.layers, 1):
+        seen = block(x, rows)
+        finite.require(f"layer {number}: outputs of changed prefixes", seen.output)
+        x, here = seen.output, np.arange(*np.searchsorted(layer, [number, number + 1]))
+        if len(here):
+            at = last[base[here]]
+            m = seen.coefficients[at]
+            added, direct[here] = added_to_output(block, m, vector(number, here, m))
+            x = torch.cat([x, x[at] + added]) if decoder.forests else x.index_add(0, own[here], added)
+    return Ends(x[last], base, x[own], direct)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A memory's coefficient as it is set at a text's last token.
+
+    Attributes:
+        layer: from 1.
+        memory: d_m + i is memory i of sign -1.
+        to: the number, in the memory's sign; with ``times``, as many times the coefficient that it has.
+    """
+
+    layer: int
+    memory: int
+    to: float
+    times: bool = False
+
+
+def with_settings(
+    decoder: LanguageModel, tokens: np.ndarray, settings: Sequence[Setting]
+) -> tuple[list[tuple[float, float]], torch.Tensor]:
+    """Run a text (tokens,) beside itself with coefficients set at its last token, layer after layer.
+
+    A coefficient is read when its layer runs, so it has what settings below made of it.
+
+    Returns:
+        What each coefficient was when it was set, and what it was set to; and (2, d) the last layer's output at the
+        last token, as it is and with all settings.
+    """
+    found: dict[int, tuple[float, float]] = {}
+    with torch.inference_mode():
+        batch = decoder.pack([tokens, tokens])
+        x = decoder.embed(batch)
+        for number, block in enumerate(decoder.layers, 1):
+            seen = block(x, batch)
+            x, own = seen.output, [i for i, setting in enumerate(settings) if setting.layer == number]
+            if not own:
+                continue
+            m, values = seen.coefficients[batch.last[1:]], block.added
+            vector = torch.zeros_like(values[:1])
+            for i in own:
+                memory, neurons = settings[i].memory, m.shape[1]
+                now = float(m[0, memory % neurons]) * (1 if memory < neurons else -1)
+                found[i] = now, settings[i].to * now if settings[i].times else settings[i].to
+                vector = vector + (found[i][1] - now) * values[memory]
+            x = x.index_add(0, batch.last[1:], added_to_output(block, m, widened(vector))[0])
+    finite.require("outputs with the coefficients that were set", x[batch.last])
+    return [found[i] for i in range(len(settings))], x[batch.last]
+
+
+# --------------------------------------------------------------------------------------------------------------- norms
+
+
+def added_to_output(block: AnyLayer, m: torch.Tensor, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return what a layer's output gains (n, d) if m V gains a vector (n, d), and the same with its norm held.
+
+    Args:
+        m: (n, d_m) coefficients, of which the norm behind the feed-forward layer, if there is one, takes its deviation.
+    """
+    if (behind := block.behind(m)) is None:
+        return vector, vector
+    norm, at = behind
+    return norm(at + vector) - norm(at), HeldNorm.of(norm, at)(vector, at)
+
+
+@dataclass(frozen=True)
+class HeldNorm:
+    """A layer norm or RMS norm whose deviation is held: then it is linear. A change still loses its mean.
+
+    Attributes:
+        norm: N, (rows, d) to (rows, d).
+        scale, shift: (d,) its scale and bias, found by its outputs.
+        centred: whether it takes the mean away.
+    """
+
+    norm: Norm
+    scale: torch.Tensor
+    shift: torch.Tensor
+    centred: bool
+
+    @classmethod
+    def of(cls, norm: Norm, like: torch.Tensor) -> "HeldNorm":
+        """Read a norm by its outputs; ``like``: (any, d), of the type and on the device of its inputs."""
+        x = like.new_full((3, like.shape[1]), 1000.0)
+        x[0, 1::2] *= -1
+        x[1] = 0
+        out = norm(x)
+        centred = bool((out[2] - out[1]).abs().max() < 1e-3 * (out[0] - out[1]).abs().max())
+        centre = x[:1] - x[:1].mean(1, keepdim=True) if centred else x[:1]
+        deviation = centre.square().mean(1, keepdim=True).sqrt()
+        return cls(norm, ((out[:1] - out[1]) * deviation / centre)[0], out[1], centred)
+
+    def __call__(self, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        """Return what a change (rows, d) adds to the norm of ``at`` (rows, d), whose deviation is held."""
+        return self.scale * self._centre(change) * self._length_after(at) / self._length_before(at)
+
+    def back(self, along: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        """Return (rows, d) whose product with a change is that of ``along`` (rows, d) with the held norm of it."""
+        return self._centre(self.scale * along) * self._length_after(at) / self._length_before(at).clamp(min=TINY)
+
+    def _centre(self, x: torch.Tensor) -> torch.Tensor:
+        return x - x.mean(1, keepdim=True) if self.centred else x
+
+    def _length_before(self, at: torch.Tensor) -> torch.Tensor:
+        return (self.scale * self._centre(at)).norm(dim=1, keepdim=True)
+
+    def _length_after(self, at: torch.Tensor) -> torch.Tensor:
+        return (self.norm(at) - self.shift).norm(dim=1, keepdim=True)
+
+
+# --------------------------------------------------------------------------------------- what the last layer predicts
+
+
+def logit_vectors(vocabulary: Vocabulary, tokens: torch.Tensor) -> torch.Tensor:
+    """Return what the output layer multiplies by for each token's logit, (tokens, d); see the module's description."""
+    found: torch.Tensor | None = None
+    for number, cluster in enumerate(vocabulary.clusters):
+        here = (tokens >= cluster.first) & (tokens < cluster.first + cluster.size)
+        own = widened(cluster.embedding[tokens[here] - cluster.first])
+        if cluster.projection is not None:
+            own = linear(own, cluster.projection.t())
+        if number and vocabulary.classes is not None:
+            own = own + widened(vocabulary.classes[number - 1])
+        if vocabulary.out is not None:
+            own = linear(own, vocabulary.out.t())
+        found = own.new_zeros(len(tokens), own.shape[1]) if found is None else found
+        found[here] = own
+    assert found is not None, "a vocabulary has words"
+    return found
+
+
+def logit_changes(
+    vocabulary: Vocabulary, ends: Ends, promoted: torch.Tensor, other: torch.Tensor
+) -> dict[str, np.ndarray]:
+    """Return what changes of a mean logit, (changes,) float64 each.
+
+    ``direct``: what the vector itself adds, through the norms behind it at the deviations that they have: that behind
+    the feed-forward layer, where there is one, and the final one. ``total``: how much it changes when the layers above
+    run again; ``other_total``: the same of the other tokens. ``total_frozen``: ``total`` with the final norm's
+    deviation held. In the last layer this is ``direct``, unless a norm stands behind the feed-forward layer.
+
+    Args:
+        promoted, other: (changes, d) float64, the means of tokens' ``logit_vectors``.
+    """
+    h = ends.unchanged[ends.which]
+    held = vocabulary.norm and HeldNorm.of(vocabulary.norm, h)
+    frozen = lambda change: change if held is None else held(change, h)
+    free = vocabulary.output(ends.changed) - vocabulary.output(h)
+    logit = lambda change, words: (change.double() * words.double()).sum(1).cpu().numpy()
+    return {
+        "direct": logit(frozen(ends.direct), promoted),
+        "total": logit(free, promoted),
+        "total_frozen": logit(frozen(ends.changed - h), promoted),
+        "other_total": logit(free, other),
+    }
+
+
+def prediction_changes(vocabulary: Vocabulary, ends: Ends, following: np.ndarray) -> dict[str, np.ndarray]:
+    """Return how the model's prediction changes, (changes,) each; in nats, but for the last.
+
+    ``top_log_probability``: log p of the token that it predicts without the change. ``loss``: -log p of the next token;
+    NaN without one. ``kl``: the divergence from the new prediction to the old one. ``top_changed``: whether it predicts
+    another token.
+
+    Args:
+        following: (changes,) int64, the true next token; -1 for none.
+    """
+
+    def log_p(rows: torch.Tensor) -> torch.Tensor:
+        said = vocabulary.log_probabilities(vocabulary.output(rows), whole=True).double()
+        return said - said.logsumexp(1, keepdim=True)  # a sum in float32 loses the unlikely tokens beside a sure one
+
+    target = torch.from_numpy(following).to(ends.changed.device)
+    parts: list[tuple[torch.Tensor, ...]] = []
+    for rows in torch.arange(len(target), device=target.device).split(max(1, LOGITS // vocabulary.size)):
+        unique, place = ends.which[rows].unique(return_inverse=True)
+        before, after = log_p(ends.unchanged[unique])[place], log_p(ends.changed[rows])
+        top, known = before.argmax(1, keepdim=True), target[rows].clamp(min=0)[:, None]
+        change = after - before
+        lost = torch.where(target[rows] < 0, torch.nan, -change.gather(1, known).squeeze(1))
+        less = torch.where(before > -torch.inf, -change * before.exp(), 0).sum(1).clamp(min=0)
+        parts.append((change.gather(1, top).squeeze(1), lost, less, after.argmax(1) != top.squeeze(1)))
+    names = ("top_log_probability", "loss", "kl", "top_changed")
+    return {name: torch.cat(part).cpu().numpy() for name, part in zip(names, zip(*parts, strict=True), strict=True)}
