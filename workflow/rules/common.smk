@@ -139,7 +139,7 @@ def join_shards(step):
     of = workflow.get_rule(step)
     made = [strip_wildcard_constraints(file) for file in of.output]
     models = [
-        "" if shards(step, "") else None,
+        "(?:)" if shards(step, "") else None,  # the run's own
         "models/[^/]+/" if shards(step, "any") else None,
     ]
     if any(model is not None for model in models):
