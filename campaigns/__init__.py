@@ -1,4 +1,4 @@
-"""Campaigns: long trials of the whole package, each a script with a seed: ``python -m campaigns.kill --trials 60``.
+"""Long trials of the whole package, each a script with a seed: ``python -m campaigns.corruption --trials 56``.
 
 They share the tests' tools.
 """

@@ -22,14 +22,11 @@ DATA, PAGE = ROOT / "docs" / "data", ROOT / "docs" / "faults.md"
 HEAD = """\
 # Robustness tests
 
-We killed runs, damaged files, filled disks and fed the package hostile input. Each campaign below is a script with a
+We damaged files, filled disks and fed the package hostile input. Each campaign below is a script with a
 seed. Most run the whole workflow on a small model with known memories (*planted*), which takes about a minute. They
 then compare every table, count, figure, report, gallery and shard byte by byte with an undisturbed run.
 
-    python -m campaigns.kill --trials 60         # an hour on two cores
-    python -m campaigns.kill --of demo --trials 5
     python -m campaigns.memory
-    python -m campaigns.kill_dvc --commands push restore adopt repro verify --trials 30 --seed 5
     python -m campaigns.conditions
     python -m campaigns.corruption --trials 56
     python -m campaigns.fuzz                     # ten minutes for each reader
@@ -54,30 +51,6 @@ def holds(ok: bool | None) -> str:
 
 def read(name: str) -> dict:
     return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
-
-
-def killed() -> str:
-    found = read("faults/kill")
-    body, total = [], Counter[str]()
-    for row in found["rows"]:
-        total[row["of"]] += sum(row["kills"].values())
-        held = holds(row["finished"] and not row["differ"] and not row.get("by_hand"))
-        body.append([row["of"], row["seed"], shared(row["kills"]), row.get("why", held) if held != "yes" else held])
-    runs = ", ".join(f"`{of}` {n}" for of, n in total.items())
-    return (
-        f"\n## Killed processes\n\nWe sent SIGKILL at {sum(total.values())} random times. After each kill, we "
-        f"repeated the same command until it finished. Kills by command: {runs}. `planted` and `demo` are complete "
-        "Snakemake runs. "
-        "The other commands work on the planted run, published in a separate checkout.\n\n"
-        "The first kills of `ff-memories restore` and `dvc repro` left a stale lock and a file that DVC couldn't read. "
-        "Both are now repaired where possible, with tests in `tests/workflow/runs/test_killed.py`; "
-        "we then killed `restore` again.\n\n" + table(["command", "seed", "kills", "same result"], body)
-    )
-
-
-def shared(kills: dict[str, int]) -> str:
-    names = {"it alone": "the process", "everything": "all processes"}
-    return ", ".join(f"{names.get(v, v)}: {k}" for v, k in sorted(kills.items())) or "none"
 
 
 def memory() -> str:
@@ -119,7 +92,6 @@ def corruption() -> str:
 
 HELD = {
     "artefacts_faults": "DVC's remote, cache and lock: damaged, missing, read-only, full, killed, used twice",
-    "killed": "processes killed at any time: child processes end, stale locks go, the next run continues",
     "sources": "downloads: broken connections, failing mirrors, changed files, wrong hashes, bad archives",
     "hostile_checkpoints": "checkpoints that try to run code, fill memory or disk, or lie about their contents",
     "hostile_config": "paths, names and YAML that try to run commands, leave the folder or exhaust memory",
@@ -237,18 +209,7 @@ def hostile() -> str:
 
 
 def page() -> str:
-    return (
-        HEAD
-        + killed()
-        + conditions()
-        + memory()
-        + corruption()
-        + hostile()
-        + held()
-        + fuzzed()
-        + mutation()
-        + coverage()
-    )
+    return HEAD + conditions() + memory() + corruption() + hostile() + held() + fuzzed() + mutation() + coverage()
 
 
 if __name__ == "__main__":

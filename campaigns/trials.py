@@ -1,6 +1,6 @@
 """What the campaigns share: a run in a folder of its own, digests of what it made, and a record of trials.
 
-A campaign is a script: ``python -m campaigns.kill --trials 60 --seed 1``. It writes what it found to
+A campaign is a script: ``python -m campaigns.corruption --trials 56 --seed 1``. It writes what it found to
 docs/data/faults/, from which ``python -m campaigns.page`` makes docs/faults.md.
 """
 

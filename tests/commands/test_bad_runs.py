@@ -55,9 +55,7 @@ def says(capsys, *words):
     return said
 
 
-@pytest.mark.parametrize(
-    "words", ["verify", "adopt", "restore", "plan", "crate --out x", "show --layer 1 --key 0", "trace text"]
-)
+@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "show --layer 1 --key 0", "trace text"])
 def test_a_runs_folder_without_its_config_is_named(here, capsys, words):
     said = says(capsys, *words.split(), "--configfile", "results/other")
     assert said == "error: results/other: no config of this run is here\n  fix: name its config with --configfile\n"
@@ -169,7 +167,7 @@ def test_compare_says_what_only_one_run_has(here, capsys, table, said):
 def test_a_model_that_was_deleted_since_is_named_by_what_runs_it(here, capsys):
     shutil.rmtree("results/small/model")
     assert "results/small/model/model.safetensors: no such file" in says(capsys, "show", "--layer", 1, "--key", 0)
-    for words in ("trace text", "verify", "crate --out x", "export neuronpedia --out x"):
+    for words in ("trace text", "verify", "export neuronpedia --out x"):
         assert "results/small/model/info.json: no such file\n  fix: " in says(capsys, *words.split()), words
 
 

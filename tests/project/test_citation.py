@@ -7,12 +7,11 @@ from typing import Any, cast
 import polars as pl
 import pytest
 import yaml
-from refusing import says
 from running import ROOT
 
+from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
 from ff_memories.released import data_frames
-from ff_memories.workflow import crate
 
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
@@ -48,11 +47,9 @@ def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch, text, said
         crate.build(cast(Any, None), {"scope": "surrogate"})
 
 
-def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch, capsys):
+def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(
         UserError, match=r"pandas, which writes .pkl, is not installed\n  fix: run pip .*'\.\[pickle\]'"
     ):
         data_frames.write(pl.DataFrame({"text": ["a"]}), tmp_path / "x.pkl")
-    monkeypatch.setattr("ff_memories.commands.share.crate.find_spec", lambda name: None)
-    assert "'.[crate]'" in says(capsys, "crate", "--out", tmp_path / "c.zip")

@@ -422,7 +422,6 @@ def test_every_part_leads_to_where_it_comes_from(tmp_path):
         assert f"#{part}-provenance" in links and f"#{part}" in links
     assert {f"../tables/{name}.parquet" for name in FIGURES["figure3"].tables} <= set(links)
     assert "../figure2.csv" in links
-    assert "ff-memories why figure2.svg" in made_report(tmp_path)[1].read_text()
 
 
 def test_tables_name_a_key_of_negative_coefficients_by_its_mark():

@@ -487,7 +487,6 @@ def test_a_config_that_is_not_there_or_no_yaml(tmp_path):
 
 COMMANDS = {
     "verify": "", "adopt": "", "restore": "", "plan": "", "dvc-yaml": "", "fetch": "", "show": "--layer 1 --key 1",
-    "crate": "--out crate",
     "sensitivity-part": "--part values --corpus c --claims c --sensitivity sensitivity.parquet",
 }  # fmt: skip
 UNREADABLE = {
@@ -510,7 +509,7 @@ def test_a_config_that_cannot_be_read_is_named_by_every_command(tmp_path, monkey
     assert told.startswith(f"error: my.yaml: {said}")
 
 
-@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "dvc-yaml", "crate --out crate"])
+@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "dvc-yaml"])
 def test_so_is_the_default_config(tmp_path, monkeypatch, capsys, words):
     for name in ("Snakefile", "profiles", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)

@@ -1,6 +1,7 @@
 """A run's record in dvc.lock: ``adopt`` writes it after ``snakemake``, ``restore`` heeds it after ``dvc pull``."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,8 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
@@ -48,10 +47,9 @@ def adopt(run: Run) -> list[str]:
     dvc.look_at(run)
     dvc.call("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
     after = dvc_lock_file.read(run)
-    if after.keys() - stages.keys():  # DVC keeps them
-        whole = yaml.safe_load(run.dvc_lock.read_text(encoding="utf-8"))
-        whole["stages"] = {name: stage for name, stage in whole["stages"].items() if name in stages}
-        write_whole(run.dvc_lock, yaml.safe_dump(whole, sort_keys=False, width=10**6))
+    if others := [re.escape(name) for name in after.keys() - stages.keys()]:  # DVC keeps them
+        stage = re.compile(rf"^  ({'|'.join(others)}):\n(    .*\n)*", re.MULTILINE)
+        write_whole(run.dvc_lock, stage.sub("", run.dvc_lock.read_text(encoding="utf-8")))
     return sorted(name for name in stages if before.get(name) != after[name])
 
 
@@ -123,7 +121,7 @@ def _snakemake(run: Run, *arguments: str) -> None:
     done = subprocess.run([*command, "--cores", "1", "--quiet", "all", *arguments], capture_output=True, text=True)
     if done.returncode and "--cleanup-metadata" not in arguments:  # which fails where there is none
         said = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
-        hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"
+        hint = f"wait until the other Snakemake has finished; if none is running, run {dvc_yaml.program(run)} --unlock"
         if any("cannot be locked" in line for line in said):
             raise UserError("snakemake: this folder is locked", hint)
         raise UserError("snakemake: " + "\n".join(said))

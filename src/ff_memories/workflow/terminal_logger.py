@@ -33,7 +33,8 @@ NAME = "ff-memories"
 NOTHING, STOPPING = "Nothing to be done", "Terminating processes"  # as Snakemake says it
 PLACES = re.compile(r'^(\w+( in file ".*", line \d+)?:|\s*File ".*", line \d+.*|)$')  # lines that say where, not what
 PROFILES = " for setting default command line arguments.\n"
-OF_STEP = "CalledProcessError"
+OF_STEP, LOCKED = "CalledProcessError", "Directory cannot be locked"
+UNLOCK = "wait until the other run has ended; if there is none, run this command once with -- --unlock"
 GOES_ON = "the same command goes on where it stopped"
 LONGEST = 300  # characters of a job's reason: that of `all` would name every file of a run
 LAST = 6  # lines of a failed step's log
@@ -107,6 +108,8 @@ class LogHandler(LogHandlerBase):
     def _error(self, message: str, kind: str) -> None:
         if kind == "KeyboardInterrupt":
             self._say(f"stopped; {GOES_ON}")
+        elif LOCKED in message:
+            self._say(f"error: this folder is locked\n  fix: {UNLOCK}")
         elif not self.failed and OF_STEP not in message:  # the step says it better
             self._say("error: " + "\n".join(line for line in message.splitlines() if not PLACES.match(line)))
 

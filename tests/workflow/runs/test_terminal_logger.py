@@ -106,6 +106,13 @@ def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     assert work.wait(60) == 130
     while b"stopped; the same command goes on" not in seen:
         seen += os.read(ours, 1000)
+    lock = tmp_path / ".snakemake/locks/0.output.lock"  # as a Snakemake leaves it that was killed
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text("results/small/corpus/corpus.safetensors\n")
+    locked = command("ff-memories", *run, cwd=tmp_path, check=False)
+    assert locked.stderr.startswith("error: this folder is locked\n  fix: ") and "-- --unlock" in locked.stderr
+    command("ff-memories", *run, "--", "--unlock", cwd=tmp_path)
+    assert not lock.exists()
     last = command("ff-memories", *run, cwd=tmp_path)
     assert list(tmp_path.glob("results/*/corpus/corpus.safetensors"))
     assert command("ff-memories", *run, cwd=tmp_path).stderr == "Nothing to be done\n"

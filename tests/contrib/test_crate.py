@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from running import command
 
+from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
-from ff_memories.workflow import crate, dvc_lock_file, machines
+from ff_memories.workflow import dvc_lock_file, machines
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
@@ -42,9 +42,7 @@ def test_times_and_machines_are_kept_for_a_clone_that_has_no_logs(here):
 
 
 def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
-    with pytest.raises(SystemExit) as end:
-        main(["crate", "--out", "run.zip"])
-    assert end.value.code == 0
+    crate.main(["--out", "run.zip"])
     with zipfile.ZipFile("run.zip") as file:
         names = set(file.namelist())
         graph = {e["@id"]: e for e in json.loads(file.read("ro-crate-metadata.json"))["@graph"]}
@@ -65,12 +63,10 @@ def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
     assert "surrogate" in graph["./"]["description"]
 
 
-def test_a_crate_is_refused_where_a_file_is_not_as_recorded_and_nothing_is_left(here, capsys):
+def test_a_crate_is_refused_where_a_file_is_not_as_recorded_and_nothing_is_left(here):
     Path(FIGURE).write_text("another")
-    with pytest.raises(SystemExit) as end:
-        main(["crate", "--out", "run.zip"])
-    assert end.value.code == 2
-    assert f"{FIGURE}: differs from dvc.lock" in capsys.readouterr().err
+    with pytest.raises(UserError, match=f"{FIGURE}: differs from dvc.lock"):
+        crate.main(["--out", "run.zip"])
     assert not list(Path.cwd().glob("run.zip*"))
 
 

@@ -1,10 +1,14 @@
 """Export a run as an RO-Crate: its files and their provenance, as a Provenance Run Crate (Workflow Run RO-Crate).
 
+    python -m contrib.ro_crate.crate --out demo.crate.zip
+
 Files that show text, or that are not here, are described with their digest but left out, so a crate can be shared
 with anybody.
 """
 
+import argparse
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,8 +22,10 @@ from rocrate.model import ContextEntity
 from rocrate.rocrate import ROCrate
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.info import quantised
+from ff_memories.base.files import atomic_write, require_new
+from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, machines
+from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 
 PROFILES = {
@@ -257,3 +263,27 @@ def _in_order(recorded: dict[str, Stage]) -> list[Stage]:
     maker = {path: stage.name for stage in recorded.values() for path in stage.outputs}
     before = {name: sorted({maker[p] for p in stage.inputs if p in maker}) for name, stage in sorted(recorded.items())}
     return [recorded[name] for name in TopologicalSorter(before).static_order()]
+
+
+def main(words: list[str]) -> None:
+    """Write a run's crate to a new .zip file or a new folder."""
+    parser = argparse.ArgumentParser(description="Export a recorded run as an RO-Crate.")
+    opening.argument(parser)
+    parser.add_argument("--out", required=True, type=Path, help="the crate: a new .zip file or a new folder")
+    args = parser.parse_args(words)
+    require_new(args.out, "name")
+    run = opening.opened(args.configfile)
+    made = build(run, read_info(run.path("model", "info.json")))
+    if args.out.suffix == ".zip":
+        with atomic_write(args.out) as partial:
+            made.write_zip(partial)
+    else:
+        made.write(args.out)
+    print(f"wrote {args.out}")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except UserError as refused:
+        sys.exit(f"error: {refused}")
