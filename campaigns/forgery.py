@@ -37,9 +37,7 @@ from scipy.stats import hypergeom
 
 from campaigns import ROOT
 from ff_memories import tables
-from ff_memories.audit.compare import compare, equality, sides
-from ff_memories.audit.compare.settle import Settler
-from ff_memories.audit.compare.sides import Side
+from ff_memories.audit import compare, run_files
 from ff_memories.audit.recompute import audit, baselines, reading, rows, structure
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE
@@ -54,7 +52,7 @@ from ff_memories.claims.order import beyond
 from ff_memories.claims.register import MODELS, Claim, register
 from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.tables import TABLES
-from ff_memories.tables.schema import COUNT, SAME
+from ff_memories.tables.schema import COUNT, EXACT
 from ff_memories.workflow.engines import lock
 from ff_memories.workflow.recorded import rebuild
 from ff_memories.workflow.runs.run import DEFAULT, Run
@@ -91,30 +89,13 @@ def _empty(folder: Path) -> Path:
     return folder
 
 
-class Known(Settler):
-    """A settler that keeps the model, and what it has found of the baselines, from one comparison to the next."""
-
-    models: dict[str, Basis] = {}  # noqa: RUF012
-
-    def _first(self) -> Basis:
-        if "" not in self.models:
-            self.models[""] = super()._first()
-        return self.models[""]
-
-    def _of_baseline(self, model: str) -> Basis:
-        if model not in self.models:
-            self.models[model] = super()._of_baseline(model)
-        return self.models[model]
-
-
 class Project:
     """A small run, as the working folder, and forged copies of it that share its files."""
 
     def __init__(self, folder: Path, run: Run | None = None):
         os.chdir(folder)
-        Known.models = {}
         self.run = run or Run.read(DEFAULT)
-        with sides.opened(Path(self.run.results), None) as own:
+        with run_files.opened(Path(self.run.results), None) as own:
             self.own = own
         self.rebuilt = {path for task in rebuild.tasks(self.run)[0] for path in task.makes}
         self.scratch = Path(tempfile.mkdtemp(prefix="forgery-"))
@@ -136,15 +117,20 @@ class Project:
                 (folder / path).symlink_to(kept / path)
         return found
 
-    def forged(self, files: Mapping[str, Path]) -> Side:
+    def forged(self, files: Mapping[str, Path]) -> run_files.RunFiles:
         """Return the run with other files, or folders, by their paths below the run's folder."""
         digests = {path: lock.content(file) for path, file in files.items()}
         whole = {path: file for path, file in files.items() if file.is_file()}
-        return Side(Path("forged"), self.own.run, self.own.files | whole, self.own.digests | digests)
+        return run_files.RunFiles(Path("forged"), self.own.run, self.own.files | whole, self.own.digests | digests)
 
-    def says(self, forged: Side) -> compare.Comparison:
+    def says(self, forged: run_files.RunFiles) -> compare.Comparison:
         """Compare the run with a forged copy."""
-        return compare.compared(self.own, forged, self.run, Known, self.again)
+        return compare.compared(self.own, forged, self.run, self.model, self.again)
+
+    @cache  # noqa: B019
+    def model(self, name: str) -> Basis:
+        """Return one of the run's models, from one comparison to the next."""
+        return compare.model_here(self.run, name)
 
     @cached_property
     def basis(self) -> Basis:
@@ -195,8 +181,8 @@ class Project:
             forged = _with(self.basis, table, changed)
             if audit.contradictions(forged, self.run, at):
                 return "all rows", 1.0
-            if table in ("firing", audit.SPREAD):
-                odd = any(result.state == DIFFERS for *_, result in audit.spread_of(forged, np.arange(0)))
+            if table in ("firing", rows.SPREAD):
+                odd = any(result.state == DIFFERS for *_, result in rows.spread_of(forged, []))
                 return ("all rows", 1.0) if odd else ("within the bounds that the text shows", 0.0)
         if table not in rows.ROWS:  # of sensitivity/
             return "not checked: it takes as long as the run", 0.0
@@ -220,10 +206,10 @@ def _with(known: Basis, table: str, changed: pl.DataFrame) -> Basis:
 
 def _rows(basis: Basis, table: str, numbers: list[int]) -> list[str]:
     """Return what `verify` says of rows that it looks at."""
-    if table == audit.OF_SPREAD:
+    if table == rows.OF_SPREAD:
         try:
-            said = audit.spread_of(basis, np.array(numbers, np.int64))
-            return [result.state for what, _, result in said if what == audit.OF_SPREAD]
+            said = rows.spread_of(basis, numbers)
+            return [result.state for what, _, result in said if what == rows.OF_SPREAD]
         except audit.BROKEN:
             return [DIFFERS] * len(numbers)
     frame = basis.tables[table]
@@ -313,7 +299,7 @@ def trials(project: Project, rng: np.random.Generator) -> Iterator[tuple[str, st
     for name, file in project.own.tables().items():
         if name.startswith("baselines/") and name.split("/")[1] != "untrained-1":
             continue  # all four models have the same tables
-        frame, table = pl.read_parquet(file), sides.table_of(f"{name}.parquet") or ""
+        frame, table = pl.read_parquet(file), run_files.table_of(f"{name}.parquet") or ""
         key = [c for n in TABLES[table].key for c in ((n, "sign") if n == "key" and "sign" in frame.columns else (n,))]
         for column in frame.columns:
             for how in CELLS:
@@ -346,9 +332,9 @@ def _lacking(forged: pl.DataFrame, own: pl.DataFrame) -> list[int]:
 def tolerated(table: str, column: str, how: str) -> bool:
     """Return whether a change is below the column's tolerance, so that `compare` may call it equal."""
     dtype = (TABLES[table].columns | TABLES[table].optional).get(column)
-    rule = equality.RULES[table].get(column, SAME)
+    rule = TABLES[table].rules.get(column, EXACT)
     small = dtype is not None and (dtype.is_float() or rule == COUNT)
-    return how == "the last bit" and small and rule != SAME
+    return how == "the last bit" and small and rule != EXACT
 
 
 def forge_cells(kind: str, made: Path, seed: int, only: Callable[[int], bool] = lambda _: True) -> list[dict]:
@@ -359,7 +345,7 @@ def forge_cells(kind: str, made: Path, seed: int, only: Callable[[int], bool] = 
         for name, column, how, changed, wrong in todo:
             file = project.scratch / "forged" / f"{name}.parquet"
             written(changed, file, project.own.tables()[name])
-            table = sides.table_of(f"{name}.parquet") or ""
+            table = run_files.table_of(f"{name}.parquet") or ""
             try:
                 said = project.says(project.forged({f"{name}.parquet": file})).answer
             except (UserError, pl.exceptions.PolarsError) as error:
@@ -415,7 +401,7 @@ def _of_file(project: Project, path: str, file: Path) -> str:
         return "rebuilt"
     try:
         name = path.removesuffix(".parquet")
-        return project.audited(name, file, reading.read(file, sides.table_of(path)), [0])[0]
+        return project.audited(name, file, reading.read(file, run_files.table_of(path)), [0])[0]
     except UserError:
         return "refused"
 
@@ -758,7 +744,7 @@ def page() -> str:
     out.append(f"\nOf those below a tolerance, {near} {hang} on a near-tie that the model shows.\n")
     never = [row for row in cells_ if not row["chance"] and not row["tolerated"]]
     for rests_, says in ((False, "no verdict rests"), (True, "verdicts rest")):
-        listed = sorted({(sides.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
+        listed = sorted({(run_files.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
                          for row in never if row["rests"] == rests_})  # fmt: skip
         if listed:
             out.append(f"\n`verify` does not find changes of these cells, on which {says}:\n\n")

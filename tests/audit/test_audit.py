@@ -20,10 +20,10 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.audit.recompute import baselines, checks, structure
-from ff_memories.audit.recompute.audit import LEFT_OUT, READ, SPREAD, audit, contradictions
+from ff_memories.audit.recompute.audit import LEFT_OUT, READ, audit, contradictions
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.recompute.rows import ROWS, recomputed
+from ff_memories.audit.recompute.rows import ROWS, SPREAD, recomputed
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
 from ff_memories.base.errors import UserError

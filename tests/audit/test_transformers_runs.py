@@ -13,11 +13,11 @@ from pipeline import run_steps
 from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
-from ff_memories.audit.compare import equality
-from ff_memories.audit.recompute.audit import LEFT_OUT, READ, SPREAD, audit
+from ff_memories.audit import compare
+from ff_memories.audit.recompute.audit import LEFT_OUT, READ, audit
 from ff_memories.audit.recompute.basis import Basis, reference
 from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.recompute.rows import ROWS, recomputed
+from ff_memories.audit.recompute.rows import ROWS, SPREAD, recomputed
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
 from ff_memories.audit.references.activations import Activations
@@ -262,8 +262,9 @@ def test_a_table_without_the_columns_of_folded_agreement_differs_in_words(sound)
     frame = sound.tables["values"]
     lacks = frame.drop(name for name in frame.columns if "folded" in name)
     assert recomputed("values", sound, lacks.row(5, named=True)).state == DIFFERS
+    name, limits = "tables/values", sound.near.limits
     for one, other in ((frame, lacks), (lacks, frame)):
-        said = equality.compare({"values": one}, {"values": other})["values"].different
+        said = compare.compare_tables({name: one}, {name: other}, limits)[name].different
         assert len(said) == 4 and said[0] == "values: only one of the runs has the column agreeing_triggers_folded"
 
 

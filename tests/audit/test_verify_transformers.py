@@ -10,10 +10,10 @@ import yaml
 from projects import run
 
 from ff_memories import tables
-from ff_memories.audit.recompute.audit import LEFT_OUT, SPREAD
+from ff_memories.audit.recompute.audit import LEFT_OUT
 from ff_memories.audit.recompute.baselines import LABELS, PERPLEXITY
 from ff_memories.audit.recompute.baselines import ROWS as SAMPLED
-from ff_memories.audit.recompute.rows import ROWS
+from ff_memories.audit.recompute.rows import ROWS, SPREAD
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify.verify import verified, verify
 from ff_memories.workflow.engines import lock

@@ -11,7 +11,7 @@ from running import ROOT
 
 from campaigns import forgery
 from ff_memories import tables
-from ff_memories.audit.compare import compare
+from ff_memories.audit import compare
 from ff_memories.base.hardware import machine
 from ff_memories.claims.register import register
 from ff_memories.workflow.engines import lock

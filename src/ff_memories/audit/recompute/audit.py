@@ -25,12 +25,11 @@ import psutil
 import torch
 
 from ff_memories import tables
-from ff_memories.audit.recompute import baselines, closeness, reading, structure
+from ff_memories.audit.recompute import baselines, reading, structure
 from ff_memories.audit.recompute.basis import At, Basis, library
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.rows import ROWS, look, place
+from ff_memories.audit.recompute.rows import OF_SPREAD, ROWS, SPREAD, recomputed_rows, spread_of
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.recompute.spread import Spread
 from ff_memories.audit.recompute.unlisted import Unlisted
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
@@ -43,7 +42,7 @@ from ff_memories.workflow.runs.run import Run
 # tables that the audit needs: what a run measured of its own model
 READ = tuple(name for name, schema in tables.TABLES.items() if schema.measured and schema.compared != FOLLOWS)
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
-STRUCTURE, SPREAD, OF_SPREAD = "structure", "histogram", "samples"
+STRUCTURE = "structure"
 AT_ONCE = 100  # rows of one piece of work
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 PATIENCE = 5  # seconds for a process to end by itself
@@ -195,31 +194,15 @@ def _broken(error: Exception) -> Result:
 
 def _done(basis: Basis, work: Work) -> list[Said]:
     if work.what == SPREAD:
-        return list(spread_of(basis, work.rows))
+        return [(what, f"{what}, {where}", result) for what, where, result in spread_of(basis, work.rows.tolist())]
     if work.what == LEFT_OUT:
         with torch.inference_mode():
             unlisted = Unlisted(basis)
             return [(LEFT_OUT, f"sentence {sentence}", unlisted.of(sentence)) for sentence in work.rows.tolist()]
-    return [(work.what, f"{work.what}, {where}", result) for where, result in look(basis, work.what, work.rows)]
-
-
-def spread_of(basis: Basis, drawn: np.ndarray) -> Iterator[Said]:
-    """Recompute the whole table ``histogram``, the bounds of ``firing``, and some rows of ``samples``."""
-    rows = basis.tables[OF_SPREAD][drawn.tolist()].to_dicts()
-    spread = Spread(basis, [(row["layer"], row["key"]) for row in rows])
-    table = basis.tables[SPREAD]
-    odd = spread.histogram(table)
-    for row, result in odd:
-        yield SPREAD, f"{SPREAD}, {place(SPREAD, row)}", result
-    fires = spread.firing(basis.tables["firing"])
-    for row, result in fires:
-        yield SPREAD, f"firing, {place('firing', row)}", result
-    yield from ((SPREAD, SPREAD, Result()) for _ in range(len(table) - len(odd) - len(fires)))
-    for row, (where, result) in zip(rows, look(basis, OF_SPREAD, drawn), strict=True):
-        if result.state != DIFFERS:
-            said = spread.lacking(row["layer"], row["key"], basis.tables[OF_SPREAD])
-            result = closeness.together([result, spread.percentile(row), Result(DIFFERS, said) if said else Result()])
-        yield OF_SPREAD, f"{OF_SPREAD}, {where}", result
+    return [
+        (work.what, f"{work.what}, {where}", result)
+        for where, result in recomputed_rows(basis, work.what, work.rows.tolist())
+    ]
 
 
 def contradictions(basis: Basis, run: Run, at: At = Path) -> list[str]:

@@ -15,11 +15,10 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.audit.compare.equality import FEW
 from ff_memories.audit.recompute import closeness, reading, structure, tolerances
 from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.rows import look
+from ff_memories.audit.recompute.rows import recomputed_rows
 from ff_memories.base import foreign
 from ff_memories.config import Settings
 from ff_memories.config.running import SAME_SAMPLE
@@ -42,6 +41,7 @@ OWN = {name: schema for name, schema in tables.TABLES.items() if schema.of_basel
 ROWS = tuple(name for name, schema in OWN.items() if schema.measured)  # recomputed by sample
 LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of them
 OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
+FEW = 10  # keys whose labels may be those of another order, beside the share ``Tolerances.excused``
 ORDERS = 64  # of tied triggers that are tried for one key
 PERPLEXITY = "perplexity"
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
@@ -135,7 +135,7 @@ def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> I
     for said in contradictions(known, run, model, at):
         yield "structure", model, Result(DIFFERS, said)
     for name, part in rows.items():
-        for place, result in look(known, name, part):
+        for place, result in recomputed_rows(known, name, part.tolist()):
             yield name, f"{model} {place}", result
 
 

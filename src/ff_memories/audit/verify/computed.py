@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from ff_memories.audit.compare.compare import Comparison
-from ff_memories.audit.compare.compare import page as lines
+from ff_memories.audit.compare import Comparison
+from ff_memories.audit.compare import page as lines
 from ff_memories.base.hardware import machine
 from ff_memories.base.text.templates import environment
 from ff_memories.workflow.engines import lock

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ff_memories.audit.compare import compare
+from ff_memories.audit import compare
 from ff_memories.audit.recompute import audit
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify import computed, rests

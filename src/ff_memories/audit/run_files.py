@@ -1,12 +1,17 @@
-"""The files of a run that `compare` looks at: those of a folder, or those that a dvc.lock records."""
+"""The files of a run that `compare` looks at, of a folder or a dvc.lock, and whether model and text are the right ones.
 
+What a path below a run's folder says (whose table it is, how it is compared) is known here only.
+"""
+
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
-from ff_memories.audit.compare import equality
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.tables import TABLES
 from ff_memories.workflow.engines import dvc, lock
@@ -16,17 +21,20 @@ from ff_memories.workflow.runs.run import Run
 
 OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
 CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
-TABLE = re.compile(r"(tables|proxy|baselines|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
-EXACT = re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$")
-NUMBERS = re.compile(r"baselines/[^/]+/perplexity\.json$|golden/\w+\.json$")
-DRAWN = re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$")
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
 WITHIN = re.compile(r"(baselines|claims|counts|figures|golden|model|proxy|report|sensitivity|tables)/|[^/]+$")
+KINDS: dict[str, re.Pattern[str]] = {
+    "table": re.compile(r"(tables|proxy|baselines|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$"),
+    "exact": re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$"),
+    "numbers": re.compile(r"baselines/[^/]+/perplexity\.json$|golden/\w+\.json$"),
+    "drawn": re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$"),
+}
 GIVE = "give a folder such as results/demo, or a dvc.lock"
+Kind = Literal["table", "exact", "numbers", "drawn"]
 
 
 @dataclass
-class Side:
+class RunFiles:
     """One of two runs.
 
     Attributes:
@@ -45,25 +53,37 @@ class Side:
 
     def tables(self) -> dict[str, Path]:
         """Return {name: file} of the tables, such as ``baselines/untrained-1/values``."""
-        found = ((path, file) for path, file in sorted(self.files.items()) if table_of(path) is not None)
-        return {path.removesuffix(".parquet"): file for path, file in found}
+        return {path.removesuffix(".parquet"): self.files[path] for path in sorted(self.files) if table_of(path)}
+
+    def info(self) -> Mapping[str, object]:
+        """Return the run's model info; nothing if it has none. Raises ``UserError`` if it is damaged."""
+        if (file := self.files.get("model/info.json")) is None:
+            return {}
+        return foreign.read_json(file, dict[str, Any], name=f"{self.given}: model/info.json")
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return how a file below a run's folder is compared; ``None`` if nothing says so."""
+    if table_of(path):
+        return "table"
+    return next((kind for kind in ("exact", "numbers", "drawn") if KINDS[kind].search(path)), None)
 
 
 def table_of(path: str) -> str | None:
-    """Return the table that a file of a run holds; ``None`` for other files."""
-    if (match := TABLE.search(path)) is None:
+    """Return the table that a file below a run's folder holds; ``None`` for other files."""
+    if (match := KINDS["table"].match(path)) is None:
         return None
     name = "counts" if match[1] == "counts" else match[2]
-    return name if name in equality.RULES else None
+    return name if name in TABLES and TABLES[name].compared is not None else None
 
 
-def has_rule(path: str) -> bool:
-    """Return whether `compare` knows how to compare a file."""
-    return table_of(path) is not None or any(rule.search(path) for rule in (EXACT, NUMBERS, DRAWN))
+def model_of(folder: str) -> str | None:
+    """Return the model whose tables a folder holds: ``own``, or a baseline; ``None`` for tables of no model."""
+    return "own" if folder == "tables" else folder.partition("/")[2] if folder.startswith("baselines/") else None
 
 
 @contextmanager
-def opened(given: Path, run: Run | None) -> Iterator[Side]:
+def opened(given: Path, run: Run | None) -> Iterator[RunFiles]:
     """Yield a run's files.
 
     Args:
@@ -81,34 +101,34 @@ def opened(given: Path, run: Run | None) -> Iterator[Side]:
         raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
 
 
-def _folder(given: Path) -> Side:
-    side = Side(given, given.resolve().name)
+def _folder(given: Path) -> RunFiles:
+    found = RunFiles(given, given.resolve().name)
     for file in sorted(file for file in given.rglob("*") if file.is_file()):
         path = file.relative_to(given).as_posix()
         if not (WITHIN.match(path) and SHARED.search(f"/{path}")) or file.name == ".snakemake_timestamp":
             continue  # logs, text, and what can be made again
-        side.files[path] = file
+        found.files[path] = file
         if file.stem not in TABLES or TABLES[file.stem].compared is not None:
-            side.digests[path] = lock.digest(file)
-    side.digests |= {name: lock.content(given / name) for name in FOLDERS if (given / name).is_dir()}
-    if not side.tables():
+            found.digests[path] = lock.digest(file)
+    found.digests |= {name: lock.content(given / name) for name in FOLDERS if (given / name).is_dir()}
+    if not found.tables():
         raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
-    return side
+    return found
 
 
-def _recorded(given: Path, run: Run | None) -> Side:
-    side = Side(given, "", record=outputs(given, ("deps", "outs")))
+def _recorded(given: Path, run: Run | None) -> RunFiles:
+    found = RunFiles(given, "", record=outputs(given, ("deps", "outs")))
     for path, md5 in outputs(given).items():
         if match := OWN.match(path):
-            side.run = match[1]
+            found.run = match[1]
             if SHARED.search(path):
-                side.digests[match[2]] = md5
-    if not side.digests:
+                found.digests[match[2]] = md5
+    if not found.digests:
         raise UserError(f"{given}: has no tables of a run", GIVE)
-    own = run or run_of(side.run)
+    own = run or run_of(found.run)
     if own is not None and given.resolve() == own.dvc_lock.resolve():
         _fetch(own)
-    for path, md5 in side.digests.items():
+    for path, md5 in found.digests.items():
         held = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
         if held and not md5.endswith(".dir"):
             whole = next((file for file in held if lock.digest(file) == md5), None)
@@ -116,10 +136,10 @@ def _recorded(given: Path, run: Run | None) -> Side:
                 raise UserError(
                     f"{held[0]}: damaged, its MD5 is not its name ({given}: {path})", "remove it and run dvc fetch"
                 )
-            side.files[path] = whole
+            found.files[path] = whole
         elif table_of(path):
             raise UserError(f"{given}: its {path} is not in DVC's cache", "run dvc fetch")
-    return side
+    return found
 
 
 def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
@@ -141,3 +161,35 @@ def _fetch(run: Run) -> None:
             lacking.add(stage)
     if lacking:
         dvc.call("fetch", "--quiet", *dvc.addresses(sorted(lacking), run))
+
+
+def made(run: Run) -> list[str]:
+    """Return the files that a run makes of its model and its text, and that rows are recomputed from."""
+    found = [run.path("model", f"model.{end}") for end in ("safetensors", "json")]
+    found += [run.path("corpus", "corpus.safetensors"), run.table("sentences")]
+    return [*found, run.dictionary] if run.config.model.has_tokenizer else found
+
+
+def inputs(run: Run) -> list[str]:
+    """Return all files that rows are recomputed from."""
+    return list(dict.fromkeys([*run.model_files, run.dictionary, *made(run)]))
+
+
+def other_input(run: Run, both: Iterable[RunFiles]) -> str | None:
+    """Say which of these files is not the one of the config, of a record of the run, or of what either run measured."""
+    for path, wanted in run.pinned.items():
+        if not os.path.exists(path) or lock.digest(path, "sha256") != wanted:
+            return f"{path} is not the one that the config names"
+    both = list(both)
+    records = {str(side.given): side.record for side in both if side.record}
+    if run.dvc_lock.is_file():
+        records[str(run.dvc_lock)] = outputs(run.dvc_lock, ("deps", "outs"))
+    for where, record in records.items():
+        for path in inputs(run):
+            if path in record and lock.digest(path) != record[path]:
+                return f"{path} is not the one that {where} records"
+    for side in both:
+        told = side.info().get("checkpoint_sha256")
+        if told is not None and lock.digest(run.checkpoint, "sha256") != told:
+            return f"{run.checkpoint} is not the model that {side.given} was measured with"
+    return None
