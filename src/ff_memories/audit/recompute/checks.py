@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, islice
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,8 @@ from ff_memories.memories import causal as changes
 from ff_memories.memories.composition import SHARES
 from ff_memories.memories.values import other
 from ff_memories.tables import TOP_LEVEL
+
+CHOICES = 64  # of memories that are removed, where rounding may choose others
 
 
 def triggers(basis: Basis, row: TableRow) -> Result:
@@ -457,39 +460,56 @@ def _mean_logit(
 
 
 def removals(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``removals``: which memories are removed, and what follows."""
-    layer, oracle = row["layer"], basis.oracle
+    """Check a row of ``removals``: which memories are removed, and what follows.
+
+    Where rounding may choose other memories, a choice of them must explain the whole row. Only if there are more than
+    ``CHOICES``, so that not all are tried, the row cannot be told, and counts as a near-tie.
+    """
+    layer = row["layer"]
     text = basis.numbered(row["prefix"])
     through = basis.layers(text)
     seen, before = through[layer - 1], through[-1].output[-1]
     sizes = seen.m[-1].abs() * basis.norms(layer)
     if row["by"] == "size":
-        chosen, sure = _strongest(basis, layer, seen, sizes, row["removed"])
+        every = _strongest(basis, layer, seen, sizes, row["removed"])
     elif row["removed"] != 1:
         return Result(DIFFERS, f"{row['removed']} memories are removed by margin, which takes one")
     else:
-        chosen, sure = _of_margin(basis, layer, seen, text, before)
-    values = torch.stack([oracle.added(layer, key) for key in chosen])
-    found = oracle.changed(text, before, layer, -(seen.m[-1, chosen] @ values))
-    whole = float(sizes.sum())
-    result = together(
+        every = ([memory] for memory in _of_margin(basis, layer, seen, text, before))
+    first = _removed(basis, row, seen, text, before, sizes, next(every))
+    if first.state != DIFFERS:
+        return first
+    tried = (_removed(basis, row, seen, text, before, sizes, memories) for memories in islice(every, CHOICES))
+    if any(other.state != DIFFERS for other in tried) or next(every, None) is not None:
+        return Result(NEAR_TIE, first.says)
+    return first
+
+
+def _removed(
+    basis: Basis,
+    row: TableRow,
+    seen: Activations,
+    text: np.ndarray,
+    before: torch.Tensor,
+    sizes: torch.Tensor,
+    memories: list[int],
+) -> Result:
+    """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
+    layer, oracle = row["layer"], basis.oracle
+    values = torch.stack([oracle.added(layer, key) for key in memories])
+    found = oracle.changed(text, before, layer, -(seen.m[-1, memories] @ values))
+    whole, said = float(sizes.sum()), (oracle.said(seen.ffn[-1]), oracle.said(found.ffn))
+    return together(
         [
-            basis.near.ratio("share", row["share"], float(sizes[chosen].sum()) / whole if whole else 0.0),
-            _other_top(
-                basis,
-                "layer_top_changed",
-                row["layer_top_changed"],
-                oracle.said(seen.ffn[-1]),
-                oracle.said(found.ffn),
-            ),
+            basis.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
+            _other_top(basis, "layer_top_changed", row["layer_top_changed"], *said),
             *_of_model(basis, row, found, row["prefix"]),
         ]
     )
-    return Result(NEAR_TIE, result.says) if result.state == DIFFERS and not sure else result
 
 
-def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor, count: int) -> tuple[list[int], bool]:
-    """Return the memories with the largest sizes (d_m,), and whether rounding can't choose others.
+def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor, count: int) -> Iterator[list[int]]:
+    """Yield the memories with the largest sizes (d_m,), then the others that rounding may choose instead.
 
     Raises ``IndexError`` if there are fewer.
     """
@@ -497,42 +517,51 @@ def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor,
         raise IndexError(count)
     ordered, index = sizes.sort(descending=True, stable=True)
     error = basis.near.limits.tie * ordered[count - 1] + _noise(basis, seen) * basis.norms(layer)[index]
-    gap = ordered[count - 1] - ordered[count:] - error[count - 1] - error[count:]
-    return index[:count].tolist(), bool((gap > 0).all()) or float(ordered[count - 1]) == 0
+    last, next_ = ordered[count - 1], ordered[count] if count < len(ordered) else ordered[-1]
+    sure = ordered - error > next_ + error[min(count, len(error) - 1)]
+    may = (ordered + error >= last - error[count - 1]) & (ordered > 0)
+    inside, close = index[:count][sure[:count]].tolist(), index[may & ~sure].tolist()
+    missing = index[:count][~sure[:count]].tolist()
+    yield index[:count].tolist()
+    for few in combinations(close, count - len(inside)):
+        if list(few) != missing:
+            yield [*inside, *few]
 
 
-def _of_margin(
-    basis: Basis, layer: int, seen: Activations, text: np.ndarray, before: torch.Tensor
-) -> tuple[list[int], bool]:
-    """Return the memory that adds most to the margin of a layer's prediction, and whether rounding can't choose others.
+def _of_margin(basis: Basis, layer: int, seen: Activations, text: np.ndarray, before: torch.Tensor) -> Iterator[int]:
+    """Yield the memory that adds most to the margin of a layer's prediction, then the others that rounding may choose.
 
     The norms behind it are held, so what a memory adds is its product with one vector.
     """
     oracle, y = basis.oracle, seen.ffn[-1]
     said = oracle.said(y)
-    best = said.topk(min(3, len(said)))
-    along = oracle.word(int(best.indices[0])) - oracle.word(int(best.indices[1]))
-    along = _through(lambda change: oracle.held_final(change, y), along)
-    along = _through(lambda change: oracle.changed(text, before, layer, change).direct, along)
-    neurons = oracle.keys[1] // oracle.signs
-    values = torch.stack([oracle.added(layer, key) for key in range(neurons)])
-    slopes = values @ along
-    adds = seen.m[-1] * slopes
-    top = int(adds.argmax())
-    error = _noise(basis, seen) * slopes.abs() + basis.near.limits.probability * adds.abs()
-    clear = adds[top] - error[top] > adds + error
-    clear[top] = True
-    tied = bool((best.values[:-1] - best.values[1:] <= 2 * basis.near.slack(said)).any())
-    return [top], bool(clear.all()) and not tied
+    slack, best = 2 * basis.near.slack(said), said.topk(min(CHOICES, len(said)))
+    values = torch.stack([oracle.added(layer, key) for key in range(oracle.keys[1] // oracle.signs)])
+    scaled = _through(lambda change: oracle.held_final(change, y), said.new_empty(len(y)))
+    passed = _through(lambda change: oracle.changed(text, before, layer, change).direct, said.new_empty(len(y)))
+    tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
+    pairs, known = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
+    for top, second in pairs:
+        along = oracle.word(int(best.indices[top])) - oracle.word(int(best.indices[second]))
+        slopes = values @ passed(scaled(along))
+        adds = seen.m[-1] * slopes
+        error = _noise(basis, seen) * slopes.abs() + basis.near.limits.probability * adds.abs()
+        order = adds.argsort(descending=True)
+        for memory in order[adds[order[0]] - error[order[0]] <= (adds + error)[order]].tolist():
+            if memory not in known:
+                known.add(memory)
+                yield memory
 
 
-def _through(held: Callable[[torch.Tensor], torch.Tensor], along: torch.Tensor) -> torch.Tensor:
-    """Return the vector (d,) whose product with a change is ``along`` times what a held norm makes of the change.
+def _through(
+    held: Callable[[torch.Tensor], torch.Tensor], like: torch.Tensor
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what turns a vector (d,) into the one whose product with a change is the first's with the changed norm's.
 
-    The norm multiplies by a scale, and may take the mean away first.
+    The norm multiplies by a scale, and may take the mean away first. ``like``: (d,) any vector.
     """
-    probe = torch.ones_like(along)
+    probe = torch.ones_like(like)
     probe[1::2] *= -len(probe[::2]) / len(probe[1::2])  # without a mean
-    scaled = held(probe) / probe * along
-    centred = float(held(torch.ones_like(along)).abs().max()) < 1e-6 * float(held(probe).abs().max())
-    return scaled - scaled.mean() if centred else scaled
+    scale = held(probe) / probe
+    centred = float(held(torch.ones_like(like)).abs().max()) < 1e-6 * float(scale.abs().max())
+    return lambda along: scale * along - (scale * along).mean() if centred else scale * along

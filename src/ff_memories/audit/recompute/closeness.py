@@ -89,9 +89,14 @@ class Comparer:
         """Compare how much a logit or a log-probability changes, relative to itself, or to ``logits`` (vocab,).
 
         It is the difference of two numbers, whose errors are shares of their own size, however small the change is.
+        The sign of a change that is smaller than its error cannot be told: another one is a near-tie.
         """
         scale = max(abs(found), OF_LOGIT * float(logits.abs().max()))
-        return _number(column, recorded, found, scale, self.limits.probability)
+        result = _number(column, recorded, found, scale, self.limits.probability)
+        other = recorded * found < 0 and abs(recorded - found) > self.limits.probability * abs(found)
+        if result.state == DIFFERS or not other:
+            return result
+        return Result(NEAR_TIE, f"{column} is {recorded:.7g}, recomputed {found:.7g}", result.difference)
 
     def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
         """Compare a most probable token."""
