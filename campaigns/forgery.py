@@ -181,11 +181,8 @@ class Project:
             forged = _with(self.basis, table, changed)
             if audit.contradictions(forged, self.run, at):
                 return "all rows", 1.0
-            if table in ("firing", rows.SPREAD):
-                odd = any(result.state == DIFFERS for *_, result in rows.spread_of(forged, []))
-                return ("all rows", 1.0) if odd else ("within the bounds that the text shows", 0.0)
-        if table not in rows.ROWS:  # of sensitivity/
-            return "not checked: it takes as long as the run", 0.0
+        if table not in rows.ROWS:  # histograms, how often keys fire, and sensitivity/
+            return "not checked: no verdict rests on it", 0.0
         tried = wrong[:: max(1, len(wrong) // LOOKED_AT)][:LOOKED_AT]
         states = _rows(forged, table, tried)
         if states and all(state == NEAR_TIE for state in states) and len(states) == len(wrong):
@@ -206,12 +203,6 @@ def _with(known: Basis, table: str, changed: pl.DataFrame) -> Basis:
 
 def _rows(basis: Basis, table: str, numbers: list[int]) -> list[str]:
     """Return what `verify` says of rows that it looks at."""
-    if table == rows.OF_SPREAD:
-        try:
-            said = rows.spread_of(basis, numbers)
-            return [result.state for what, _, result in said if what == rows.OF_SPREAD]
-        except audit.BROKEN:
-            return [DIFFERS] * len(numbers)
     frame = basis.tables[table]
     return [rows.recomputed(table, basis, frame.row(i, named=True)).state for i in numbers]
 

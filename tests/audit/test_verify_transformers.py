@@ -13,7 +13,7 @@ from ff_memories import tables
 from ff_memories.audit.recompute.audit import LEFT_OUT
 from ff_memories.audit.recompute.baselines import LABELS, PERPLEXITY
 from ff_memories.audit.recompute.baselines import ROWS as SAMPLED
-from ff_memories.audit.recompute.rows import ROWS, SPREAD
+from ff_memories.audit.recompute.rows import ROWS
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify.verify import verified, verify
 from ff_memories.workflow.engines import lock
@@ -76,7 +76,7 @@ def test_a_sound_run_is_verified(here):
     assert "results/small/model/types.json" in made["parts"]["rebuilt"]["same"]
     assert "recomputed with transformers in float64" in made["parts"]["audit"]["summary"]
     found = made["parts"]["audit"]["tables"]
-    assert set(found) == {*ROWS, LEFT_OUT, SPREAD, *OF_BASELINES} and not any(said["differ"] for said in found.values())
+    assert set(found) == {*ROWS, LEFT_OUT, *OF_BASELINES} and not any(said["differ"] for said in found.values())
 
 
 @pytest.mark.parametrize("file", ["model/model.safetensors", "model/config.json", "model/tokenizer.json", "train.txt"])

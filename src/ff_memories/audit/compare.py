@@ -22,7 +22,7 @@ from ff_memories.audit import run_files
 from ff_memories.audit.recompute import baselines, reading, structure, tolerances
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Comparer
-from ff_memories.audit.recompute.rows import RECOMPUTED, recomputed_rows
+from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
 from ff_memories.audit.recompute.tolerances import INTERVAL, Tolerances
 from ff_memories.audit.run_files import RunFiles, kind_of, model_of
 from ff_memories.base import foreign
@@ -38,6 +38,7 @@ from ff_memories.workflow.runs.opening import run_of
 from ff_memories.workflow.runs.run import Run
 
 SHOWN = 5  # differences shown per table
+FEW_COUNTED = 2  # by which counts may differ, beside the share ``Tolerances.count``
 FEW = 10  # rows that near-ties may change in a table of any size, beside the share ``Tolerances.excused``
 TRIGGER = list(TABLES["triggers"].key)
 ON_TRIGGERS = tuple(name for name, s in TABLES.items() if s.measured and list(s.key[:3]) == TRIGGER != list(s.key))
@@ -274,11 +275,13 @@ def _compare_rows(
         most = most.group_by("layer").agg(pl.col("coefficient").min())
         noise = pl.col("layer").replace_strict(most["layer"], most["coefficient"], return_dtype=pl.Float64, default=0.0)
         noise = limits.noise * noise
+    size = next((name for name, rule in rules.items() if name == score or rule == COUNT), None)
     for frame in only:
         out.cells["rows"] = out.cells.get("rows", 0) + len(frame)
-        if not out.schema.open_rows or score:  # a trigger that one run lacks may be no more than noise
-            out.differs(frame.filter(pl.col(score) > noise) if out.schema.open_rows and score else frame,
-                        "only one of the runs has this row")  # fmt: skip
+        if out.schema.open_rows and size is not None:  # what one run lacks may be no more than noise
+            frame = frame.filter(pl.col(size) > (noise if size == score else FEW_COUNTED))
+        if not out.schema.open_rows or size is not None:
+            out.differs(frame, "only one of the runs has this row")
     both = a.join(b, on=key, suffix="_b", nulls_equal=True)
     columns = [name for name in rules if f"{name}_b" in both.columns]
     near = {name: _near(name, rules[name], limits, noise, "low" in columns, both.columns) for name in columns}
@@ -291,7 +294,7 @@ def _compare_rows(
         if rules[name] not in (EXACT, FOLLOWS):
             out.within[name] = int((judged[f"{name}_differs"] & judged[f"{name}_near"]).sum())
     out.follows = out.schema.compared == FOLLOWS and any(out.cells.values())
-    recomputable = out.table in RECOMPUTED and model_of(out.folder) is not None
+    recomputable = out.table in ROWS and model_of(out.folder) is not None
     for name in columns if not recomputable else [score] if score else []:
         out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} differs")
     if not recomputable:
@@ -299,8 +302,8 @@ def _compare_rows(
     beyond = judged.filter(~pl.all_horizontal(f"{name}_near" for name in columns if name != score))
     on_moved = judged.join(moved, on=TRIGGER, how="semi") if moved is not None else judged.clear()
     out.most = max(limits.excused, out.schema.tied) * max(out.rows) + FEW
-    counts = [*only, beyond] if moved is None else [f.join(moved, on=TRIGGER, how="anti") for f in (*only, beyond)]
-    out.near_ties = max(len(counts[0]), len(counts[1])) + len(counts[2])
+    counted_ = [*only, beyond] if moved is None else [f.join(moved, on=TRIGGER, how="anti") for f in (*only, beyond)]
+    out.near_ties = max(map(len, counted_[:2])) + len(counted_[2])
     opened = pl.concat([beyond, on_moved]).unique("row", maintain_order=True)
     if out.near_ties > out.most:
         out.different.append(
@@ -339,7 +342,7 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
         COEFFICIENT: limits.coefficient * size + noise,
         PROBABILITY: limits.probability * size,
         LOGIT: pl.lit(limits.probability),
-        COUNT: limits.count * size + 2,
+        COUNT: limits.count * size + FEW_COUNTED,
         STATISTIC: limits.probability * size + INTERVAL * width,
     }[rule]
     finite = one.is_finite() & other.is_finite()

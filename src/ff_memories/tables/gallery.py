@@ -4,6 +4,7 @@ import polars as pl
 
 from ff_memories.tables.schema import (
     COEFFICIENT,
+    COUNT,
     KEY,
     LAYER,
     LOGIT,
@@ -69,7 +70,7 @@ TABLES = {
         "have no row",
         by={"layer": LAYER, "key": KEY, "bin": pl.UInt8},
         fields={
-            "n": Column(pl.UInt32),
+            "n": Column(pl.UInt32, compared=COUNT),
         },
         measured=True,
         open_rows=True,

@@ -28,7 +28,7 @@ from ff_memories import tables
 from ff_memories.audit.recompute import baselines, reading, structure
 from ff_memories.audit.recompute.basis import At, Basis, library
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.rows import OF_SPREAD, ROWS, SPREAD, recomputed_rows, spread_of
+from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.unlisted import Unlisted
 from ff_memories.base.errors import UserError
@@ -94,7 +94,7 @@ class Work:
         return len(self.rows) + sum(map(len, self.others.values()))
 
 
-def audit(basis: Basis, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT, SPREAD)) -> list[Finding]:
+def audit(basis: Basis, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
     """Recompute a random sample of every measured table, and look for prefixes missing from ``triggers``.
 
     Args:
@@ -125,7 +125,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     """
     corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
     frames = {name: reading.read(at(run.table(name))) for name in READ}
-    works, sizes = _works(corpus, run.resolved["triggers"]["positions"], frames, aim, (*ROWS, LEFT_OUT, SPREAD))
+    works, sizes = _works(corpus, run.resolved["triggers"]["positions"], frames, aim, (*ROWS, LEFT_OUT))
     del frames
     more, others = _of_baselines(run, aim, at)
     works, sizes = [*more, Work(STRUCTURE, np.arange(1)), *works], sizes | others
@@ -144,17 +144,13 @@ def _works(
 ) -> tuple[list[Work], dict[str, int]]:
     """Draw the rows to look at; return them in pieces, and the size of each table."""
     sentences, works = np.flatnonzero(available(corpus, positions)), []
-    wanted = {*only, *((SPREAD, OF_SPREAD) if {SPREAD, OF_SPREAD} & set(only) else ())}
-    names = [name for name in (*ROWS, LEFT_OUT, SPREAD) if name in wanted]
+    names = [name for name in (*ROWS, LEFT_OUT) if name in only]
     sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
     for name, size in sizes.items():
         drawn = aim.draw(name, size)
-        if name == OF_SPREAD:  # with the histogram, as both need all coefficients of the sample
-            works.append(Work(SPREAD, drawn))
-        elif name != SPREAD:
-            drawn = sentences[drawn] if name == LEFT_OUT else drawn
-            works += [Work(name, drawn[i : i + AT_ONCE]) for i in range(0, len(drawn), AT_ONCE)]
-    return sorted(works, key=lambda work: work.what != SPREAD), sizes  # the longest first
+        drawn = sentences[drawn] if name == LEFT_OUT else drawn
+        works += [Work(name, drawn[i : i + AT_ONCE]) for i in range(0, len(drawn), AT_ONCE)]
+    return works, sizes
 
 
 def _of_baselines(run: Run, aim: Aim, at: At) -> tuple[list[Work], dict[str, int]]:
@@ -193,8 +189,6 @@ def _broken(error: Exception) -> Result:
 
 
 def _done(basis: Basis, work: Work) -> list[Said]:
-    if work.what == SPREAD:
-        return [(what, f"{what}, {where}", result) for what, where, result in spread_of(basis, work.rows.tolist())]
     if work.what == LEFT_OUT:
         with torch.inference_mode():
             unlisted = Unlisted(basis)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 
 from ff_memories import tables
 from ff_memories.audit.recompute import closeness, reading, structure, tolerances
@@ -49,8 +48,8 @@ RowResult = tuple[str, str, Result]  # table, place, result
 
 
 def models(run: Run) -> list[str]:
-    """Return the names of the models that a run's baselines have."""
-    return sorted(path.name for path in Path(run.path("baselines")).glob("*") if path.is_dir())
+    """Return the names of the models that a run's config compares it with."""
+    return Settings(run.resolved).baselines.names
 
 
 @dataclass
@@ -102,7 +101,6 @@ class Baseline:
         )
         if "causal" in own and len(own["causal"]):  # the engine finds means too: many prefixes for one number
             seen = causal.survey(self.model, self.corpus, self.settings.seed, BATCH)
-            found.means = [torch.from_numpy(mean) for mean in seen.mean]
             found.surveyed = lambda: seen
         return found
 

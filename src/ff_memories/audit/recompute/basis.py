@@ -4,10 +4,9 @@ There is one for the run's own tables, and one for each model of ``baselines/``:
 of the text, and untrained models, whose weights are drawn again from the config's seed.
 """
 
-import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,19 @@ TableRow = dict[str, Any]
 PROJECTED = 64  # values projected at once
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
+
+
+def memo(find: Callable[..., Any]) -> Any:
+    """Let a method of ``Basis`` find each thing once."""
+
+    @wraps(find)
+    def known(self: "Basis", *of: Any) -> Any:
+        key = find.__name__, *of
+        if key not in self._memo:
+            self._memo[key] = find(self, *of)
+        return self._memo[key]
+
+    return known
 
 
 def engine(run: Run, at: At) -> LanguageModel:
@@ -94,9 +106,7 @@ class Basis:
     found_here: bool = False
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
     surveyed: Callable[[], causal.Survey] | None = None
-    _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
-    _units: dict[str, tuple[torch.Tensor, bool]] = field(init=False, default_factory=dict)
-    _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
+    _memo: dict[Any, Any] = field(init=False, default_factory=dict)
     _last: tuple[tuple[int, bytes], list[Activations]] = field(init=False, default=((0, b""), []))
 
     def __post_init__(self) -> None:
@@ -130,13 +140,11 @@ class Basis:
 
     @cached_property
     def means(self) -> list[torch.Tensor]:
-        """Of each layer (d_m,), the mean of what values are multiplied by, over the prefixes that `causal` takes."""
-        sentence, position = causal.drawn_prefixes(self.corpus, self.config.seed)
-        total: list[torch.Tensor] = []
-        for s, p in zip(sentence[1::2], position[1::2], strict=True):
-            found = [seen.m[-1] for seen in self.oracle.layers(self.corpus.sentence(int(s))[: int(p)])]
-            total = found if not total else [a + b for a, b in zip(total, found, strict=True)]
-        return [part / len(sentence[1::2]) for part in total]
+        """Of each layer (d_m,), the mean of what values are multiplied by, over the prefixes that `causal` takes.
+
+        The engine finds it: many prefixes for one number.
+        """
+        return [torch.from_numpy(mean) for mean in self.surveyed().mean] if self.surveyed else []
 
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
         """Run a sentence, or a prefix, as ``Reference.layers`` does; the last one is not run again."""
@@ -203,50 +211,51 @@ class Basis:
         return [own, *(other for other in near.to_dicts() if other["rank"] != own["rank"])]
 
     def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities, with -inf for types that ``values.types`` excludes."""
+        """Return log-probabilities (..., vocab), with -inf for types that ``values.types`` excludes."""
         if types == "all" or not self.never:
             return log_probabilities
-        return log_probabilities.index_fill(0, torch.tensor(self.never), -torch.inf)
+        return log_probabilities.index_fill(-1, torch.tensor(self.never), -torch.inf)
 
+    def vector(self, of: str, layer: int, memory: int) -> torch.Tensor:
+        """Return a memory's vector (``Reference.vectors``); of memory d_m + i it is that of i with its sign changed."""
+        every, neurons = self.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
+        if not 0 <= memory < self.oracle.keys[1]:
+            raise IndexError(memory)
+        return every[memory] if memory < neurons else -every[memory - neurons]
+
+    @memo
+    def vectors(self, of: str, layer: int) -> torch.Tensor:
+        """Return the vectors (d_m, n) of all memories of a layer."""
+        return self.oracle.vectors(of, layer)
+
+    @memo
     def norms(self, layer: int) -> torch.Tensor:
         """Return (d_m,) the lengths of a layer's values."""
-        if layer not in self._norms:
-            keys = range(self.oracle.keys[1] // self.oracle.signs)
-            self._norms[layer] = torch.stack([self.oracle.value(layer, key).norm() for key in keys])
-        return self._norms[layer]
+        return self.vectors("value", layer).norm(dim=1)
 
+    @memo
     def units(self, of: str) -> tuple[torch.Tensor, bool]:
-        """Return all keys or values at length one, (L d_m, d) float64, and whether their cosines count by size."""
-        if of not in self._units:
-            (layers, memories), signs = self.oracle.keys, self.oracle.signs
-            vector = self.oracle.value if of == "value" else self.oracle.key
-            every = torch.stack(
-                [vector(layer, key) for layer in range(1, layers + 1) for key in range(memories // signs)]
-            )
-            gated = every.shape[1] != len(self.oracle.value(1, 0))
-            self._units[of] = torch.nn.functional.normalize(every, dim=1), signs == 2 and not gated
-        return self._units[of]
+        """Return all keys or values at length one, (L d_m, n) float64, and whether their cosines count by size."""
+        every = torch.cat([self.oracle.vectors(of, layer + 1) for layer in range(self.oracle.keys[0])])
+        gated = every.shape[1] != self.vectors("value", 1).shape[1]
+        return torch.nn.functional.normalize(every, dim=1), self.oracle.signs == 2 and not gated
 
-    def _kind(self, types: str) -> str:
-        """Return a choice of ``values.types`` that means the same: without never-trained types both do."""
-        return types if self.never else "all"
+    @memo
+    def tops(self, types: str, layer: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return what a layer's values predict among the given types.
 
-    def tops(self, types: str, layer: int, key: int) -> list[int]:
-        """Return the token that a value predicts among the given types, then the tokens too close to it to call."""
-        self.predict(types, layer, [key])
-        return self._tops[self._kind(types), layer, key]
-
-    def predict(self, types: str, layer: int, keys: list[int]) -> None:
-        """Project values whose ``tops`` are not known yet, many at once."""
-        types = self._kind(types)
-        todo = [key for key in keys if (types, layer, key) not in self._tops]
-        for some in (todo[i : i + PROJECTED] for i in range(0, len(todo), PROJECTED)):
-            every = self.oracle.of_memory(torch.stack([self.oracle.value(layer, key) for key in some]))
-            for key, said in zip(some, every, strict=True):
-                said = self.among(types, said)
-                best = int(said.argmax())
-                close = torch.nonzero(said >= said[best] - self.near.slack(said)).flatten().tolist()
-                self._tops[types, layer, key] = [best, *(token for token in close if token != best)]
+        Returns:
+            (memories,) the top token of each; and (pairs,) each: memories, and tokens that may be their top.
+        """
+        values = self.vectors("value", layer)
+        every = values if self.oracle.signs == 1 else torch.cat([values, -values])
+        best, pairs = [], []
+        for first, part in enumerate(every.split(PROJECTED)):
+            said = self.among(types, self.oracle.of_memory(part))
+            best.append(said.argmax(1))
+            row, token = (said >= (said.amax(1) - self.near.slacks(said))[:, None]).nonzero(as_tuple=True)
+            pairs.append((row + first * PROJECTED, token))
+        return torch.cat(best), torch.cat([row for row, _ in pairs]), torch.cat([token for _, token in pairs])
 
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:
@@ -256,7 +265,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     """
     values, model = run.resolved["values"], run.config.model
     if isinstance(types, Dictionary):
-        oracle = _of_fairseq(at(run.checkpoint), types, values["projection"], values["projection_seed"])
+        oracle = Equations(at(run.checkpoint), values["projection"], values["projection_seed"])
         if fresh is not None:
             weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
             oracle.draw_again(untrained.weights_of(weights, description, *fresh[1:]))
@@ -273,17 +282,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
 
 def library(run: Run) -> str:
     """Return whose forward pass a run's reference model is."""
-    without = run.config.model.library == "fairseq" and importlib.util.find_spec("fairseq") is None
-    return Equations.library if without else run.config.model.library
-
-
-def _of_fairseq(checkpoint: Path, types: Dictionary, reading: str, seed: int) -> Any:
-    """Return a checkpoint's model: fairseq's own where fairseq is installed, or else the equations."""
-    if importlib.util.find_spec("fairseq") is None:
-        return Equations(checkpoint, reading, seed)
-    from ff_memories.audit.references.fairseq_oracle import FairseqOracle  # the library takes seconds to load
-
-    return FairseqOracle(checkpoint, types, reading, seed)
+    return Equations.library if run.config.model.library == "fairseq" else run.config.model.library
 
 
 def _validation(run: Run, types: Types, at: At) -> dict[int, str]:

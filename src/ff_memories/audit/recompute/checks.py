@@ -77,7 +77,7 @@ def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
 
 def values(basis: Basis, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
-    said = basis.oracle.of_value(basis.oracle.value(row["layer"], row["key"]))
+    said = basis.oracle.of_value(basis.vector("value", row["layer"], row["key"]))
     listed = basis.lists.get((row["layer"], row["key"]))
     if listed is None:
         return _value(basis, row, said, None, [])
@@ -172,7 +172,7 @@ def _targets(basis: Basis, listed: pl.DataFrame) -> list[int | None]:
 
 def promoted(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``promoted``: a token's probability, rank and logit."""
-    value = basis.oracle.value(row["layer"], row["key"])
+    value = basis.vector("value", row["layer"], row["key"])
     said, token = basis.oracle.of_value(value), row["token"]
     results = [
         basis.near.probability("probability", row["probability"], said, token),
@@ -186,7 +186,7 @@ def promoted(basis: Basis, row: TableRow) -> Result:
 
 def demoted(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``demoted``: a token's logit and rank from below."""
-    logits, token = _logits(basis, basis.oracle.value(row["layer"], row["key"])), row["token"]
+    logits, token = _logits(basis, basis.vector("value", row["layer"], row["key"])), row["token"]
     return together(
         [
             basis.near.logit("logit", row["logit"], float(logits[token]), logits),
@@ -280,16 +280,21 @@ def composition(basis: Basis, row: TableRow) -> Result:
         fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(basis.near.limits.noise)
     says = row["ffn_top" if basis.config.composition.layer_prediction == "ffn" else "output_top"]
     may = torch.ones_like(fires) if basis.config.composition.memories == "all" else fires
-    active, close = int(fires.sum()), int(unsure.sum())
+    active, open_ = int(fires.sum()), int(unsure.sum())
     agreeing = []
     for types, suffix in suffixes(basis, row, "agreeing_memories"):
-        keys = torch.nonzero(may | unsure).flatten()
-        found, near = _agreeing(basis, types, row["layer"], keys, may & ~unsure, says)
+        top, memory, token = basis.tops(types, row["layer"])
+        found, close = top == says, torch.zeros_like(fires)
+        close[memory[token == says]] = True  # this token may be the memory's top
+        several = torch.bincount(memory, minlength=len(top)) > 1
+        sure = may & ~unsure
+        near_ = int((close & (may | unsure) & (several | ~sure)).sum())
+        count = int((found & sure).sum())
         column = "agreeing_memories" + suffix
-        agreeing.append(within(column, row[column], found, found - near, found + near))
+        agreeing.append(within(column, row[column], count, count - near_, count + near_))
     return together(
         [
-            within("active", row["active"], active, active - close, active + close),
+            within("active", row["active"], active, active - open_, active + open_),
             *([_effective(basis, row, energies)] if "effective" in row else []),
             basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(seen.ffn[-1])),
             basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(seen.output[-1])),
@@ -320,19 +325,6 @@ def _effective(basis: Basis, row: TableRow, energies: torch.Tensor) -> Result:
     """Compare the participation ratio of energies (d_m,)."""
     found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
     return basis.near.ratio("effective", row["effective"], found)
-
-
-def _agreeing(
-    basis: Basis, types: str, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int
-) -> tuple[int, int]:
-    """Return how many of the given memories predict a token, and how many are too close to call."""
-    basis.predict(types, layer, keys.tolist())
-    agree = close = 0
-    for key in keys.tolist():
-        tops = basis.tops(types, layer, key)
-        agree += bool(may[key]) and tops[0] == token
-        close += token in tops and (len(tops) > 1 or not may[key])
-    return agree, close
 
 
 def refinement(basis: Basis, row: TableRow) -> Result:
@@ -386,7 +378,7 @@ def causal(basis: Basis, row: TableRow) -> Result:
     ]
     if (now > noise) == (row["control"] == "inactive") and abs(now) > noise:
         results.append(Result(DIFFERS, f"the coefficient is {now:.6g}, which no {row['control']} row has"))
-    vector = oracle.added(layer, moved)
+    vector = basis.vector("added", layer, moved)
     if row["control"] == "direction":
         drawn = changes.direction(basis.config.seed, layer, memory, row["prefix"], len(vector))
         vector = vector.norm() * torch.from_numpy(drawn)
@@ -445,7 +437,7 @@ def _mean_logit(
     basis: Basis, row: TableRow, column: str, change: torch.Tensor, memory: int, logits: torch.Tensor
 ) -> Result:
     """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most."""
-    said = basis.oracle.of_value(basis.oracle.value(row["layer"], memory))
+    said = basis.oracle.of_value(basis.vector("value", row["layer"], memory))
     best = said.topk(min(changes.PROMOTED, len(said)))
     result = basis.near.shift(column, row[column], float(change[best.indices].mean()), logits)
     last, slack = best.values[-1], basis.near.narrow(said)
@@ -496,7 +488,7 @@ def _removed(
 ) -> Result:
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
     layer, oracle = row["layer"], basis.oracle
-    values = torch.stack([oracle.added(layer, key) for key in memories])
+    values = basis.vectors("added", layer)[memories]
     found = oracle.changed(text, before, layer, -(seen.m[-1, memories] @ values))
     whole, said = float(sizes.sum()), (oracle.said(seen.ffn[-1]), oracle.said(found.ffn))
     return together(
@@ -536,7 +528,7 @@ def _of_margin(basis: Basis, layer: int, seen: Activations, text: np.ndarray, be
     oracle, y = basis.oracle, seen.ffn[-1]
     said = oracle.said(y)
     slack, best = 2 * basis.near.slack(said), said.topk(min(CHOICES, len(said)))
-    values = torch.stack([oracle.added(layer, key) for key in range(oracle.keys[1] // oracle.signs)])
+    values = basis.vectors("added", layer)
     scaled = _through(lambda change: oracle.held_final(change, y), said.new_empty(len(y)))
     passed = _through(lambda change: oracle.changed(text, before, layer, change).direct, said.new_empty(len(y)))
     tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]

@@ -62,10 +62,12 @@ class Comparer:
 
     def slack(self, scores: torch.Tensor) -> float:
         """Return the largest error of logits or log-probabilities (vocab,): larger where they are unusually large."""
-        low, high = scores.min(), scores.max()
-        if low == -torch.inf:  # types that are left out
-            low = scores[scores > -torch.inf].min()
-        return self.limits.probability * max(1.0, float(max(-low, high)) / USUAL)
+        return float(self.slacks(scores[None])[0])
+
+    def slacks(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return (n,) the same of logits or log-probabilities (n, vocab)."""
+        known = scores.masked_fill(scores == -torch.inf, 0)  # types that are left out
+        return self.limits.probability * (known.abs().amax(1) / USUAL).clamp(min=1)
 
     def narrow(self, scores: torch.Tensor) -> float:
         """Return the largest error of scores (vocab,) of one value: ``slack``, or less where they hardly differ."""

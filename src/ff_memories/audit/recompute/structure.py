@@ -371,7 +371,7 @@ def _along(basis: Basis, name: str) -> Iterator[str]:
 
 def _promoted(basis: Basis, name: str) -> Iterator[str]:
     with torch.inference_mode():
-        types = basis.oracle.of_value(basis.oracle.value(1, 0)).shape[-1]
+        types = basis.oracle.of_value(basis.vector("value", 1, 0)).shape[-1]
     ranks = pl.DataFrame({"token_rank": range(min(basis.config.gallery.tokens, types))})
     yield from _as_expected(name, basis.tables[name], in_gallery(basis).join(ranks, how="cross"))
 
@@ -425,9 +425,16 @@ def _samples(basis: Basis) -> Iterator[str]:
 
 
 def _histogram(basis: Basis) -> Iterator[str]:
-    fires = in_gallery(basis).join(basis.tables["triggers"], on=KEY, how="semi")
-    if len(basis.tables["histogram"].join(fires, on=KEY, how="anti")):
+    found = basis.tables["histogram"]
+    if len(found.join(in_gallery(basis).join(basis.tables["triggers"], on=KEY, how="semi"), on=KEY, how="anti")):
         yield "not the keys that the config asks for"
+    if len(
+        found.group_by(KEY)
+        .agg(pl.col("n").sum())
+        .join(basis.tables["firing"], on=KEY)
+        .filter(pl.col("n") > pl.col("fired"))
+    ):
+        yield "a key fires more often than the table firing says"
 
 
 CHECKS: dict[str, Callable[[Basis], Iterator[str]]] = {
