@@ -37,12 +37,11 @@ from scipy.stats import hypergeom
 
 from campaigns import ROOT
 from ff_memories import tables
-from ff_memories.audit import compare, run_files
+from ff_memories.audit import compare, run_files, verify
 from ff_memories.audit.recompute import audit, baselines, reading, rows, structure
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.verify import rests
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.claims.judging import baselines as measured
@@ -154,7 +153,7 @@ class Project:
     @cached_property
     def behind(self) -> set[str]:
         """The tables that verdicts rest on."""
-        return set().union(*rests.behind(self.run, Path).values())
+        return set().union(*verify.behind(self.run, Path).values())
 
     def audited(self, name: str, file: Path, changed: pl.DataFrame, wrong: list[int]) -> tuple[str, float]:
         """Return how `verify` finds a forged table whose maker rehashed it, and with what probability.
@@ -563,7 +562,7 @@ def forge_verdicts(kind: str, run: Run, seed: int) -> list[dict]:
     """Turn a run's answers on claims by editing the fewest rows; return how, and how often an audit finds it."""
     project, rng, found = Project(Path.cwd(), run), np.random.default_rng(seed), []
     answers = Answers(project)
-    behind = rests.behind(run, Path)
+    behind = verify.behind(run, Path)
     claims = [claim for claim in register() if claim.judged(answers.info["scope"])]
     with Progress(len(claims) * len(ASKED), "answers", kind) as progress:
         for claim, (asked, of) in itertools.product(claims, ASKED.items()):

@@ -20,7 +20,7 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.audit.recompute import baselines, checks, structure
-from ff_memories.audit.recompute.audit import LEFT_OUT, READ, audit, contradictions
+from ff_memories.audit.recompute.audit import LEFT_OUT, READ, audit, contradictions, look
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
 from ff_memories.audit.recompute.rows import ROWS, recomputed
@@ -219,7 +219,7 @@ def test_a_damaged_perplexity_ends_in_one_line(sound, tmp_path, content):
         pl.DataFrame(schema=tables.TABLES[name].columns).write_parquet(tmp_path / f"{name}.parquet")
     (tmp_path / "perplexity.json").write_bytes(content)
     with pytest.raises(UserError, match=r"perplexity\.json: "):
-        list(baselines.recompute(Run(config()), "untrained-1", {}, lambda path: tmp_path / Path(path).name))
+        list(baselines.recompute(Run(config()), "untrained-1", [], lambda path: tmp_path / Path(path).name, look))
 
 
 @pytest.fixture(scope="module")

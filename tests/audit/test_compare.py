@@ -403,7 +403,7 @@ def test_a_change_that_does_not_follow_from_its_coefficients_is_open():
     "name, says",
     [
         ("count", "counts of `fired`, relative; and 2"),
-        ("excused", f"rows that near-ties may change; and {compare.FEW}"),
+        ("excused", f"rows that near-ties may change; and {tolerances.FEW}"),
     ],
 )
 def test_the_page_on_equality_has_the_caps_of_the_code(name, says):

@@ -23,7 +23,7 @@ from ff_memories.audit.recompute import baselines, reading, structure, tolerance
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Comparer
 from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
-from ff_memories.audit.recompute.tolerances import INTERVAL, Tolerances
+from ff_memories.audit.recompute.tolerances import FEW, INTERVAL, Tolerances
 from ff_memories.audit.run_files import RunFiles, kind_of, model_of
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -39,7 +39,6 @@ from ff_memories.workflow.runs.run import Run
 
 SHOWN = 5  # differences shown per table
 FEW_COUNTED = 2  # by which counts may differ, beside the share ``Tolerances.count``
-FEW = 10  # rows that near-ties may change in a table of any size, beside the share ``Tolerances.excused``
 TRIGGER = list(TABLES["triggers"].key)
 ON_TRIGGERS = tuple(name for name, s in TABLES.items() if s.measured and list(s.key[:3]) == TRIGGER != list(s.key))
 NOT_TOLD = "different, or a near-tie: the model is needed to tell; compare where the run's model and text are"

@@ -82,6 +82,16 @@ def model_of(folder: str) -> str | None:
     return "own" if folder == "tables" else folder.partition("/")[2] if folder.startswith("baselines/") else None
 
 
+def measured(folder: Path) -> list[str]:
+    """Return the paths of all tables of models that lie in a run's folder."""
+    found = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*.parquet")))
+    return [
+        f"{folder}/{path}"
+        for path in found
+        if SHARED.search(f"/{path}") and table_of(path) and model_of(str(Path(path).parent))
+    ]
+
+
 @contextmanager
 def opened(given: Path, run: Run | None) -> Iterator[RunFiles]:
     """Yield a run's files.

@@ -35,6 +35,7 @@ from ff_memories.workflow.runs.run import Run
 
 TableRow = dict[str, Any]
 PROJECTED = 64  # values projected at once
+KEPT = 4  # sentences and prefixes whose activations are held
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
 
@@ -107,7 +108,7 @@ class Basis:
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
     surveyed: Callable[[], causal.Survey] | None = None
     _memo: dict[Any, Any] = field(init=False, default_factory=dict)
-    _last: tuple[tuple[int, bytes], list[Activations]] = field(init=False, default=((0, b""), []))
+    _ran: dict[tuple[int, bytes], list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances.of(self.config.precision))
@@ -147,11 +148,13 @@ class Basis:
         return [torch.from_numpy(mean) for mean in self.surveyed().mean] if self.surveyed else []
 
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
-        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last one is not run again."""
+        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last ``KEPT`` are not run again."""
         until, key = until or self.oracle.keys[0], (whole_length(tokens), tokens.tobytes())
-        if self._last[0] != key or len(self._last[1]) < until:
-            self._last = key, self.oracle.layers(tokens, until)
-        return self._last[1][:until]
+        found = self._ran.pop(key, [])
+        self._ran[key] = found if len(found) >= until else self.oracle.layers(tokens, until)
+        if len(self._ran) > KEPT:
+            del self._ran[next(iter(self._ran))]
+        return self._ran[key][:until]
 
     def layer(self, tokens: np.ndarray, layer: int) -> Activations:
         """Return the activations of layer 1..L for a sentence or a prefix. Raises ``IndexError`` for another layer."""
