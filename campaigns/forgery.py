@@ -37,14 +37,11 @@ from scipy.stats import hypergeom
 
 from campaigns import ROOT
 from ff_memories import tables
-from ff_memories.audit.compare import compare, equality, sides
-from ff_memories.audit.compare.settle import Settler
-from ff_memories.audit.compare.sides import Side
+from ff_memories.audit import compare, run_files, verify
 from ff_memories.audit.recompute import audit, baselines, reading, rows, structure
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.verify import rests
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.claims.judging import baselines as measured
@@ -54,7 +51,7 @@ from ff_memories.claims.order import beyond
 from ff_memories.claims.register import MODELS, Claim, register
 from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.tables import TABLES
-from ff_memories.tables.schema import COUNT, SAME
+from ff_memories.tables.schema import COUNT, EXACT
 from ff_memories.workflow import dvc_lock_file, rebuild
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
@@ -90,30 +87,13 @@ def _empty(folder: Path) -> Path:
     return folder
 
 
-class Known(Settler):
-    """A settler that keeps the model, and what it has found of the baselines, from one comparison to the next."""
-
-    models: dict[str, Basis] = {}  # noqa: RUF012
-
-    def _first(self) -> Basis:
-        if "" not in self.models:
-            self.models[""] = super()._first()
-        return self.models[""]
-
-    def _of_baseline(self, model: str) -> Basis:
-        if model not in self.models:
-            self.models[model] = super()._of_baseline(model)
-        return self.models[model]
-
-
 class Project:
     """A small run, as the working folder, and forged copies of it that share its files."""
 
     def __init__(self, folder: Path, run: Run | None = None):
         os.chdir(folder)
-        Known.models = {}
         self.run = run or Run.read(DEFAULT)
-        with sides.opened(Path(self.run.results), None) as own:
+        with run_files.opened(Path(self.run.results), None) as own:
             self.own = own
         self.rebuilt = {path for task in rebuild.tasks(self.run)[0] for path in task.makes}
         self.scratch = Path(tempfile.mkdtemp(prefix="forgery-"))
@@ -137,15 +117,20 @@ class Project:
                 (folder / path).symlink_to(kept / path)
         return found
 
-    def forged(self, files: Mapping[str, Path]) -> Side:
+    def forged(self, files: Mapping[str, Path]) -> run_files.RunFiles:
         """Return the run with other files, or folders, by their paths below the run's folder."""
         digests = {path: dvc_lock_file.content(file) for path, file in files.items()}
         whole = {path: file for path, file in files.items() if file.is_file()}
-        return Side(Path("forged"), self.own.run, self.own.files | whole, self.own.digests | digests)
+        return run_files.RunFiles(Path("forged"), self.own.run, self.own.files | whole, self.own.digests | digests)
 
-    def says(self, forged: Side) -> compare.Comparison:
+    def says(self, forged: run_files.RunFiles) -> compare.Comparison:
         """Compare the run with a forged copy."""
-        return compare.compared(self.own, forged, self.run, Known, self.again)
+        return compare.compared(self.own, forged, self.run, self.model, self.again)
+
+    @cache  # noqa: B019
+    def model(self, name: str) -> Basis:
+        """Return one of the run's models, from one comparison to the next."""
+        return compare.model_here(self.run, name)
 
     @cached_property
     def basis(self) -> Basis:
@@ -157,8 +142,8 @@ class Project:
 
     @cache  # noqa: B019
     def baseline(self, model: str) -> Basis:
-        folder = self.run.path("baselines", model)
-        frames = {name: tables.read(f"{folder}/{name}.parquet") for name in (*baselines.ROWS, *baselines.LABELS)}
+        names = (*baselines.ROWS, *baselines.LABELS)
+        frames = {name: tables.read(baselines.file(self.run, model, name)) for name in names}
         known = self.drawn(model).basis(frames)
         return dataclasses.replace(known, tables=known.tables | frames)
 
@@ -169,7 +154,7 @@ class Project:
     @cached_property
     def behind(self) -> set[str]:
         """The tables that verdicts rest on."""
-        return set().union(*rests.behind(self.run, Path).values())
+        return set().union(*verify.behind(self.run, Path).values())
 
     def audited(self, name: str, file: Path, changed: pl.DataFrame, wrong: list[int]) -> tuple[str, float]:
         """Return how `verify` finds a forged table whose maker rehashed it, and with what probability.
@@ -181,8 +166,7 @@ class Project:
             return "rebuilt", 1.0
         folder, _, table = name.rpartition("/")
         at = lambda asked: file if asked == path else Path(asked)
-        if folder.startswith("baselines/"):
-            model = folder.partition("/")[2]
+        if (model := run_files.model_of(folder)) not in (None, "own"):
             forged = _with(self.baseline(model), table, changed)
             if baselines.contradictions(forged, self.run, model, at):
                 return "all rows", 1.0
@@ -196,11 +180,8 @@ class Project:
             forged = _with(self.basis, table, changed)
             if audit.contradictions(forged, self.run, at):
                 return "all rows", 1.0
-            if table in ("firing", audit.SPREAD):
-                odd = any(result.state == DIFFERS for *_, result in audit.spread_of(forged, np.arange(0)))
-                return ("all rows", 1.0) if odd else ("within the bounds that the text shows", 0.0)
-        if table not in rows.ROWS:  # of sensitivity/
-            return "not checked: it takes as long as the run", 0.0
+        if table not in rows.ROWS:  # histograms, how often keys fire, and sensitivity/
+            return "not checked: no verdict rests on it", 0.0
         tried = wrong[:: max(1, len(wrong) // LOOKED_AT)][:LOOKED_AT]
         states = _rows(forged, table, tried)
         if states and all(state == NEAR_TIE for state in states) and len(states) == len(wrong):
@@ -221,12 +202,6 @@ def _with(known: Basis, table: str, changed: pl.DataFrame) -> Basis:
 
 def _rows(basis: Basis, table: str, numbers: list[int]) -> list[str]:
     """Return what `verify` says of rows that it looks at."""
-    if table == audit.OF_SPREAD:
-        try:
-            said = audit.spread_of(basis, np.array(numbers, np.int64))
-            return [result.state for what, _, result in said if what == audit.OF_SPREAD]
-        except audit.BROKEN:
-            return [DIFFERS] * len(numbers)
     frame = basis.tables[table]
     return [rows.recomputed(table, basis, frame.row(i, named=True)).state for i in numbers]
 
@@ -312,9 +287,9 @@ def written(frame: pl.DataFrame, file: Path, like: Path, more: Mapping[str, str]
 def trials(project: Project, rng: np.random.Generator) -> Iterator[tuple[str, str, str, pl.DataFrame, list[int]]]:
     """Yield (table, column, how, the changed table as it is written, which of its rows are wrong)."""
     for name, file in project.own.tables().items():
-        if name.startswith("baselines/") and name.split("/")[1] != "untrained-1":
+        if name.startswith("models/") and name.split("/")[1] != "untrained-1":
             continue  # all four models have the same tables
-        frame, table = pl.read_parquet(file), sides.table_of(f"{name}.parquet") or ""
+        frame, table = pl.read_parquet(file), run_files.table_of(f"{name}.parquet") or ""
         key = [c for n in TABLES[table].key for c in ((n, "sign") if n == "key" and "sign" in frame.columns else (n,))]
         for column in frame.columns:
             for how in CELLS:
@@ -347,9 +322,9 @@ def _lacking(forged: pl.DataFrame, own: pl.DataFrame) -> list[int]:
 def tolerated(table: str, column: str, how: str) -> bool:
     """Return whether a change is below the column's tolerance, so that `compare` may call it equal."""
     dtype = (TABLES[table].columns | TABLES[table].optional).get(column)
-    rule = equality.RULES[table].get(column, SAME)
+    rule = TABLES[table].rules.get(column, EXACT)
     small = dtype is not None and (dtype.is_float() or rule == COUNT)
-    return how == "the last bit" and small and rule != SAME
+    return how == "the last bit" and small and rule != EXACT
 
 
 def forge_cells(kind: str, made: Path, seed: int, only: Callable[[int], bool] = lambda _: True) -> list[dict]:
@@ -360,7 +335,7 @@ def forge_cells(kind: str, made: Path, seed: int, only: Callable[[int], bool] = 
         for name, column, how, changed, wrong in todo:
             file = project.scratch / "forged" / f"{name}.parquet"
             written(changed, file, project.own.tables()[name])
-            table = sides.table_of(f"{name}.parquet") or ""
+            table = run_files.table_of(f"{name}.parquet") or ""
             try:
                 said = project.says(project.forged({f"{name}.parquet": file})).answer
             except (UserError, pl.exceptions.PolarsError) as error:
@@ -416,7 +391,7 @@ def _of_file(project: Project, path: str, file: Path) -> str:
         return "rebuilt"
     try:
         name = path.removesuffix(".parquet")
-        return project.audited(name, file, reading.read(file, sides.table_of(path)), [0])[0]
+        return project.audited(name, file, reading.read(file, run_files.table_of(path)), [0])[0]
     except UserError:
         return "refused"
 
@@ -538,7 +513,7 @@ class Answers:
         names = (*baselines.ROWS, *baselines.LABELS)
         self.of_run = {name.removeprefix("tables/"): tables.read(file) for name, file in project.own.tables().items()
                        if name.startswith("tables/")}  # fmt: skip
-        self.of_models = {model: {name: tables.read(run.path("baselines", model, f"{name}.parquet")) for name in names}
+        self.of_models = {model: {name: tables.read(baselines.file(run, model, name)) for name in names}
                           for model in baselines.models(run)}  # fmt: skip
         self.evidence = Measured.of_run(Settings(run.resolved), self.info, Path(run.dictionary), self.of_run)
         self.recorded = self.of_run["claims"].rows_by_key("claim", named=True, unique=True)
@@ -587,7 +562,7 @@ def forge_verdicts(kind: str, run: Run, seed: int) -> list[dict]:
     """Turn a run's answers on claims by editing the fewest rows; return how, and how often an audit finds it."""
     project, rng, found = Project(Path.cwd(), run), np.random.default_rng(seed), []
     answers = Answers(project)
-    behind = rests.behind(run, Path)
+    behind = verify.behind(run, Path)
     claims = [claim for claim in register() if claim.judged(answers.info["scope"])]
     with Progress(len(claims) * len(ASKED), "answers", kind) as progress:
         for claim, (asked, of) in itertools.product(claims, ASKED.items()):
@@ -759,7 +734,7 @@ def page() -> str:
     out.append(f"\nOf those below a tolerance, {near} {hang} on a near-tie that the model shows.\n")
     never = [row for row in cells_ if not row["chance"] and not row["tolerated"]]
     for rests_, says in ((False, "no verdict rests"), (True, "verdicts rest")):
-        listed = sorted({(sides.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
+        listed = sorted({(run_files.table_of(f"{row['table']}.parquet"), row["column"] or "rows", row["verify"])
                          for row in never if row["rests"] == rests_})  # fmt: skip
         if listed:
             out.append(f"\n`verify` does not find changes of these cells, on which {says}:\n\n")

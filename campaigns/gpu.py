@@ -29,7 +29,7 @@ import yaml
 
 from benchmarks.measures import OURS, SHARE
 from ff_memories import tables
-from ff_memories.audit.compare import equality, sides
+from ff_memories.audit import compare, run_files
 from ff_memories.audit.recompute import tolerances
 from ff_memories.base.files import write_whole
 from ff_memories.base.hardware import gpu_locks
@@ -151,7 +151,7 @@ def of_smollm2(precision: str) -> dict[str, str]:
 
 def beside_the_record(precision: str) -> dict[str, Any]:
     """Compare SmolLM2's tables with the record's."""
-    with sides.opened(ROOT / "runs" / "smollm2" / "dvc.lock", None) as recorded:
+    with run_files.opened(ROOT / "runs" / "smollm2" / "dvc.lock", None) as recorded:
         files = recorded.tables()
         here = {table: tables.read(files[f"tables/{table}"], table) for table in MEASURED}
     there = {table: tables.read(ROOT / file) for table, file in of_smollm2(precision).items()}
@@ -167,28 +167,35 @@ def on_a_small_model(at: At, precision: str) -> dict[str, Any]:
     settings = lambda kind: config(extraction__precision=kind, execution__device="auto")
     here = run_steps(at.folder, settings("float32"), out="here", device="cpu")
     there = run_steps(at.folder, settings(precision), out="there", device="cuda")
-    read = lambda out: {p.stem: tables.read(p) for p in sorted(out.glob("*.parquet")) if p.stem in equality.RULES}
+    read = lambda out: {
+        f"tables/{p.stem}": tables.read(p) for p in sorted(out.glob("*.parquet")) if p.stem in tables.TABLES
+    }
     return told(answered(read(here), read(there), precision))
 
 
-def answered(here: equality.NamedTables, there: equality.NamedTables, precision: str) -> dict[str, Any]:
+def answered(here: compare.NamedTables, there: compare.NamedTables, precision: str) -> dict[str, Any]:
     """Compare tables of the CPU with the device's, without recomputing what near-ties leave open."""
-    found = equality.compare(here, there, tolerances.of(precision))  # type: ignore[arg-type]
+    found = compare.compare_tables(here, there, tolerances.of(precision))  # type: ignore[arg-type]
     return {
         "answer": "different" if any(o.different for o in found.values()) else "equal",
-        "tables": {name: {"different": o.different, "exchanged": o.exchanged, "largest": o.largest,
-                          "open": len(o.open["b"])} for name, o in found.items()},
-    }  # fmt: skip
+        "tables": {
+            name.removeprefix("tables/"): {"different": o.different, "near_ties": o.near_ties, "within": o.within}
+            for name, o in found.items()
+        },
+    }
 
 
 def told(found: dict[str, Any]) -> dict[str, Any]:
     """Return what a comparison found, as much as the page shows."""
     kept = {
-        name: {"different": len(table["different"]), "first": table["different"][:1],
-               "exchanged": table["exchanged"], "largest": table["largest"],
-               "open": table.get("settled", table.get("open", 0))}
+        name: {
+            "different": len(table["different"]),
+            "first": table["different"][:1],
+            "near_ties": table["near_ties"],
+            "off": sum(table["within"].values()),
+        }
         for name, table in found["tables"].items()
-    }  # fmt: skip
+    }
     return {"answer": found["answer"], "summary": found.get("summary", ""), "tables": kept, "ok": True}
 
 
@@ -323,13 +330,9 @@ def page(record: dict[str, Any]) -> str:
             text += f"\n## {name}\n\n{found['said'] or 'It ran down to the report.'}\n"
         if "tables" in found:
             text += f"\n## {name}: {found['answer']}\n\n" + (f"{found['summary']}\n\n" if found["summary"] else "")
-            text += (
-                "| table | differences | the first | rows exchanged at near-ties | rows decided at near-ties "
-                "| largest difference of numbers |\n|---|---|---|---|---|---|\n"
-            )
+            text += "| table | differences | the first | near-ties |\n|---|---|---|---|\n"
             for table, told_ in found["tables"].items():
-                text += f"| {table} | {told_['different']} | {' '.join(told_['first'])} | {told_['exchanged']} "
-                text += f"| {told_['open']} | {told_['largest']:.1e} |\n"
+                text += f"| {table} | {told_['different']} | {' '.join(told_['first'])} | {told_['near_ties']} |\n"
         if "seconds_of_jobs" in found:
             text += f"\nThe run took {found['seconds_of_the_run']:g} s. Its jobs, with their start:\n\n"
             text += "| job | time |\n|---|---|\n"

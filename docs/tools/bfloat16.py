@@ -56,7 +56,7 @@ def compared(one: Path, other: Path) -> dict[str, Any]:
         claims = read("claims")[0].join(read("claims")[1], on="claim", suffix="_other").sort("claim")
         changed = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_other")) for name in VERDICT)
         beside = [f"{name}{end}" for name in ("measured", *VERDICT) for end in ("", "_other")]
-        own = [results / "baselines/same_sample/perplexity.json" for results in (one, other)]
+        own = [results / "models/same_sample/perplexity.json" for results in (one, other)]
         found = {
             "claims": claims.height,
             "changed": claims.filter(changed).select("claim", *beside).to_dicts(),

@@ -3,17 +3,20 @@
 import pytest
 from pipeline import config
 
-from ff_memories.audit.verify import certificate
-from ff_memories.audit.verify.verify import NEEDED, CheckedPart
+from ff_memories.audit import verify
+from ff_memories.audit.verify import NEEDED, CheckedPart
 from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import Run
 
-FEW = " with a smaller sample than usual ({} of a table, not 398)"
+FEW = " with a smaller sample than usual ({} of a table, not {})"
 
 
 def parts(**tables):
     """A check without a fault; ``tables``: the rows of each table, and how many of them were recomputed."""
-    data = {name: {"rows": rows, "recomputed": looked_at} for name, (rows, looked_at) in tables.items()}
+    data = {
+        name: {"rows": rows, "recomputed": looked_at, "asked": min(rows, 398)}
+        for name, (rows, looked_at) in tables.items()
+    }
     return [CheckedPart(name, "fine", data={"tables": data} if name == "audit" else {}) for name in NEEDED]
 
 
@@ -24,31 +27,31 @@ def parts(**tables):
         ({"triggers": (400_000, 500)}, ""),
         (
             {"triggers": (400_000, 59), "examples": (40, 40)},
-            FEW.format("59 rows"),
+            FEW.format("59 rows", 398),
         ),
         (
             {"triggers": (400_000, 398), "values": (90, 1)},
-            FEW.format("1 row"),
+            FEW.format("1 row", 90),
         ),
     ],
     ids=["the usual one", "a larger one", "a smaller one", "one row"],
 )
 def test_a_smaller_sample_is_told_beside_the_verdict(tables, says, monkeypatch):
-    assert certificate.verdict(parts(**tables), 10) == f"VERIFIED{says} in 10.0 s"
+    assert verify.verdict(parts(**tables), 10) == f"VERIFIED{says} in 10.0 s"
     monkeypatch.setattr(dvc_lock_file, "digest", lambda *_: "")
-    made = certificate.certificate(parts(**tables), 10, Run(config()), "surrogate")
+    made = verify.certificate(parts(**tables), 10, Run(config()), "surrogate")
     assert made["verdict"] == f"verified{says}" and made["last_line"].startswith(f"VERIFIED{says} in ")
 
 
 def test_a_check_of_some_parts_and_one_that_was_ended_say_the_sample_and_what_they_lack(monkeypatch):
     some = [part for part in parts(triggers=(400_000, 4)) if part.name in ("record", "files", "audit")]
-    says, lacks = FEW.format("4 rows"), "; not checked: rebuilt, verdicts"
-    assert certificate.verdict(some, 10) == f"NO FAULT FOUND in 10.0 s{says}, but not all was checked{lacks}"
+    says, lacks = FEW.format("4 rows", 398), "; not checked: rebuilt, verdicts"
+    assert verify.verdict(some, 10) == f"NO FAULT FOUND in 10.0 s{says}, but not all was checked{lacks}"
     ended = f"NOT VERIFIED: ended after 10.0 s{says}, no fault until then{lacks}"
-    assert certificate.verdict(some, 10, ended=True) == ended
+    assert verify.verdict(some, 10, ended=True) == ended
     wrong = CheckedPart("record", "2 mismatches", faults=["one", "two"])
     ended = "NOT VERIFIED: ended after 10.0 s, faults until then; not checked: files, rebuilt, audit, verdicts"
-    assert certificate.verdict([wrong], 10, ended=True) == ended
+    assert verify.verdict([wrong], 10, ended=True) == ended
     monkeypatch.setattr(dvc_lock_file, "digest", lambda *_: "")
-    made = certificate.certificate(parts(triggers=(400_000, 398)), 10, Run(config()), "surrogate", ended=True)
+    made = verify.certificate(parts(triggers=(400_000, 398)), 10, Run(config()), "surrogate", ended=True)
     assert made["verdict"] == "not verified" and not made["complete"] and made["last_line"].startswith("NOT VERIFIED")

@@ -15,7 +15,7 @@ from pipeline import config, run_steps, write_inputs
 from running import ROOT
 
 from ff_memories import tables
-from ff_memories.audit.compare import at_hand, compare, equality, settle, sides
+from ff_memories.audit import compare, run_files
 from ff_memories.audit.recompute import reading, structure, tolerances
 from ff_memories.audit.recompute.audit import READ
 from ff_memories.audit.recompute.basis import Basis
@@ -23,6 +23,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file, rebuild
 from ff_memories.workflow.runs.run import Run
 
+FLOAT32 = tolerances.of("float32")
 CLAIM = dict.fromkeys(tables.TABLES["claims"].columns) | {
     "claim": "K1", "statement": "the last token matters", "source": "3.2", "paper_value": "-0.5", "measured": -0.8,
     "low": -0.9, "high": -0.7, "n": 30, "scope": "surrogate", "verdict": "holds",
@@ -81,7 +82,7 @@ def sound(tmp_path_factory):
 
 def told(monkeypatch, a, b, makes="the first run's"):
     """Compare, where the rules give the first run's files, or ``makes`` nothing."""
-    monkeypatch.setattr(compare, "_lacks", lambda run, both: None)
+    monkeypatch.setattr(compare, "lacking", lambda run, both: None)
 
     def again(folder, wanted, files, run, cores):
         for path in wanted if makes else ():
@@ -90,7 +91,7 @@ def told(monkeypatch, a, b, makes="the first run's"):
             (shutil.copytree if own.is_dir() else shutil.copy)(own, folder / path)
         return rebuild.Again()
 
-    with sides.opened(a, None) as first, sides.opened(b, None) as second:
+    with run_files.opened(a, None) as first, run_files.opened(b, None) as second:
         return compare.compared(first, second, None, again=again)
 
 
@@ -99,7 +100,7 @@ def told(monkeypatch, a, b, makes="the first run's"):
 
 def test_logs_and_text_are_no_part_of_a_run(two):
     a, b = two
-    with sides.opened(a, None) as side:
+    with run_files.opened(a, None) as side:
         assert set(side.digests) == {
             "tables/triggers.parquet", "tables/claims.parquet", "claims", "claims.json", "report/claims.tex",
             "figures/figure3.csv",
@@ -113,7 +114,7 @@ def test_logs_and_text_are_no_part_of_a_run(two):
 
 def recorded(folder, name="dvc.lock"):
     """Write a dvc.lock of a run's shared files, which are in DVC's cache."""
-    with sides.opened(folder, None) as side:
+    with run_files.opened(folder, None) as side:
         outs = [{"path": f"results/small/{path}", "md5": md5} for path, md5 in side.digests.items()]
         for path, md5 in side.digests.items():
             if not md5.endswith(".dir"):
@@ -162,9 +163,9 @@ def test_a_file_that_nothing_makes_again_is_different(two, monkeypatch):
     a, b = two
     (b / "claims.json").write_text("{}")
     assert told(monkeypatch, a, b, makes="").different[0] == "claims.json: could not be made again (A)"
-    monkeypatch.setattr(compare, "_lacks", lambda run, both: settle.NOT_TOLD)
+    monkeypatch.setattr(compare, "lacking", lambda run, both: compare.NOT_TOLD)
     found = compare.compare(a, b)
-    assert found.answer == "different" and found.different == [f"claims.json: {settle.NOT_TOLD}"]
+    assert found.answer == "different" and found.different == [f"claims.json: {compare.NOT_TOLD}"]
 
 
 def test_a_file_that_differs_though_no_table_does_is_different(two, monkeypatch):
@@ -206,6 +207,10 @@ def test_two_runs_whose_configs_name_two_precisions_are_compared_within_the_wide
 # -- numbers
 
 
+def compare_tables(a, b):
+    return compare.compare_tables(a, b, FLOAT32)
+
+
 def frame(name, rows):
     schema = tables.TABLES[name]
     return pl.DataFrame(rows, schema={column: schema.columns[column] for column in rows[0]})
@@ -214,7 +219,7 @@ def frame(name, rows):
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
 def test_a_number_that_is_not_finite_is_refused_and_never_equal(number, tmp_path):
     odd = frame("triggers", [{**triggers()[0], "coefficient": number}, *triggers()[1:]])
-    found = equality.compare({"tables/triggers": frame("triggers", triggers())}, {"tables/triggers": odd})
+    found = compare_tables({"tables/triggers": frame("triggers", triggers())}, {"tables/triggers": odd})
     assert found["tables/triggers"].different == ["triggers, layer 1 key 0 rank 1: coefficient differs"]
     odd.write_parquet(tmp_path / "triggers.parquet")
     with pytest.raises(UserError, match=r"triggers\.parquet: coefficient has a number that is not finite"):
@@ -226,7 +231,8 @@ def test_a_coefficient_that_one_run_raises_widens_no_tolerance():
     moved = [{**rows[0], "coefficient": 1e9}, {**rows[1], "coefficient": 3.0}, rows[2]]
     one, other = frame("shading", rows), frame("shading", moved)
     for a, b in ((one, other), (other, one)):
-        assert len(equality.compare({"tables/shading": a}, {"tables/shading": b})["tables/shading"].different) == 2
+        found = compare_tables({"tables/shading": a}, {"tables/shading": b})["tables/shading"]
+        assert found.open == {"a": [0, 1], "b": [0, 1]} and found.within["coefficient"] == 0
 
 
 def test_an_interval_that_one_run_widens_excuses_no_number():
@@ -235,7 +241,7 @@ def test_an_interval_that_one_run_widens_excuses_no_number():
     one = frame("sensitivity", [row])
     other = frame("sensitivity", [{**row, "low": -100.0, "high": 100.0, "measured": 3.0}])
     for a, b in ((one, other), (other, one)):
-        (said,) = equality.compare({"tables/sensitivity": a}, {"tables/sensitivity": b}).values()
+        (said,) = compare_tables({"tables/sensitivity": a}, {"tables/sensitivity": b}).values()
         assert [line.rpartition(": ")[2] for line in said.different] == [
             "measured differs",
             "low differs",
@@ -250,10 +256,10 @@ def test_an_interval_that_one_run_widens_excuses_no_number():
 def project(two):
     """The same project with the files that rows are recomputed from, and a record of them."""
     run = Run(config(), "config/config.yaml")
-    for path in at_hand.files(run):
+    for path in run_files.inputs(run):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
-    outs = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in at_hand.made(run)]
+    outs = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in run_files.made(run)]
     deps = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in (run.checkpoint, run.dictionary)]
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "true", "outs": outs, "deps": deps}}}))
     return run, two
@@ -261,31 +267,31 @@ def project(two):
 
 def test_nothing_is_recomputed_from_a_model_or_a_text_that_is_not_the_recorded_one(project):
     run, (a, b) = project
-    sides_ = sides.opened(a, None).__enter__(), sides.opened(b, None).__enter__()
-    assert at_hand.odd(run, sides_) is None and compare._lacks(run, sides_) is None
-    for path in at_hand.files(run):
+    sides_ = run_files.opened(a, None).__enter__(), run_files.opened(b, None).__enter__()
+    assert run_files.other_input(run, sides_) is None and compare.lacking(run, sides_) is None
+    for path in run_files.inputs(run):
         Path(path).write_text("another one")
-        assert at_hand.odd(run, sides_) == f"{path} is not the one that dvc.lock records"
-        assert path in compare._lacks(run, sides_)
+        assert run_files.other_input(run, sides_) == f"{path} is not the one that dvc.lock records"
+        assert path in compare.lacking(run, sides_)
         Path(path).write_text(path)
     Path(run.checkpoint).unlink()
-    assert compare._lacks(run, sides_) == settle.NOT_TOLD
+    assert compare.lacking(run, sides_) == compare.NOT_TOLD
 
 
 def test_nothing_is_recomputed_from_a_model_that_the_config_or_a_run_does_not_name(project):
     _, (a, b) = project
     (b / "model").mkdir(exist_ok=True)
     (b / "model/info.json").write_text(json.dumps({"checkpoint_sha256": "0" * 64}))
-    sides_ = [sides.opened(folder, None).__enter__() for folder in (a, b)]
-    assert "is not the model that" in at_hand.odd(Run(config()), sides_)
+    sides_ = [run_files.opened(folder, None).__enter__() for folder in (a, b)]
+    assert "is not the model that" in run_files.other_input(Run(config()), sides_)
     pinned = Run(config(model__sha256="0" * 64))
-    assert at_hand.odd(pinned, []) == "model.pt is not the one that the config names"
+    assert run_files.other_input(pinned, []) == "model.pt is not the one that the config names"
 
 
 def test_a_record_that_names_another_text_than_the_one_here_is_no_help(project):
     run, _ = project
-    side = sides.Side(Path("old.lock"), "small", record={run.path("corpus", "corpus.safetensors"): "0" * 32})
-    said = at_hand.odd(run, [side])
+    side = run_files.RunFiles(Path("old.lock"), "small", record={run.path("corpus", "corpus.safetensors"): "0" * 32})
+    said = run_files.other_input(run, [side])
     assert said == "results/small/corpus/corpus.safetensors is not the one that old.lock records"
 
 
@@ -308,21 +314,13 @@ def test_an_empty_file_in_a_tables_place_ends_in_one_line(two):
         compare.compare(a, b)
 
 
-def test_a_run_of_an_earlier_version_lacks_a_number_and_is_equal(two, monkeypatch):
-    a, b = two
-    for folder, held in ((a, '{"perplexity": 3.0}'), (b, '{"perplexity": 3.0, "in_windows": {"perplexity": 2.0}}')):
-        (folder / "baselines/untrained-1").mkdir(parents=True)
-        (folder / "baselines/untrained-1/perplexity.json").write_text(held)
-    assert told(monkeypatch, a, b).different == []
-
-
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]"])
 def test_a_damaged_file_of_numbers_is_different(two, content, monkeypatch):
     a, b = two
     for folder, held in ((a, b'{"perplexity": 3.0}'), (b, content)):
-        (folder / "baselines/untrained-1").mkdir(parents=True)
-        (folder / "baselines/untrained-1/perplexity.json").write_bytes(held)
-    assert told(monkeypatch, a, b).different == ["baselines/untrained-1/perplexity.json: differs"]
+        (folder / "models/untrained-1").mkdir(parents=True)
+        (folder / "models/untrained-1/perplexity.json").write_bytes(held)
+    assert told(monkeypatch, a, b).different == ["models/untrained-1/perplexity.json: differs"]
 
 
 # -- near-ties
@@ -331,16 +329,6 @@ def test_a_damaged_file_of_numbers_is_different(two, content, monkeypatch):
 def mutated(rank, mutation, coefficient, now):
     return {"layer": 1, "key": 0, "rank": rank, "mutation": mutation, "removed": 1, "coefficient": coefficient,
             "mutated": now, "change": now / coefficient - 1}  # fmt: skip
-
-
-def test_a_baselines_triggers_that_changed_places_are_open_and_other_runs_are_not():
-    one = frame("mutations", [mutated(1, "first", 2.0, 1.0), mutated(2, "first", 2.0, 0.5)])
-    other = frame("mutations", [mutated(1, "first", 2.0, 0.5), mutated(2, "first", 2.0, 1.0)])
-    (own,) = equality.compare({"tables/mutations": one}, {"tables/mutations": other}).values()
-    assert len(own.different) == 4 and not own.opened
-    name = "baselines/untrained-1/mutations"
-    (found,) = equality.compare({name: one}, {name: other}).values()
-    assert found.different == [] and found.open == {"a": one.to_dicts(), "b": other.to_dicts()}
 
 
 def test_mutations_of_a_baselines_tied_triggers_are_settled_by_the_model_and_others_are_not(sound):
@@ -364,29 +352,18 @@ def test_mutations_of_a_baselines_tied_triggers_are_settled_by_the_model_and_oth
             })  # fmt: skip
         return frame("mutations", out)
 
-    name, tables_ = "baselines/untrained-1/mutations", [rows(first, second), rows(second, first)]
-    one, other = ({name: table} for table in tables_)
-    outcomes = equality.compare(one, other)
-    assert outcomes[name].opened == 2
-
-    class Known(settle.Settler):
-        def _of_baseline(self, model):
-            return known
-
-    with mock.patch.object(structure, "faults", lambda basis: []):
-        Known(Run(config()), {"a": one, "b": other}, equality.FLOAT32).settle(outcomes)
-        assert outcomes[name].different == [] and outcomes[name].settled == 2 and outcomes[name].of_triggers == 2
-        wrong = {
-            name: tables_[1].with_columns(
-                mutated=pl.col("mutated") + 1, change=pl.col("change") + 1 / pl.col("coefficient")
-            )
-        }
-        outcomes = equality.compare(one, wrong)
-        Known(Run(config()), {"a": one, "b": wrong}, equality.FLOAT32).settle(outcomes)
-        assert len(outcomes[name].different) >= 2
+    name, tables_ = "models/untrained-1/tables/mutations", [rows(first, second), rows(second, first)]
+    wrong = tables_[1].with_columns(mutated=pl.col("mutated") + 1, change=pl.col("change") + 1 / pl.col("coefficient"))
+    for found in (tables_[1], wrong):
+        sides: dict[compare.Letter, compare.NamedTables] = {"a": {name: tables_[0]}, "b": {name: found}}
+        outcomes = compare_tables(sides["a"], sides["b"])
+        assert outcomes[name].open == {"a": [0, 1], "b": [0, 1]}
+        with mock.patch.object(structure, "faults", lambda basis: []):
+            compare.Pair(Run(config()), {}, sides, FLOAT32, lambda model: known, rebuild.again).recompute(outcomes)
+        assert bool(outcomes[name].different) == (found is wrong)
 
 
-def test_a_long_trigger_that_changed_places_opens_no_more_than_one():
+def test_rows_of_a_trigger_that_changed_places_are_open_and_count_as_near_ties_of_the_triggers_alone():
     """Its rows are more than the share that near-ties may change."""
     long = 40
     shades = [{"layer": 1, "key": 0, "rank": rank, "position": at, "coefficient": 1.0 + at / 9}
@@ -395,17 +372,37 @@ def test_a_long_trigger_that_changed_places_opens_no_more_than_one():
     other = one.with_columns(coefficient=pl.when(second).then(pl.col("coefficient") * 2).otherwise("coefficient"))
     list_ = frame("triggers", [{**triggers()[0], "rank": rank, "coefficient": 9.0 - rank} for rank in range(1, 4)])
     moved = list_.with_columns(sentence=pl.when(second).then(99).otherwise("sentence").cast(pl.UInt32))
-    found = equality.compare(
-        {"tables/triggers": list_, "tables/shading": one}, {"tables/triggers": moved, "tables/shading": other}
-    )["tables/shading"]
-    assert found.opened == long > found.most >= found.open_triggers == 1 and found.different == []
+    for changed, rows_ in ((other, long), (one, long), (other.filter(~second), long)):
+        found = compare_tables(
+            {"tables/triggers": list_, "tables/shading": one}, {"tables/triggers": moved, "tables/shading": changed}
+        )
+        shading = found["tables/shading"]
+        assert len(shading.open["a"]) == rows_ and shading.near_ties == 0 and shading.different == []
+        assert found["tables/triggers"].near_ties == 1
+    beyond = compare_tables({"tables/shading": one}, {"tables/shading": other})["tables/shading"]
+    assert "40 of 120 rows differ beyond a tolerance, and rounding explains at most 11" in beyond.different[0]
+
+
+def test_a_list_that_is_longer_in_one_run_is_different_unless_by_noise():
+    rows = [{**triggers()[0], "rank": rank, "coefficient": c} for rank, c in ((1, 9.0), (2, 1.0), (3, 1e-6))]
+    for n, different in ((2, 0), (1, 1)):
+        for a, b in ((rows, rows[:n]), (rows[:n], rows)):
+            found = compare_tables({"tables/triggers": frame("triggers", a)}, {"tables/triggers": frame("triggers", b)})
+            assert len(found["tables/triggers"].different) == different
+
+
+def test_a_change_that_does_not_follow_from_its_coefficients_is_open():
+    right = frame("mutations", [mutated(1, "first", 2.0, 1.0), mutated(2, "first", 2.0, 0.5)])
+    wrong = right.with_columns(change=pl.col("change") + 0.01)
+    assert compare_tables({"tables/mutations": right}, {"tables/mutations": right})["tables/mutations"].near_ties == 0
+    assert compare_tables({"tables/mutations": right}, {"tables/mutations": wrong})["tables/mutations"].near_ties == 2
 
 
 @pytest.mark.parametrize(
     "name, says",
     [
         ("count", "counts of `fired`, relative; and 2"),
-        ("excused", f"rows that near-ties may change; and {equality.FEW}"),
+        ("excused", f"rows that near-ties may change; and {tolerances.FEW}"),
     ],
 )
 def test_the_page_on_equality_has_the_caps_of_the_code(name, says):
@@ -414,15 +411,11 @@ def test_the_page_on_equality_has_the_caps_of_the_code(name, says):
     assert f"| {says} | {exact} | | {half} | {quarter} |" in (ROOT / "docs/equality.md").read_text(encoding="utf-8")
 
 
-def test_every_column_of_every_table_has_a_rule():
-    assert tables.TABLES.keys() - equality.RULES.keys() == {"benchmark"}
-    for name, rules in equality.RULES.items():
-        schema = tables.TABLES[name]
-        columns = schema.columns | schema.optional
-        assert rules.keys() == columns.keys() - set(schema.key)
-        for column, dtype in columns.items():
+def test_every_column_of_every_table_has_a_class():
+    assert [name for name, schema in tables.TABLES.items() if schema.compared is None] == ["benchmark"]
+    for name, schema in tables.TABLES.items():
+        for column, dtype in (schema.columns | schema.optional).items() if schema.compared else ():
             if dtype.is_float():
-                numbers = ("coefficient", "change", "probability", "logit", "statistic", "follows")
-                assert rules[column] in numbers, (name, column)
+                assert schema.rules[column] != "exact", (name, column)
     folded = [name for name in tables.TABLES["values"].optional if "folded" in name]
-    assert len(folded) == 6 and {equality.RULES["values"][name] for name in folded} == {"decided"}
+    assert len(folded) == 6 and {tables.TABLES["values"].rules[name] for name in folded} == {"exact"}

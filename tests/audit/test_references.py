@@ -1,16 +1,15 @@
-"""The audit's two references of fairseq checkpoints: fairseq's own model, and the equations without it."""
+"""The audit's reference of fairseq checkpoints, the equations, against fairseq's own model."""
 
-import importlib.util
 import random
 
 import pytest
 import torch
 from factories import words, write_checkpoint, write_dictionary
+from fairseq_oracle import FairseqOracle
 
-from ff_memories.audit.recompute import basis, checks
+from ff_memories.audit.recompute import checks
 from ff_memories.audit.references import transformers_oracle
 from ff_memories.audit.references.equations import Equations
-from ff_memories.audit.references.fairseq_oracle import FairseqOracle
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.files import checkpoint
 
@@ -54,32 +53,18 @@ def test_the_equations_give_what_fairseq_gives(files, reading):
                 same(getattr(ours, read)(one.output), getattr(theirs, read)(one.output))
     layers, keys = ours.keys
     assert theirs.keys == (layers, keys)
-    same(ours.key(layers, keys - 1), theirs.key(layers, keys - 1))
-    same(ours.value(1, 0), theirs.value(1, 0))
+    for of in ("key", "value", "added"):
+        same(ours.vectors(of, layers), theirs.vectors(of, layers))
 
 
-def test_both_take_the_weights_of_an_untrained_model(tmp_path):
+def test_the_equations_take_the_weights_of_an_untrained_model(tmp_path):
     types = words(40)
     for seed, name in ((1, "model.pt"), (2, "other.pt")):
         write_checkpoint(tmp_path / name, types, seed)
-    write_dictionary(tmp_path / "dict.txt", types)
-    _, other = checkpoint.read(tmp_path / "other.pt")
-    ours = Equations(tmp_path / "model.pt")
-    theirs = FairseqOracle(tmp_path / "model.pt", Dictionary.read(tmp_path / "dict.txt"))
-    for reference in (ours, theirs):
-        reference.draw_again(other)
-    for one, again, expected in zip(
-        ours.layers([5, 6]), theirs.layers([5, 6]), Equations(tmp_path / "other.pt").layers([5, 6]), strict=True
-    ):
-        same(one.output, again.output)
-        assert torch.equal(one.output, expected.output)
-
-
-def test_without_fairseq_the_equations_are_the_reference(files, monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "fairseq" else find(name, *a))
-    path, types = files
-    assert isinstance(basis._of_fairseq(path, types, "adaptive", 1), Equations)
+    ours, expected = Equations(tmp_path / "model.pt"), Equations(tmp_path / "other.pt")
+    ours.draw_again(checkpoint.read(tmp_path / "other.pt")[1])
+    for one, other in zip(ours.layers([5, 6]), expected.layers([5, 6]), strict=True):
+        assert torch.equal(one.output, other.output)
 
 
 @pytest.mark.parametrize("width", [45, 48])
@@ -91,4 +76,4 @@ def test_norms_of_any_width_are_read_by_their_outputs(kind, width):
         norm.weight.add_(torch.randn(width))
         torch.testing.assert_close(transformers_oracle._scale(norm, width), norm.weight)
     held = lambda x: norm.weight.detach() * (x - x.mean() if kind is torch.nn.LayerNorm else x)
-    torch.testing.assert_close(checks._through(held, along) @ change, along @ held(change))
+    torch.testing.assert_close(checks._through(held, along)(along) @ change, along @ held(change))

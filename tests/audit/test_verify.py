@@ -18,8 +18,7 @@ from running import BIN, ROOT, command
 
 from ff_memories import tables
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.verify.certificate import page, verdict
-from ff_memories.audit.verify.verify import CheckedPart, faultless, verify
+from ff_memories.audit.verify import CheckedPart, faultless, page, verdict, verify
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.workflow import constraints, dvc_lock_file, rebuild, record_check
@@ -89,7 +88,7 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
 
 
 def test_a_changed_row_is_found_by_its_tables_name_and_if_signed_again_by_its_own(here):
-    drawn = AIM.draw("triggers", len(tables.read(table("triggers"))))
+    drawn = AIM.draw("own triggers", len(tables.read(table("triggers"))))
     change_row("triggers", "coefficient", lambda x: x * 0.999, drawn[7])
     assert check("files")["files"].faults == [f"{table('triggers')}: differs from dvc.lock"]
     sign_again(table("triggers"))

@@ -11,7 +11,7 @@ from running import ROOT
 
 from campaigns import forgery
 from ff_memories import tables
-from ff_memories.audit.compare import compare
+from ff_memories.audit import compare
 from ff_memories.base.hardware import machine
 from ff_memories.claims.register import register
 from ff_memories.workflow import dvc_lock_file
@@ -48,7 +48,9 @@ def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(r
     assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("NOT VERIFIED")
     made = json.loads((project / "certificate.json").read_text())
     assert made["parts"]["record"]["faults"] == made["parts"]["files"]["faults"] == []
-    assert any(fault.startswith("baselines, mutations, untrained-") for fault in made["parts"]["audit"]["faults"])
+    assert any(
+        fault.startswith("untrained-") and ", mutations, " in fault for fault in made["parts"]["audit"]["faults"]
+    )
 
 
 @pytest.mark.more
@@ -56,19 +58,19 @@ def test_a_row_left_out_of_an_untrained_models_causal_is_different(recorded_run,
     """The row that one run has is right; that the other lacks it is the difference."""
     monkeypatch.chdir(recorded_run)
     copy = shutil.copytree("results/planted", tmp_path / "planted", symlinks=True)
-    path = copy / "baselines/untrained-1/causal.parquet"
+    path = copy / "models/untrained-1/tables/causal.parquet"
     frame = tables.read(path)
     tables.write(frame.slice(0, len(frame) // 2).vstack(frame.slice(len(frame) // 2 + 1)), path)
     found = compare.compare(Path("results/planted"), copy)
     assert found.answer == "different"
-    assert any("baselines/untrained-1/causal" in line for line in found.different), found.different
+    assert any("models/untrained-1/tables/causal" in line for line in found.different), found.different
 
 
 @pytest.mark.more
 def test_a_log_that_claims_forged_untrained_models_excuses_nothing(recorded_run, tmp_path):
     project = tmp_path / "project"
     shutil.copytree(recorded_run, project, symlinks=True)
-    path = project / "results/planted/baselines/untrained-1/mutations.parquet"
+    path = project / "results/planted/models/untrained-1/tables/mutations.parquet"
     frame = tables.read(path)
     tables.write(frame.with_columns(mutated=pl.col("coefficient"), change=pl.lit(0, pl.Float32)), path)
     made = {path.relative_to(project).as_posix(): dvc_lock_file.digest(path)}
@@ -76,7 +78,7 @@ def test_a_log_that_claims_forged_untrained_models_excuses_nothing(recorded_run,
     done = run(project, "ff-memories", "verify", "--only", "files", "recomputed", check=False)
     assert done.returncode == 1
     assert "others were computed here" in done.stdout and "FAIL recomputed   different from the record" in done.stdout
-    assert "! baselines/untrained-1/mutations" in done.stdout
+    assert "! models/untrained-1/tables/mutations" in done.stdout
 
 
 @pytest.mark.more
@@ -90,7 +92,7 @@ def test_the_certificate_says_of_every_verdict_what_it_rests_on(recorded_run, tm
     found = parts["verdicts"]["verdicts"]
     assert found.keys() == {claim.id for claim in register()}
     assert "rows" in found["K1"]["rests_on"]["mutations"]
-    assert "rows of the baselines mutations" in found["K1"]["rests_on"]["baselines mutations"]
+    assert "rows of mutations in 4 other models" in found["K1"]["rests_on"]["baselines mutations"]
     assert all(said for rests in found.values() for said in rests["rests_on"].values())
     assert found["K6"]["rests_on"]["annotations"] == "rebuilt to the byte"
 
@@ -103,7 +105,10 @@ def test_no_wrong_cell_is_equal_and_none_that_a_verdict_rests_on_is_verified(kin
     assert len(found) > 20
     assert [row for row in found if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
     beside = [row for row in found if not row["chance"] and not row["tolerated"]]
-    assert all(row["table"].startswith("sensitivity/") or row["table"] == "tables/firing" for row in beside), beside
+    assert all(
+        row["table"].startswith("sensitivity/") or row["table"] in ("tables/firing", "tables/histogram")
+        for row in beside
+    ), beside
     assert not any(row["rests"] for row in beside), beside
 
 

@@ -51,7 +51,7 @@ def test_a_part_runs_without_a_gpu_and_is_not_run_again(tmp_path, monkeypatch, c
         assert said in capsys.readouterr().out
     found = json.loads((tmp_path / "gpu.json").read_text())["parts"]
     assert found.keys() == {PART} and found[PART]["tables"]["triggers"]["different"] == 0
-    assert found[PART]["tables"]["triggers"]["largest"] > 0, "nothing was rounded"
+    assert found[PART]["tables"]["triggers"]["off"] > 0, "nothing was rounded"
 
 
 def test_a_part_that_does_not_end_is_stopped_and_said(tmp_path, monkeypatch):

@@ -58,7 +58,7 @@ def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
     assert run["instrument"] == {"@id": "#tool/values"}
     assert {"@id": "results/planted/tables/triggers.parquet"} in run["object"]
     assert run["result"] == {"@id": "results/planted/tables/values.parquet"}
-    models = {"@id": "results/planted/baselines/untrained-1/values.parquet"}
+    models = {"@id": "results/planted/models/untrained-1/tables/values.parquet"}
     assert models in graph["#run/baselines"]["object"] and "trigger_shard took " in graph["#run"]["description"]
     assert "surrogate" in graph["./"]["description"]
 

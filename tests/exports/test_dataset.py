@@ -11,7 +11,7 @@ import yaml
 from pipeline import step
 
 from ff_memories import tables
-from ff_memories.audit.verify.certificate import commit
+from ff_memories.audit.verify import commit
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.exports import dataset

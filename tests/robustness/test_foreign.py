@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ff_memories import config
-from ff_memories.audit.compare import sides
+from ff_memories.audit import run_files
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.text.escaping import SafeStream
@@ -107,7 +107,7 @@ READERS = {
     "model.json": is_transformer,
     "export.json": _export,
     "my.yaml": config.load,
-    "dvc.lock": sides.outputs,
+    "dvc.lock": run_files.outputs,
 }
 
 

@@ -200,8 +200,9 @@ def _patterns(folder: Path) -> list[tuple[Path, pl.DataFrame]]:
 def _untrained(folder: Path) -> list[Tables]:
     """Return the tables of each untrained model that the run measured, in the order of their seeds."""
     found = []
-    for own in sorted((folder / "baselines").glob("untrained-*"), key=lambda path: (len(path.name), path.name)):
-        paths = {name: own / f"{name}.parquet" for name in (*NEEDED, PATTERNS, *BEYOND_PAPER)}
+    for own in sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name)):
+        names = {name: "proxy" if name == PATTERNS else "tables" for name in (*NEEDED, PATTERNS, *BEYOND_PAPER)}
+        paths = {name: own / inside / f"{name}.parquet" for name, inside in names.items()}
         found.append({name: schemas.read(path) for name, path in paths.items() if path.is_file()})
     return [tables for tables in found if tables]
 

@@ -18,6 +18,14 @@ def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
     return number
 
 
+def seconds(text: str) -> float:
+    """Return the seconds of a time such as ``1h30m``, for argparse."""
+    parts = re.findall(r"(\d+)([hms])", text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 20m or 1h30m")
+    return float(sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts))
+
+
 def tokens(text: str) -> int | str:
     """Return the tokens of a forward pass, or ``auto``, for argparse."""
     return text if text == "auto" else whole()(text)

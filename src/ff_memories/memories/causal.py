@@ -18,10 +18,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.base.sharding import WHOLE, Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.memories.survey import POOL as POOL
-from ff_memories.memories.survey import Survey as Survey
-from ff_memories.memories.survey import drawn_prefixes as drawn_prefixes
-from ff_memories.memories.survey import survey as survey
+from ff_memories.memories.survey import POOL, Survey, survey
 from ff_memories.memories.tracing import value_tops
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel

@@ -4,8 +4,7 @@ import polars as pl
 
 from ff_memories.tables.schema import (
     COEFFICIENT,
-    DECIDED,
-    ENTRY,
+    COUNT,
     KEY,
     LAYER,
     LOGIT,
@@ -28,7 +27,7 @@ TABLES = {
         "mean over the vocabulary",
         by={"layer": LAYER, "key": KEY, "token_rank": pl.UInt16},
         fields={
-            "token": Column(TOKEN, compared=ENTRY),
+            "token": Column(TOKEN),
             "probability": Column(pl.Float32, compared=PROBABILITY),
             "logit": Column(pl.Float32, optional=True, compared=LOGIT),
         },
@@ -40,7 +39,7 @@ TABLES = {
         "(as in `promoted`)",
         by={"layer": LAYER, "key": KEY, "token_rank": pl.UInt16},
         fields={
-            "token": Column(TOKEN, compared=ENTRY),
+            "token": Column(TOKEN),
             "logit": Column(pl.Float32, compared=LOGIT),
         },
         measured=True,
@@ -60,7 +59,7 @@ TABLES = {
         f"0 for none or less, {TOP_LEVEL} for the key's largest",
         by={"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION},
         fields={
-            "level": Column(pl.UInt8, compared=DECIDED),
+            "level": Column(pl.UInt8),
         },
         measured=True,
         open_rows=True,
@@ -71,7 +70,7 @@ TABLES = {
         "have no row",
         by={"layer": LAYER, "key": KEY, "bin": pl.UInt8},
         fields={
-            "n": Column(pl.UInt32, compared=DECIDED),
+            "n": Column(pl.UInt32, compared=COUNT),
         },
         measured=True,
         open_rows=True,
@@ -82,8 +81,8 @@ TABLES = {
         by={"layer": LAYER, "key": KEY, "percentile": pl.UInt8},
         fields={
             "coefficient": Column(pl.Float32, compared=COEFFICIENT),
-            "sentence": Column(SENTENCE, compared=ENTRY),
-            "position": Column(POSITION, compared=ENTRY),
+            "sentence": Column(SENTENCE),
+            "position": Column(POSITION),
         },
         measured=True,
         tied=0.5,
@@ -95,8 +94,8 @@ TABLES = {
         "with its sign changed",
         by={"layer": LAYER, "key": KEY, "of": pl.Enum(["key", "value"]), "place": pl.UInt8},
         fields={
-            "other_layer": Column(LAYER, compared=ENTRY),
-            "other_key": Column(KEY, compared=ENTRY),
+            "other_layer": Column(LAYER),
+            "other_key": Column(KEY),
             "cosine": Column(pl.Float32, compared=COEFFICIENT),
         },
         measured=True,

@@ -3,11 +3,9 @@
 import polars as pl
 
 from ff_memories.tables.schema import (
-    CHANGE,
     COEFFICIENT,
     COUNT,
-    DECIDED,
-    ENTRY,
+    FOLLOWS,
     KEY,
     LAYER,
     POSITION,
@@ -22,15 +20,15 @@ from ff_memories.tables.schema import (
 
 MUTATION = pl.Enum(["first", "last", "random"])
 FOLDED = {  # of models of `transformers`
-    "agrees_folded": Column(pl.Boolean, null=True, optional=True, compared=DECIDED),
-    "agreeing_triggers_folded": Column(pl.UInt16, optional=True, compared=DECIDED),
+    "agrees_folded": Column(pl.Boolean, null=True, optional=True),
+    "agreeing_triggers_folded": Column(pl.UInt16, optional=True),
 }
 PREDICTED = {
-    "top_token": Column(TOKEN, compared=DECIDED),
+    "top_token": Column(TOKEN),
     "top_probability": Column(pl.Float32, compared=PROBABILITY),
-    "next_token_rank": Column(pl.UInt32, null=True, compared=DECIDED),
-    "agrees": Column(pl.Boolean, null=True, compared=DECIDED),
-    "agreeing_triggers": Column(pl.UInt16, compared=DECIDED),
+    "next_token_rank": Column(pl.UInt32, null=True),
+    "agrees": Column(pl.Boolean, null=True),
+    "agreeing_triggers": Column(pl.UInt16),
 }
 
 TABLES = {
@@ -39,8 +37,8 @@ TABLES = {
         by={"layer": LAYER, "key": KEY, "rank": RANK},
         fields={
             "coefficient": Column(pl.Float32, compared=COEFFICIENT),
-            "sentence": Column(SENTENCE, compared=ENTRY),
-            "position": Column(POSITION, compared=ENTRY),
+            "sentence": Column(SENTENCE),
+            "position": Column(POSITION),
             "next_token": Column(TOKEN, null=True),
         },
         measured=True,
@@ -62,11 +60,11 @@ TABLES = {
         "the `removed_tokens` tokens of a word removed, of which `removed` is the first",
         by={"layer": LAYER, "key": KEY, "rank": RANK, "mutation": MUTATION},
         fields={
-            "removed": Column(pl.UInt16, compared=DECIDED),
+            "removed": Column(pl.UInt16),
             "coefficient": Column(pl.Float32, compared=COEFFICIENT),
             "mutated": Column(pl.Float32, compared=COEFFICIENT),
-            "change": Column(pl.Float32, compared=CHANGE),
-            "removed_tokens": Column(pl.UInt16, optional=True, compared=DECIDED),
+            "change": Column(pl.Float32, compared=FOLLOWS),
+            "removed_tokens": Column(pl.UInt16, optional=True),
         },
         measured=True,
         open_rows=True,
@@ -79,11 +77,11 @@ TABLES = {
         fields={
             "top_token": PREDICTED["top_token"],
             "top_probability": PREDICTED["top_probability"],
-            "next_token": Column(TOKEN, null=True, compared=DECIDED),
+            "next_token": Column(TOKEN, null=True),
             "next_token_rank": PREDICTED["next_token_rank"],
             "agrees": PREDICTED["agrees"],
             "agreeing_triggers": PREDICTED["agreeing_triggers"],
-            "triggers": Column(pl.UInt16, compared=DECIDED),
+            "triggers": Column(pl.UInt16),
             **FOLDED,
             **both(PREDICTED | FOLDED),
         },

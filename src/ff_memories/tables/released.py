@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.tables.schema import DECIDED, EXAMPLE, LAYER, PROBABILITY, STATISTIC, TOKEN, Column, Schema
+from ff_memories.tables.schema import EXAMPLE, LAYER, PROBABILITY, STATISTIC, TOKEN, Column, Schema
 
 TABLES = {
     "released_layer": Schema(
@@ -26,7 +26,6 @@ TABLES = {
             "coeffs_l0": Column(pl.UInt32),
             "coeffs_residual_rank": Column(pl.UInt32),
         },
-        compared=DECIDED,
     ),
     "released_dim": Schema(
         about="the released code's 'dim' columns of the last layer; key d_m is the residual; only with "
@@ -39,7 +38,6 @@ TABLES = {
             "dim_pattern_ffn_output_rank": Column(pl.UInt32, null=True),
             "dim_pattern_ffn_output_prob": Column(pl.Float32, null=True, compared=PROBABILITY),
         },
-        compared=DECIDED,
     ),
     "projection_seeds": Schema(
         about="ranks of the top triggers' targets by layer, under the released script's random projections "

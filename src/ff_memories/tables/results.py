@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.tables.schema import FOLLOWS, LAYER, SAME, STATISTIC, Column, Schema
+from ff_memories.tables.schema import EXACT, FOLLOWS, LAYER, STATISTIC, Column, Schema
 
 # whether a model shows what the paper claims: {the answer: (the verdict on the paper's model, on other models)}
 SHOWS = {
@@ -121,16 +121,16 @@ TABLES = {
         "of the direction, if there is one, and `p_holm` the same after Holm's correction",
         by={"claim": pl.String},
         fields={
-            "statement": Column(pl.String, compared=SAME),
-            "source": Column(pl.String, compared=SAME),
-            "paper_value": Column(pl.String, compared=SAME),
+            "statement": Column(pl.String, compared=EXACT),
+            "source": Column(pl.String, compared=EXACT),
+            "paper_value": Column(pl.String, compared=EXACT),
             "measured": Column(pl.Float64, null=True),
             "low": Column(pl.Float64, null=True),
             "high": Column(pl.Float64, null=True),
             "n": Column(pl.UInt64, null=True),
-            "scope": Column(pl.Enum(["paper", "surrogate", "model"]), compared=SAME),
-            "verdict": Column(VERDICT, compared=SAME),
-            "shows": Column(pl.Enum(list(SHOWS)), null=True, compared=SAME),
+            "scope": Column(pl.Enum(["paper", "surrogate", "model"]), compared=EXACT),
+            "verdict": Column(VERDICT, compared=EXACT),
+            "shows": Column(pl.Enum(list(SHOWS)), null=True, compared=EXACT),
             "judged": Column(pl.Float64, null=True),
             "judged_low": Column(pl.Float64, null=True),
             "judged_high": Column(pl.Float64, null=True),

@@ -11,21 +11,15 @@ Columns = dict[str, Type]
 LAYER, KEY, RANK, SIGN = pl.UInt8, pl.UInt16, pl.UInt16, pl.Int8
 SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 
-# How two runs' cells compare (docs/equality.md): bit by bit; as numbers within a tolerance (``tolerances``); open if
-# they differ, until a row is recomputed, because numbers decide them, or because they name the entry at a place of a
-# ranked list; within a tenth of a confidence interval; or not at all, because each must be what its own run's tables
-# give.
-Rule = Literal[
-    "same", "coefficient", "change", "probability", "logit", "count", "decided", "entry", "statistic", "follows"
-]
-SAME: Rule = "same"
+# How two runs' cells compare (docs/equality.md): bit by bit; as numbers within the tolerance of a class
+# (``tolerances``); or not at all, because each must be what its own run's tables give. What differs beyond that counts
+# as equal only if a recomputation of both runs' rows confirms it. Nothing recomputes counts and statistics of the text.
+Rule = Literal["exact", "coefficient", "probability", "logit", "statistic", "count", "follows"]
+EXACT: Rule = "exact"
 COEFFICIENT: Rule = "coefficient"
-CHANGE: Rule = "change"
 PROBABILITY: Rule = "probability"
 LOGIT: Rule = "logit"
 COUNT: Rule = "count"
-DECIDED: Rule = "decided"
-ENTRY: Rule = "entry"
 STATISTIC: Rule = "statistic"
 FOLLOWS: Rule = "follows"
 
@@ -71,7 +65,7 @@ class Schema:
     by: Columns
     fields: Mapping[str, Column]
     about: str = ""
-    compared: Rule | None = SAME
+    compared: Rule | None = EXACT
     measured: bool = False
     score: str | None = None
     tied: float = 0.0
@@ -94,6 +88,11 @@ class Schema:
     def optional(self) -> Columns:
         """The columns that runs may lack."""
         return {name: column.type for name, column in self.fields.items() if column.optional}
+
+    @property
+    def rules(self) -> dict[str, Rule]:
+        """How two runs' cells compare, by column; keys have no rule."""
+        return {name: said.compared or self.compared or EXACT for name, said in self.fields.items()}
 
     @property
     def may_be_null(self) -> frozenset[str]:

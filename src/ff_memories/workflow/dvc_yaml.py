@@ -34,7 +34,12 @@ SHARED = re.compile(
     r"/(tables|counts|sensitivity|golden|proxy)/|/figures/.*(?<!\.html)$|/models/[^/]+/perplexity\.json$"
     r"|/claims(\.json|\.tex)?$|/model/(info|model)\.json$|/summary\.md$"
 )
-FIGURE = re.compile(r"/figures/")
+REBUILT = re.compile(r"/figures/|/summary\.md$")  # of these, what follows from tables byte for byte
+
+
+def is_shared(output: str) -> bool:
+    """Return whether an output may be shared, and is one that `compare` looks at."""
+    return bool(SHARED.search(output)) and not is_intermediate(output)
 
 
 def is_kept(output: str) -> bool:
@@ -43,7 +48,7 @@ def is_kept(output: str) -> bool:
     Of all others it records the hash alone, so ``dvc push`` cannot publish text, and figures, which follow from tables
     byte for byte, add nothing to the repository.
     """
-    return bool(SHARED.search(output)) and not FIGURE.search(output) and not is_intermediate(output)
+    return is_shared(output) and not REBUILT.search(output)
 
 
 def stages_of(job: Any) -> set[str]:

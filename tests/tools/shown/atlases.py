@@ -83,7 +83,8 @@ def finished(project: Path, name: str, layers=2, agreeing=1, transformer=True, c
         tables.write(frame, folder / "tables" / f"{table}.parquet")
     for seed, own in enumerate(untrained, 1):
         for table, frame in frames(layers, own).items():
-            tables.write(frame, folder / "baselines" / f"untrained-{seed}" / f"{table}.parquet")
+            inside = "proxy" if table == "pattern_labels" else "tables"
+            tables.write(frame, folder / "models" / f"untrained-{seed}" / inside / f"{table}.parquet")
     info: dict = {"scope": "model" if transformer else "surrogate", "layers": layers, "keys": 2 * NEURONS, "signs": 2,
             "neurons": NEURONS, "vocab": VOCAB, "adaptive_output": False, "final_norm": True, "max_positions": 9,
             "model_type": "llama", "activation": "silu", "gated": True}  # fmt: skip

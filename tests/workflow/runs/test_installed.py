@@ -141,7 +141,7 @@ def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(r
     checked = run("verify", "../tried.zip", *given, cwd=tmp_path / "elsewhere")
     assert checked.stdout.splitlines()[-1].startswith("VERIFIED") and not list((tmp_path / "elsewhere").iterdir())
     assert (made / "report/report.html").is_file()
-    kept = {path: digest(path) for name in ("tables", "baselines") for path in (made / name).rglob("*.parquet")}
+    kept = {path: digest(path) for name in ("tables", "models") for path in (made / name).rglob("*.parquet")}
     text = (made / "claims.json").read_bytes()
     last = run(*NEW, *SMALL)
     assert "Nothing to be done" in last.stderr and "report results/tried/report/report.html, " in last.stderr

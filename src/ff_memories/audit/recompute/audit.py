@@ -1,14 +1,16 @@
-"""The audit: recompute random rows of the measured tables from the model and the text.
+"""The audit: recompute random rows of the measured tables from the model and the text, for one model after another.
 
-The audit samples every table and makes a statement about it at the requested confidence. It also runs random whole
-sentences: no prefix may beat the last trigger of a key that does not list it. That finds rows missing from the table,
-which recomputing existing rows cannot find. What follows from other tables is checked in all rows (``structure``).
+The audit samples every table of every model by itself and makes a statement about it at the requested confidence. It
+also runs random whole sentences: no prefix may beat the last trigger of a key that does not list it. That finds rows
+missing from the table, which recomputing existing rows cannot find. What follows from other tables is checked in all
+rows (``structure``).
 """
 
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -25,39 +27,47 @@ import psutil
 import torch
 
 from ff_memories import tables
-from ff_memories.audit.recompute import baselines, closeness, reading, structure
+from ff_memories.audit.recompute import baselines, reading, structure
 from ff_memories.audit.recompute.basis import At, Basis, library
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.rows import ROWS, look, place
+from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.recompute.spread import Spread
+from ff_memories.audit.recompute.tolerances import FEW, Tolerances
 from ff_memories.audit.recompute.unlisted import Unlisted
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
+from ff_memories.base.seeds import generator
 from ff_memories.corpus import store
 from ff_memories.corpus.prefixes import available
+from ff_memories.corpus.store import Corpus
 from ff_memories.model.info import read_info
 from ff_memories.tables.schema import FOLLOWS
 from ff_memories.workflow.runs.run import Run
 
 # tables that the audit needs: what a run measured of its own model
 READ = tuple(name for name, schema in tables.TABLES.items() if schema.measured and schema.compared != FOLLOWS)
+OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
-STRUCTURE, SPREAD, OF_SPREAD = "structure", "histogram", "samples"
+STRUCTURE = "structure"
+TOGETHER = (("examples", "composition", "refinement"), ("causal", "removals"))  # tables whose rows share prefixes
+PLACES = ("example", "prefix", "sentence", "position", "layer", "key")  # rows that share a prefix, and layers, in turn
 AT_ONCE = 100  # rows of one piece of work
+ROUNDS = 8  # of a check that has a limit of time: each is a random sample by itself
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 PATIENCE = 5  # seconds for a process to end by itself
-OF_BASELINES = "baselines"
 # what reading tables may raise that name what does not exist, or numbers that cannot be
 BROKEN = (LookupError, ArithmeticError, ValueError, TypeError, pl.exceptions.PolarsError)
+Drawn = tuple[str, int]  # a table, and the number of one of its rows
+Said = tuple[str, str, Result]  # table, place, result
 
 
 @dataclass
 class Finding:
-    """The audit's result for one table, or for the rows that it lacks."""
+    """The audit's result for one table of one model, or for the rows that it lacks."""
 
     what: str
     population: int
+    model: str = OWN
     looked_at: int = 0
     near_ties: int = 0
     largest_difference: float = 0.0
@@ -70,156 +80,126 @@ class Finding:
         if result.state == DIFFERS:
             self.differ.append(f"{where}: {result.says}")
 
-    def statement(self, aim: Aim) -> str:
-        """Return the statement about the table in words."""
-        if self.what == LEFT_OUT:
-            words = "sentences hold no unlisted trigger", "do"
-        else:
-            words = f"rows of {self.what.replace(OF_BASELINES, 'the baselines')} match", "differ"
-        return aim.statement(self.looked_at, len(self.differ), self.population, *words)
-
-
-Said = tuple[str, str, Result]  # table, place, result
+    def hangs(self, limits: Tolerances) -> bool:
+        """Return whether more rows than a stated share hang on near-ties, so that they show too little."""
+        return self.near_ties > limits.near_ties * self.looked_at + FEW
 
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a table of the run, or some of each table of one of its baselines."""
+    """A piece of the audit: some rows of a model's tables; no row stands for what follows from other tables."""
 
-    what: str
-    rows: np.ndarray
-    others: Mapping[str, np.ndarray] = field(default_factory=dict)
+    model: str
+    rows: tuple[Drawn, ...] = ()
 
     @property
     def steps(self) -> int:
-        return len(self.rows) + sum(map(len, self.others.values()))
+        return max(1, len(self.rows))
 
 
-def audit(basis: Basis, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT, SPREAD)) -> list[Finding]:
-    """Recompute a random sample of every measured table, and look for prefixes missing from ``triggers``.
+def statement(found: Sequence[Finding], aim: Aim) -> str:
+    """Return in words what one table's findings show, of one model or of several."""
+    first, looked_at, differ = found[0], sum(f.looked_at for f in found), sum(len(f.differ) for f in found)
+    if first.what == LEFT_OUT:
+        return aim.statement(looked_at, differ, first.population, "sentences hold no unlisted trigger", "do")
+    if first.model == OWN:
+        return aim.statement(looked_at, differ, first.population, f"rows of {first.what} match")
+    words = f"rows of {first.what} in {len(found)} other models match"
+    if all(f.looked_at == f.population for f in found):
+        return aim.statement(looked_at, differ, looked_at, words)
+    worst = max(found, key=lambda f: aim.bound(f.looked_at, len(f.differ)))
+    said = aim.statement(worst.looked_at, len(worst.differ), worst.population, words, "of each one's differ")
+    shown = f"{looked_at - differ:,} of {looked_at:,} {words}"
+    return shown + said[said.index(":") :].replace(f"% of {worst.population:,} of", "% of")
+
+
+def audit(basis: Basis, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
+    """Recompute a random sample of a model's measured tables, and look for prefixes missing from ``triggers``.
 
     Args:
         basis: the tables, and the model and text to recompute them from.
         aim: the confidence and the share of errors to detect.
         only: tables to audit, and ``sentences`` to look for missing triggers.
     """
-    works, sizes = _works(basis.corpus, basis.config.triggers.positions, basis.tables, aim, only)
-    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
-        said = (found for work in works for found in _looked(basis, work, progress))
-        return _findings(said, sizes)
-
-
-def _looked(basis: Basis, work: Work, progress: Progress) -> list[Said]:
-    found = _run(basis, work)
-    progress.step(work.steps)
-    return found
-
-
-def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[Finding], list[str], str]:
-    """Audit a run with its baselines, in several processes.
-
-    Args:
-        at: from a file of the run to the place to read it from; it must be picklable.
-
-    Returns:
-        The findings; contradictions between tables; and whose forward pass the reference model is.
-    """
-    corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
-    frames = {name: reading.read(at(run.table(name))) for name in READ}
-    works, sizes = _works(corpus, run.resolved["triggers"]["positions"], frames, aim, (*ROWS, LEFT_OUT, SPREAD))
-    del frames
-    more, others = _of_baselines(run, aim, at)
-    works, sizes = [*more, Work(STRUCTURE, np.arange(1)), *works], sizes | others
-    said: list[Said] = []
-    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
-        do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
-        for work, found in _each(works, do, _workers(run, cores)):
-            said += found
-            progress.step(work.steps)
-    faults = [f"{where}: {result.says}" for what, where, result in said if what == STRUCTURE]
-    return _findings((one for one in said if one[0] != STRUCTURE), sizes), faults, library(run)
-
-
-def _works(
-    corpus: store.Corpus, positions: str, frames: Mapping[str, pl.DataFrame], aim: Aim, only: Iterable[str]
-) -> tuple[list[Work], dict[str, int]]:
-    """Draw the rows to look at; return them in pieces, and the size of each table."""
-    sentences, works = np.flatnonzero(available(corpus, positions)), []
-    wanted = {*only, *((SPREAD, OF_SPREAD) if {SPREAD, OF_SPREAD} & set(only) else ())}
-    names = [name for name in (*ROWS, LEFT_OUT, SPREAD) if name in wanted]
-    sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
-    for name, size in sizes.items():
-        drawn = aim.draw(name, size)
-        if name == OF_SPREAD:  # with the histogram, as both need all coefficients of the sample
-            works.append(Work(SPREAD, drawn))
-        elif name != SPREAD:
-            drawn = sentences[drawn] if name == LEFT_OUT else drawn
-            works += [Work(name, drawn[i : i + AT_ONCE]) for i in range(0, len(drawn), AT_ONCE)]
-    return sorted(works, key=lambda work: work.what != SPREAD), sizes  # the longest first
-
-
-def _of_baselines(run: Run, aim: Aim, at: At) -> tuple[list[Work], dict[str, int]]:
-    """Draw rows of each table among all models of the baselines; return a piece of work for each model."""
-    names, sizes = baselines.models(run), {}
-    rows: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
-    for table in baselines.OWN:
-        counts = [len(tables.read(at(baselines.file(run, name, table)))) for name in names]
-        sizes[f"{OF_BASELINES} {table}"] = sum(counts)
-        if table in baselines.LABELS:
-            continue
-        drawn, ends = aim.draw(f"baselines {table}", sum(counts)), np.cumsum([0, *counts])
-        for name, first, end in zip(names, ends, ends[1:], strict=False):
-            rows[name][table] = drawn[(drawn >= first) & (drawn < end)] - first
-    sizes[f"{OF_BASELINES} {baselines.PERPLEXITY}"] = len(names)
-    return [Work(f"{OF_BASELINES} {name}", np.arange(0), others) for name, others in rows.items()], sizes
-
-
-def _findings(said: Iterable[Said], sizes: Mapping[str, int]) -> list[Finding]:
+    works, sizes = draw(OWN, basis.tables, basis.corpus, basis.config.triggers.positions, aim, only)
     found = {what: Finding(what, size) for what, size in sizes.items()}
-    for what, where, result in said:
-        found[what].add(where, result)
+    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
+        for work in works:
+            for what, where, result in look(basis, work.rows):
+                found[what].add(where, result)
+            progress.step(work.steps)
     return list(found.values())
 
 
-def _run(basis: Basis, work: Work) -> list[Said]:
-    """Do a piece of work on the run's own tables; those that cannot be read together are a fault."""
-    try:
-        return _done(basis, work)
-    except BROKEN as error:
-        return [(work.what, work.what, _broken(error))]
+def draw(
+    model: str, frames: Mapping[str, pl.DataFrame], corpus: Corpus, positions: str, aim: Aim, only: Iterable[str]
+) -> tuple[list[Work], dict[str, int]]:
+    """Draw the rows of a model's tables to look at; return them in pieces, and the size of each table."""
+    names, sentences = (
+        [name for name in (*ROWS, LEFT_OUT) if name in only],
+        np.flatnonzero(available(corpus, positions)),
+    )
+    sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
+    rounds: list[dict[str, list[int]]] = [{} for _ in range(ROUNDS if aim.seconds else 1)]
+    for name, size in sizes.items():
+        drawn = _of_examples(aim, model, frames[name]) if "example" in tables.TABLES.get(name, ROW).key else None
+        drawn = aim.draw(f"{model} {name}", size) if drawn is None else drawn
+        drawn = generator(aim.seed, f"audit order {model} {name}").permutation(drawn)
+        for number, part in enumerate(rounds):
+            part[name] = drawn[number :: len(rounds)].tolist()
+    works = []
+    for part in rounds:
+        together = [group for group in TOGETHER if set(group) & part.keys()]
+        for group in [*together, *((name,) for name in part if name not in sum(together, ()))]:
+            keyed = []
+            for name in (name for name in group if name in part):
+                if name == LEFT_OUT:
+                    keyed += [((int(i),), (name, int(sentences[i]))) for i in sorted(part[name])]
+                    continue
+                places = frames[name][part[name]].select(c for c in PLACES if c in frames[name].columns)
+                # examples first: their rows run all layers, which the others then share
+                keyed += [((row[0], name != "examples", *row), (name, i))
+                          for row, i in zip(places.iter_rows(), part[name], strict=True)]  # fmt: skip
+            rows = [row for _, row in sorted(keyed)]
+            works += [Work(model, tuple(rows[i : i + AT_ONCE])) for i in range(0, len(rows), AT_ONCE)]
+    return works, sizes
+
+
+ROW = tables.TABLES["triggers"]  # a table without examples
+
+
+def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
+    """Draw rows of as many examples, one of each: all tables of examples then run the same prefixes.
+
+    Wrong rows are found at least as often as in rows drawn by themselves, wherever they are. ``None`` if there are too
+    few examples.
+    """
+    groups = frame.with_row_index("row").group_by("example", maintain_order=True).agg("row")["row"]
+    if len(groups) <= aim.rows:
+        return None
+    rng = generator(aim.seed, f"audit {model} rows of examples {len(frame)}")
+    return np.array(
+        [int(rng.choice(groups[i].to_numpy())) for i in aim.draw(f"{model} examples", len(groups)).tolist()]
+    )
+
+
+def look(basis: Basis, rows: Iterable[Drawn]) -> Iterator[Said]:
+    """Yield the result of every row; tables that cannot be read together are a fault."""
+    unlisted: Unlisted | None = None
+    for name, row in rows:
+        try:
+            if name == LEFT_OUT:
+                with torch.inference_mode():
+                    unlisted = unlisted or Unlisted(basis)
+                    yield name, f"sentence {row}", unlisted.of(row)
+            else:
+                yield from ((name, f"{name}, {where}", result) for where, result in recomputed_rows(basis, name, [row]))
+        except BROKEN as error:
+            yield name, name, _broken(error)
 
 
 def _broken(error: Exception) -> Result:
     return Result(DIFFERS, f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})")
-
-
-def _done(basis: Basis, work: Work) -> list[Said]:
-    if work.what == SPREAD:
-        return list(spread_of(basis, work.rows))
-    if work.what == LEFT_OUT:
-        with torch.inference_mode():
-            unlisted = Unlisted(basis)
-            return [(LEFT_OUT, f"sentence {sentence}", unlisted.of(sentence)) for sentence in work.rows.tolist()]
-    return [(work.what, f"{work.what}, {where}", result) for where, result in look(basis, work.what, work.rows)]
-
-
-def spread_of(basis: Basis, drawn: np.ndarray) -> Iterator[Said]:
-    """Recompute the whole table ``histogram``, the bounds of ``firing``, and some rows of ``samples``."""
-    rows = basis.tables[OF_SPREAD][drawn.tolist()].to_dicts()
-    spread = Spread(basis, [(row["layer"], row["key"]) for row in rows])
-    table = basis.tables[SPREAD]
-    odd = spread.histogram(table)
-    for row, result in odd:
-        yield SPREAD, f"{SPREAD}, {place(SPREAD, row)}", result
-    fires = spread.firing(basis.tables["firing"])
-    for row, result in fires:
-        yield SPREAD, f"firing, {place('firing', row)}", result
-    yield from ((SPREAD, SPREAD, Result()) for _ in range(len(table) - len(odd) - len(fires)))
-    for row, (where, result) in zip(rows, look(basis, OF_SPREAD, drawn), strict=True):
-        if result.state != DIFFERS:
-            said = spread.lacking(row["layer"], row["key"], basis.tables[OF_SPREAD])
-            result = closeness.together([result, spread.percentile(row), Result(DIFFERS, said) if said else Result()])
-        yield OF_SPREAD, f"{OF_SPREAD}, {where}", result
 
 
 def contradictions(basis: Basis, run: Run, at: At = Path) -> list[str]:
@@ -233,6 +213,40 @@ def contradictions(basis: Basis, run: Run, at: At = Path) -> list[str]:
     return said
 
 
+def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[Finding], list[str], str]:
+    """Audit a run's own model and those that it is compared with, in several processes.
+
+    Args:
+        at: from a file of the run to the place to read it from; it must be picklable.
+
+    Returns:
+        The findings; contradictions between tables; and whose forward pass the reference model is.
+    """
+    corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
+    frames = {name: reading.read(at(run.table(name))) for name in READ}
+    works, sizes = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT))
+    works = [Work(OWN), *works]
+    found = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
+    names = baselines.models(run)
+    for model in names:
+        frames = {name: reading.read(at(baselines.file(run, model, name))) for name in baselines.OWN}
+        some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
+        works.insert(0, Work(model, tuple(row for work in some for row in work.rows)))
+        sizes |= {name: len(frames[name]) for name in baselines.LABELS} | {baselines.PERPLEXITY: 1}
+        found |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
+    faults: list[str] = []
+    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
+        do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
+        for work, said in _each(works, do, _workers(run, cores), aim.seconds):
+            for what, where, result in said:
+                if what == STRUCTURE:
+                    faults.append(f"{where}: {result.says}")
+                else:
+                    found[work.model, what].add(where if work.model == OWN else f"{work.model}, {where}", result)
+            progress.step(work.steps)
+    return list(found.values()), faults, library(run)
+
+
 @cache
 def _own(settings: str, file: str, at: At) -> tuple[Run, Basis]:
     run = Run(json.loads(settings), file)
@@ -242,35 +256,37 @@ def _own(settings: str, file: str, at: At) -> tuple[Run, Basis]:
 def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
     """Do a piece of work, in a process that keeps what it has read; ``settings``: the config as JSON."""
     try:
-        if work.what.startswith(OF_BASELINES):
-            return _of_baseline(Run(json.loads(settings), file), work, at)
+        if work.model != OWN:
+            return list(baselines.recompute(Run(json.loads(settings), file), work.model, work.rows, at, look))
         run, basis = _own(settings, file, at)
-        if work.what == STRUCTURE:
-            parts = (said.partition(": ") for said in contradictions(basis, run, at))
-            return [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
-        return _run(basis, work)
+        if work.rows:
+            return list(look(basis, work.rows))
+        parts = (said.partition(": ") for said in contradictions(basis, run, at))
+        return [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
     except BROKEN as error:
-        return [(STRUCTURE, "tables" if work.what == STRUCTURE else work.what, _broken(error))]
+        return [(STRUCTURE, "tables" if work.model == OWN else work.model, _broken(error))]
 
 
-def _of_baseline(run: Run, work: Work, at: At) -> list[Said]:
-    model, out = work.what.partition(" ")[2], []
-    for table, where, result in baselines.recompute(run, model, work.others, at):
-        what = STRUCTURE if table == STRUCTURE else f"{OF_BASELINES} {table}"
-        out.append((what, f"{OF_BASELINES}, {table}, {where}", result))
-    return out
-
-
-def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> Iterator[tuple[Work, list[Said]]]:
+def _each(
+    works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None = None
+) -> Iterator[tuple[Work, list[Said]]]:
+    """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no more of them."""
+    until = time.monotonic() + (seconds or float("inf"))
     if workers == 1:
-        yield from ((work, do(work)) for work in works)
+        for work in works:
+            if time.monotonic() < until:
+                yield work, do(work)
         return
     try:
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
             todo = {pool.submit(do, work): work for work in works}
             try:
                 for done in as_completed(todo):
-                    yield todo[done], done.result()
+                    if not done.cancelled():
+                        yield todo[done], done.result()
+                    if time.monotonic() > until:
+                        for waiting in todo:
+                            waiting.cancel()
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
                 for process in (others := active_children()):
                     process.terminate()

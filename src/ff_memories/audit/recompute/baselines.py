@@ -5,29 +5,27 @@ again, since a baseline records none, and the means that `causal` sets coefficie
 follow from these; a sample of the other rows is recomputed with the reference model, like rows of the run.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 
 from ff_memories import tables
-from ff_memories.audit.compare.equality import FEW
 from ff_memories.audit.recompute import closeness, reading, structure, tolerances
 from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.rows import look
+from ff_memories.audit.recompute.tolerances import FEW
 from ff_memories.base import foreign
 from ff_memories.config import Settings
 from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
-from ff_memories.memories import causal
 from ff_memories.memories import perplexity as perplexities
+from ff_memories.memories import survey
 from ff_memories.memories.search import chosen
 from ff_memories.memories.search.trigger_table import table as trigger_table
 from ff_memories.memories.search.triggers import trigger_examples
@@ -47,11 +45,12 @@ ORDERS = 64  # of tied triggers that are tried for one key
 PERPLEXITY = "perplexity"
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
 RowResult = tuple[str, str, Result]  # table, place, result
+Look = Callable[[Basis, Sequence[tuple[str, int]]], Iterator[RowResult]]
 
 
 def models(run: Run) -> list[str]:
-    """Return the names of the models that a run's baselines have."""
-    return sorted(run.config.baselines.names)
+    """Return the names of the models that a run's config compares it with."""
+    return Settings(run.resolved).baselines.names
 
 
 def file(run: Run, model: str, table: str) -> str:
@@ -107,8 +106,7 @@ class Baseline:
             self.unsure,
         )
         if "causal" in own and len(own["causal"]):  # the engine finds means too: many prefixes for one number
-            seen = causal.survey(self.model, self.corpus, self.settings.seed, BATCH)
-            found.means = [torch.from_numpy(mean) for mean in seen.mean]
+            seen = survey.survey(self.model, self.corpus, self.settings.seed, BATCH)
             found.surveyed = lambda: seen
         return found
 
@@ -123,26 +121,26 @@ def labels(run: Run, model: str, frames: Mapping[str, pl.DataFrame]) -> Iterator
     return labelled(Baseline.of(run, model), frames)
 
 
-def recompute(run: Run, model: str, rows: Mapping[str, np.ndarray], at: At) -> Iterator[RowResult]:
+def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, look: Look) -> Iterator[RowResult]:
     """Yield the result of every row that is looked at, and of every contradiction.
 
     Args:
         model: of ``config.baselines.names``.
-        rows: {table: which of its rows to recompute}.
+        rows: tables, and the numbers of their rows to recompute.
         at: from a file of the run to the place to read it from.
+        look: what recomputes rows.
     """
     frames = {name: reading.read(at(file(run, model, name))) for name in OWN}
     recorded = foreign.read_json(at(run.path("models", model, "perplexity.json")), dict[str, object])
     baseline = Baseline.of(run, model, at)
-    yield PERPLEXITY, model, _perplexity(recorded, baseline)
+    yield PERPLEXITY, PERPLEXITY, _perplexity(recorded, baseline)
     yield from labelled(baseline, frames)
     known = baseline.basis(frames)
     del baseline
     for said in contradictions(known, run, model, at):
-        yield "structure", model, Result(DIFFERS, said)
-    for name, part in rows.items():
-        for place, result in look(known, name, part):
-            yield name, f"{model} {place}", result
+        where, _, what = said.partition(": ")
+        yield "structure", f"{model}, {where}", Result(DIFFERS, what)
+    yield from look(known, rows)
 
 
 def contradictions(basis: Basis, run: Run, model: str, at: At = Path) -> list[str]:
@@ -196,21 +194,22 @@ def _numbers(sample: Corpus) -> np.ndarray:
 
 
 def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
-    """Measure a model's perplexity again."""
+    """Measure a model's perplexity again; whatever the file has more, or less, differs."""
     settings = baseline.settings
     sentences = perplexities.sentences_of(baseline.name, settings.baselines.sentences)
     limit = tolerances.of(settings.precision).probability
     again = perplexities.perplexity(baseline.model, baseline.corpus, settings.seed, BATCH, sentences)
-    results = _same(recorded, again, limit)
-    if isinstance(within := recorded.get(perplexities.IN_WINDOWS), dict):  # runs of earlier versions have none
-        again = perplexities.in_windows(baseline.model, baseline.corpus, baseline.types, sentences)
-        results += _same(within, again, limit)
-    return closeness.together(results)
+    windows = perplexities.in_windows(baseline.model, baseline.corpus, baseline.types, sentences)
+    within = recorded.get(perplexities.IN_WINDOWS)
+    recorded = {name: value for name, value in recorded.items() if name != perplexities.IN_WINDOWS}
+    if not isinstance(within, dict):
+        return Result(DIFFERS, f"{perplexities.IN_WINDOWS} is {within}")
+    return closeness.together([*_same(recorded, again, limit), *_same(within, windows, limit)])
 
 
 def _same(recorded: Mapping[str, object], again: Mapping[str, object], limit: float) -> list[Result]:
     """Compare a perplexity, and what it was measured on, with its recomputation; the limit is of log-probabilities."""
-    results = []
+    results = [closeness.equal("its keys", sorted(recorded), sorted(again))]
     for name, other in again.items():
         one = recorded.get(name)
         if name == PERPLEXITY and isinstance(one, float) and isinstance(other, float) and one > 0:
@@ -323,6 +322,6 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
         for row in rows.iter_rows(named=True):
             where = " ".join(f"{column} {row[column]}" for column in tables.TABLES[name].key)
             state = NEAR_TIE if (row.get("layer"), row.get("key")) in tied else DIFFERS
-            yield name, f"{baseline.name} {where}", Result(state, "not the label that the proxy gives")
+            yield name, f"{name}, {where}", Result(state, "not the label that the proxy gives")
         for _ in range(len(frames[name]) - len(rows)):
-            yield name, baseline.name, Result()
+            yield name, name, Result()

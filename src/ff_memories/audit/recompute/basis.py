@@ -1,13 +1,12 @@
 """What rows are recomputed from: a reference model in float64, the text, the config and the tables.
 
-There is one for the run's own tables, and one for each model of ``baselines/``: the run's model on the smaller sample
+There is one for the run's own tables, and one for each model of ``models/``: the run's model on the smaller sample
 of the text, and untrained models, whose weights are drawn again from the config's seed.
 """
 
-import importlib.util
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus, whole_length
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
-from ff_memories.memories import causal
+from ff_memories.memories import survey
 from ff_memories.memories.search import chosen
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
@@ -37,8 +36,22 @@ from ff_memories.workflow.runs.run import Run
 
 TableRow = dict[str, Any]
 PROJECTED = 64  # values projected at once
+KEPT = 4  # sentences and prefixes whose activations are held
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
+
+
+def memo(find: Callable[..., Any]) -> Any:
+    """Let a method of ``Basis`` find each thing once."""
+
+    @wraps(find)
+    def known(self: "Basis", *of: Any) -> Any:
+        key = find.__name__, *of
+        if key not in self._memo:
+            self._memo[key] = find(self, *of)
+        return self._memo[key]
+
+    return known
 
 
 def engine(run: Run, at: At) -> LanguageModel:
@@ -94,11 +107,9 @@ class Basis:
     folds: np.ndarray | None = None
     found_here: bool = False
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
-    surveyed: Callable[[], causal.Survey] | None = None
-    _tops: dict[tuple[str, int, int], list[int]] = field(init=False, default_factory=dict)
-    _units: dict[str, tuple[torch.Tensor, bool]] = field(init=False, default_factory=dict)
-    _norms: dict[int, torch.Tensor] = field(init=False, default_factory=dict)
-    _last: tuple[tuple[int, bytes], list[Activations]] = field(init=False, default=((0, b""), []))
+    surveyed: Callable[[], survey.Survey] | None = None
+    _memo: dict[Any, Any] = field(init=False, default_factory=dict)
+    _ran: dict[tuple[int, bytes], list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances.of(self.config.precision))
@@ -114,7 +125,7 @@ class Basis:
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
         found = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
-        found.surveyed = cache(lambda: causal.survey(engine(run, at), corpus, found.config.seed, BATCH))
+        found.surveyed = cache(lambda: survey.survey(engine(run, at), corpus, found.config.seed, BATCH))
         return found
 
     @cached_property
@@ -131,20 +142,20 @@ class Basis:
 
     @cached_property
     def means(self) -> list[torch.Tensor]:
-        """Of each layer (d_m,), the mean of what values are multiplied by, over the prefixes that `causal` takes."""
-        sentence, position = causal.drawn_prefixes(self.corpus, self.config.seed)
-        total: list[torch.Tensor] = []
-        for s, p in zip(sentence[1::2], position[1::2], strict=True):
-            found = [seen.m[-1] for seen in self.oracle.layers(self.corpus.sentence(int(s))[: int(p)])]
-            total = found if not total else [a + b for a, b in zip(total, found, strict=True)]
-        return [part / len(sentence[1::2]) for part in total]
+        """Of each layer (d_m,), the mean of what values are multiplied by, over the prefixes that `causal` takes.
+
+        The engine finds it: many prefixes for one number.
+        """
+        return [torch.from_numpy(mean) for mean in self.surveyed().mean] if self.surveyed else []
 
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
-        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last one is not run again."""
+        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last ``KEPT`` are not run again."""
         until, key = until or self.oracle.keys[0], (whole_length(tokens), tokens.tobytes())
-        if self._last[0] != key or len(self._last[1]) < until:
-            self._last = key, self.oracle.layers(tokens, until)
-        return self._last[1][:until]
+        found = self._ran.pop(key, [])
+        self._ran[key] = found if len(found) >= until else self.oracle.layers(tokens, until)
+        if len(self._ran) > KEPT:
+            del self._ran[next(iter(self._ran))]
+        return self._ran[key][:until]
 
     def layer(self, tokens: np.ndarray, layer: int) -> Activations:
         """Return the activations of layer 1..L for a sentence or a prefix. Raises ``IndexError`` for another layer."""
@@ -204,50 +215,51 @@ class Basis:
         return [own, *(other for other in near.to_dicts() if other["rank"] != own["rank"])]
 
     def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities, with -inf for types that ``values.types`` excludes."""
+        """Return log-probabilities (..., vocab), with -inf for types that ``values.types`` excludes."""
         if types == "all" or not self.never:
             return log_probabilities
-        return log_probabilities.index_fill(0, torch.tensor(self.never), -torch.inf)
+        return log_probabilities.index_fill(-1, torch.tensor(self.never), -torch.inf)
 
+    def vector(self, of: str, layer: int, memory: int) -> torch.Tensor:
+        """Return a memory's vector (``Reference.vectors``); of memory d_m + i it is that of i with its sign changed."""
+        every, neurons = self.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
+        if not 0 <= memory < self.oracle.keys[1]:
+            raise IndexError(memory)
+        return every[memory] if memory < neurons else -every[memory - neurons]
+
+    @memo
+    def vectors(self, of: str, layer: int) -> torch.Tensor:
+        """Return the vectors (d_m, n) of all memories of a layer."""
+        return self.oracle.vectors(of, layer)
+
+    @memo
     def norms(self, layer: int) -> torch.Tensor:
         """Return (d_m,) the lengths of a layer's values."""
-        if layer not in self._norms:
-            keys = range(self.oracle.keys[1] // self.oracle.signs)
-            self._norms[layer] = torch.stack([self.oracle.value(layer, key).norm() for key in keys])
-        return self._norms[layer]
+        return self.vectors("value", layer).norm(dim=1)
 
+    @memo
     def units(self, of: str) -> tuple[torch.Tensor, bool]:
-        """Return all keys or values at length one, (L d_m, d) float64, and whether their cosines count by size."""
-        if of not in self._units:
-            (layers, memories), signs = self.oracle.keys, self.oracle.signs
-            vector = self.oracle.value if of == "value" else self.oracle.key
-            every = torch.stack(
-                [vector(layer, key) for layer in range(1, layers + 1) for key in range(memories // signs)]
-            )
-            gated = every.shape[1] != len(self.oracle.value(1, 0))
-            self._units[of] = torch.nn.functional.normalize(every, dim=1), signs == 2 and not gated
-        return self._units[of]
+        """Return all keys or values at length one, (L d_m, n) float64, and whether their cosines count by size."""
+        every = torch.cat([self.oracle.vectors(of, layer + 1) for layer in range(self.oracle.keys[0])])
+        gated = every.shape[1] != self.vectors("value", 1).shape[1]
+        return torch.nn.functional.normalize(every, dim=1), self.oracle.signs == 2 and not gated
 
-    def _kind(self, types: str) -> str:
-        """Return a choice of ``values.types`` that means the same: without never-trained types both do."""
-        return types if self.never else "all"
+    @memo
+    def tops(self, types: str, layer: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return what a layer's values predict among the given types.
 
-    def tops(self, types: str, layer: int, key: int) -> list[int]:
-        """Return the token that a value predicts among the given types, then the tokens too close to it to call."""
-        self.predict(types, layer, [key])
-        return self._tops[self._kind(types), layer, key]
-
-    def predict(self, types: str, layer: int, keys: list[int]) -> None:
-        """Project values whose ``tops`` are not known yet, many at once."""
-        types = self._kind(types)
-        todo = [key for key in keys if (types, layer, key) not in self._tops]
-        for some in (todo[i : i + PROJECTED] for i in range(0, len(todo), PROJECTED)):
-            every = self.oracle.of_memory(torch.stack([self.oracle.value(layer, key) for key in some]))
-            for key, said in zip(some, every, strict=True):
-                said = self.among(types, said)
-                best = int(said.argmax())
-                close = torch.nonzero(said >= said[best] - self.near.slack(said)).flatten().tolist()
-                self._tops[types, layer, key] = [best, *(token for token in close if token != best)]
+        Returns:
+            (memories,) the top token of each; and (pairs,) each: memories, and tokens that may be their top.
+        """
+        values = self.vectors("value", layer)
+        every = values if self.oracle.signs == 1 else torch.cat([values, -values])
+        best, pairs = [], []
+        for first, part in enumerate(every.split(PROJECTED)):
+            said = self.among(types, self.oracle.of_memory(part))
+            best.append(said.argmax(1))
+            row, token = (said >= (said.amax(1) - self.near.slacks(said))[:, None]).nonzero(as_tuple=True)
+            pairs.append((row + first * PROJECTED, token))
+        return torch.cat(best), torch.cat([row for row, _ in pairs]), torch.cat([token for _, token in pairs])
 
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:
@@ -257,7 +269,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     """
     values, model = run.resolved["values"], run.config.model
     if isinstance(types, Dictionary):
-        oracle = _of_fairseq(at(run.checkpoint), types, values["projection"], values["projection_seed"])
+        oracle = Equations(at(run.checkpoint), values["projection"], values["projection_seed"])
         if fresh is not None:
             weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
             oracle.draw_again(drawn.weights_of(weights, description, *fresh[1:]))
@@ -274,17 +286,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
 
 def library(run: Run) -> str:
     """Return whose forward pass a run's reference model is."""
-    without = run.config.model.library == "fairseq" and importlib.util.find_spec("fairseq") is None
-    return Equations.library if without else run.config.model.library
-
-
-def _of_fairseq(checkpoint: Path, types: Dictionary, reading: str, seed: int) -> Any:
-    """Return a checkpoint's model: fairseq's own where fairseq is installed, or else the equations."""
-    if importlib.util.find_spec("fairseq") is None:
-        return Equations(checkpoint, reading, seed)
-    from ff_memories.audit.references.fairseq_oracle import FairseqOracle  # the library takes seconds to load
-
-    return FairseqOracle(checkpoint, types, reading, seed)
+    return Equations.library if run.config.model.library == "fairseq" else run.config.model.library
 
 
 def _validation(run: Run, types: Types, at: At) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations, islice
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,8 @@ from ff_memories.memories import causal as changes
 from ff_memories.memories.composition import SHARES
 from ff_memories.memories.values import other
 from ff_memories.tables import TOP_LEVEL
+
+CHOICES = 64  # of memories that are removed, where rounding may choose others
 
 
 def triggers(basis: Basis, row: TableRow) -> Result:
@@ -74,7 +77,7 @@ def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
 
 def values(basis: Basis, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
-    said = basis.oracle.of_value(basis.oracle.value(row["layer"], row["key"]))
+    said = basis.oracle.of_value(basis.vector("value", row["layer"], row["key"]))
     listed = basis.lists.get((row["layer"], row["key"]))
     if listed is None:
         return _value(basis, row, said, None, [])
@@ -169,7 +172,7 @@ def _targets(basis: Basis, listed: pl.DataFrame) -> list[int | None]:
 
 def promoted(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``promoted``: a token's probability, rank and logit."""
-    value = basis.oracle.value(row["layer"], row["key"])
+    value = basis.vector("value", row["layer"], row["key"])
     said, token = basis.oracle.of_value(value), row["token"]
     results = [
         basis.near.probability("probability", row["probability"], said, token),
@@ -183,7 +186,7 @@ def promoted(basis: Basis, row: TableRow) -> Result:
 
 def demoted(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``demoted``: a token's logit and rank from below."""
-    logits, token = _logits(basis, basis.oracle.value(row["layer"], row["key"])), row["token"]
+    logits, token = _logits(basis, basis.vector("value", row["layer"], row["key"])), row["token"]
     return together(
         [
             basis.near.logit("logit", row["logit"], float(logits[token]), logits),
@@ -277,16 +280,21 @@ def composition(basis: Basis, row: TableRow) -> Result:
         fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(basis.near.limits.noise)
     says = row["ffn_top" if basis.config.composition.layer_prediction == "ffn" else "output_top"]
     may = torch.ones_like(fires) if basis.config.composition.memories == "all" else fires
-    active, close = int(fires.sum()), int(unsure.sum())
+    active, open_ = int(fires.sum()), int(unsure.sum())
     agreeing = []
     for types, suffix in suffixes(basis, row, "agreeing_memories"):
-        keys = torch.nonzero(may | unsure).flatten()
-        found, near = _agreeing(basis, types, row["layer"], keys, may & ~unsure, says)
+        top, memory, token = basis.tops(types, row["layer"])
+        found, close = top == says, torch.zeros_like(fires)
+        close[memory[token == says]] = True  # this token may be the memory's top
+        several = torch.bincount(memory, minlength=len(top)) > 1
+        sure = may & ~unsure
+        near_ = int((close & (may | unsure) & (several | ~sure)).sum())
+        count = int((found & sure).sum())
         column = "agreeing_memories" + suffix
-        agreeing.append(within(column, row[column], found, found - near, found + near))
+        agreeing.append(within(column, row[column], count, count - near_, count + near_))
     return together(
         [
-            within("active", row["active"], active, active - close, active + close),
+            within("active", row["active"], active, active - open_, active + open_),
             *([_effective(basis, row, energies)] if "effective" in row else []),
             basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(seen.ffn[-1])),
             basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(seen.output[-1])),
@@ -317,19 +325,6 @@ def _effective(basis: Basis, row: TableRow, energies: torch.Tensor) -> Result:
     """Compare the participation ratio of energies (d_m,)."""
     found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
     return basis.near.ratio("effective", row["effective"], found)
-
-
-def _agreeing(
-    basis: Basis, types: str, layer: int, keys: torch.Tensor, may: torch.Tensor, token: int
-) -> tuple[int, int]:
-    """Return how many of the given memories predict a token, and how many are too close to call."""
-    basis.predict(types, layer, keys.tolist())
-    agree = close = 0
-    for key in keys.tolist():
-        tops = basis.tops(types, layer, key)
-        agree += bool(may[key]) and tops[0] == token
-        close += token in tops and (len(tops) > 1 or not may[key])
-    return agree, close
 
 
 def refinement(basis: Basis, row: TableRow) -> Result:
@@ -383,7 +378,7 @@ def causal(basis: Basis, row: TableRow) -> Result:
     ]
     if (now > noise) == (row["control"] == "inactive") and abs(now) > noise:
         results.append(Result(DIFFERS, f"the coefficient is {now:.6g}, which no {row['control']} row has"))
-    vector = oracle.added(layer, moved)
+    vector = basis.vector("added", layer, moved)
     if row["control"] == "direction":
         drawn = changes.direction(basis.config.seed, layer, memory, row["prefix"], len(vector))
         vector = vector.norm() * torch.from_numpy(drawn)
@@ -442,7 +437,7 @@ def _mean_logit(
     basis: Basis, row: TableRow, column: str, change: torch.Tensor, memory: int, logits: torch.Tensor
 ) -> Result:
     """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most."""
-    said = basis.oracle.of_value(basis.oracle.value(row["layer"], memory))
+    said = basis.oracle.of_value(basis.vector("value", row["layer"], memory))
     best = said.topk(min(changes.PROMOTED, len(said)))
     result = basis.near.shift(column, row[column], float(change[best.indices].mean()), logits)
     last, slack = best.values[-1], basis.near.narrow(said)
@@ -457,39 +452,56 @@ def _mean_logit(
 
 
 def removals(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``removals``: which memories are removed, and what follows."""
-    layer, oracle = row["layer"], basis.oracle
+    """Check a row of ``removals``: which memories are removed, and what follows.
+
+    Where rounding may choose other memories, a choice of them must explain the whole row. Only if there are more than
+    ``CHOICES``, so that not all are tried, the row cannot be told, and counts as a near-tie.
+    """
+    layer = row["layer"]
     text = basis.numbered(row["prefix"])
     through = basis.layers(text)
     seen, before = through[layer - 1], through[-1].output[-1]
     sizes = seen.m[-1].abs() * basis.norms(layer)
     if row["by"] == "size":
-        chosen, sure = _strongest(basis, layer, seen, sizes, row["removed"])
+        every = _strongest(basis, layer, seen, sizes, row["removed"])
     elif row["removed"] != 1:
         return Result(DIFFERS, f"{row['removed']} memories are removed by margin, which takes one")
     else:
-        chosen, sure = _of_margin(basis, layer, seen, text, before)
-    values = torch.stack([oracle.added(layer, key) for key in chosen])
-    found = oracle.changed(text, before, layer, -(seen.m[-1, chosen] @ values))
-    whole = float(sizes.sum())
-    result = together(
+        every = ([memory] for memory in _of_margin(basis, layer, seen, text, before))
+    first = _removed(basis, row, seen, text, before, sizes, next(every))
+    if first.state != DIFFERS:
+        return first
+    tried = (_removed(basis, row, seen, text, before, sizes, memories) for memories in islice(every, CHOICES))
+    if any(other.state != DIFFERS for other in tried) or next(every, None) is not None:
+        return Result(NEAR_TIE, first.says)
+    return first
+
+
+def _removed(
+    basis: Basis,
+    row: TableRow,
+    seen: Activations,
+    text: np.ndarray,
+    before: torch.Tensor,
+    sizes: torch.Tensor,
+    memories: list[int],
+) -> Result:
+    """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
+    layer, oracle = row["layer"], basis.oracle
+    values = basis.vectors("added", layer)[memories]
+    found = oracle.changed(text, before, layer, -(seen.m[-1, memories] @ values))
+    whole, said = float(sizes.sum()), (oracle.said(seen.ffn[-1]), oracle.said(found.ffn))
+    return together(
         [
-            basis.near.ratio("share", row["share"], float(sizes[chosen].sum()) / whole if whole else 0.0),
-            _other_top(
-                basis,
-                "layer_top_changed",
-                row["layer_top_changed"],
-                oracle.said(seen.ffn[-1]),
-                oracle.said(found.ffn),
-            ),
+            basis.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
+            _other_top(basis, "layer_top_changed", row["layer_top_changed"], *said),
             *_of_model(basis, row, found, row["prefix"]),
         ]
     )
-    return Result(NEAR_TIE, result.says) if result.state == DIFFERS and not sure else result
 
 
-def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor, count: int) -> tuple[list[int], bool]:
-    """Return the memories with the largest sizes (d_m,), and whether rounding can't choose others.
+def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor, count: int) -> Iterator[list[int]]:
+    """Yield the memories with the largest sizes (d_m,), then the others that rounding may choose instead.
 
     Raises ``IndexError`` if there are fewer.
     """
@@ -497,42 +509,51 @@ def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor,
         raise IndexError(count)
     ordered, index = sizes.sort(descending=True, stable=True)
     error = basis.near.limits.tie * ordered[count - 1] + _noise(basis, seen) * basis.norms(layer)[index]
-    gap = ordered[count - 1] - ordered[count:] - error[count - 1] - error[count:]
-    return index[:count].tolist(), bool((gap > 0).all()) or float(ordered[count - 1]) == 0
+    last, next_ = ordered[count - 1], ordered[count] if count < len(ordered) else ordered[-1]
+    sure = ordered - error > next_ + error[min(count, len(error) - 1)]
+    may = (ordered + error >= last - error[count - 1]) & (ordered > 0)
+    inside, close = index[:count][sure[:count]].tolist(), index[may & ~sure].tolist()
+    missing = index[:count][~sure[:count]].tolist()
+    yield index[:count].tolist()
+    for few in combinations(close, count - len(inside)):
+        if list(few) != missing:
+            yield [*inside, *few]
 
 
-def _of_margin(
-    basis: Basis, layer: int, seen: Activations, text: np.ndarray, before: torch.Tensor
-) -> tuple[list[int], bool]:
-    """Return the memory that adds most to the margin of a layer's prediction, and whether rounding can't choose others.
+def _of_margin(basis: Basis, layer: int, seen: Activations, text: np.ndarray, before: torch.Tensor) -> Iterator[int]:
+    """Yield the memory that adds most to the margin of a layer's prediction, then the others that rounding may choose.
 
     The norms behind it are held, so what a memory adds is its product with one vector.
     """
     oracle, y = basis.oracle, seen.ffn[-1]
     said = oracle.said(y)
-    best = said.topk(min(3, len(said)))
-    along = oracle.word(int(best.indices[0])) - oracle.word(int(best.indices[1]))
-    along = _through(lambda change: oracle.held_final(change, y), along)
-    along = _through(lambda change: oracle.changed(text, before, layer, change).direct, along)
-    neurons = oracle.keys[1] // oracle.signs
-    values = torch.stack([oracle.added(layer, key) for key in range(neurons)])
-    slopes = values @ along
-    adds = seen.m[-1] * slopes
-    top = int(adds.argmax())
-    error = _noise(basis, seen) * slopes.abs() + basis.near.limits.probability * adds.abs()
-    clear = adds[top] - error[top] > adds + error
-    clear[top] = True
-    tied = bool((best.values[:-1] - best.values[1:] <= 2 * basis.near.slack(said)).any())
-    return [top], bool(clear.all()) and not tied
+    slack, best = 2 * basis.near.slack(said), said.topk(min(CHOICES, len(said)))
+    values = basis.vectors("added", layer)
+    scaled = _through(lambda change: oracle.held_final(change, y), said.new_empty(len(y)))
+    passed = _through(lambda change: oracle.changed(text, before, layer, change).direct, said.new_empty(len(y)))
+    tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
+    pairs, known = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
+    for top, second in pairs:
+        along = oracle.word(int(best.indices[top])) - oracle.word(int(best.indices[second]))
+        slopes = values @ passed(scaled(along))
+        adds = seen.m[-1] * slopes
+        error = _noise(basis, seen) * slopes.abs() + basis.near.limits.probability * adds.abs()
+        order = adds.argsort(descending=True)
+        for memory in order[adds[order[0]] - error[order[0]] <= (adds + error)[order]].tolist():
+            if memory not in known:
+                known.add(memory)
+                yield memory
 
 
-def _through(held: Callable[[torch.Tensor], torch.Tensor], along: torch.Tensor) -> torch.Tensor:
-    """Return the vector (d,) whose product with a change is ``along`` times what a held norm makes of the change.
+def _through(
+    held: Callable[[torch.Tensor], torch.Tensor], like: torch.Tensor
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what turns a vector (d,) into the one whose product with a change is the first's with the changed norm's.
 
-    The norm multiplies by a scale, and may take the mean away first.
+    The norm multiplies by a scale, and may take the mean away first. ``like``: (d,) any vector.
     """
-    probe = torch.ones_like(along)
+    probe = torch.ones_like(like)
     probe[1::2] *= -len(probe[::2]) / len(probe[1::2])  # without a mean
-    scaled = held(probe) / probe * along
-    centred = float(held(torch.ones_like(along)).abs().max()) < 1e-6 * float(held(probe).abs().max())
-    return scaled - scaled.mean() if centred else scaled
+    scale = held(probe) / probe
+    centred = float(held(torch.ones_like(like)).abs().max()) < 1e-6 * float(scale.abs().max())
+    return lambda along: scale * along - (scale * along).mean() if centred else scale * along

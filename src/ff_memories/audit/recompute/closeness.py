@@ -62,10 +62,12 @@ class Comparer:
 
     def slack(self, scores: torch.Tensor) -> float:
         """Return the largest error of logits or log-probabilities (vocab,): larger where they are unusually large."""
-        low, high = scores.min(), scores.max()
-        if low == -torch.inf:  # types that are left out
-            low = scores[scores > -torch.inf].min()
-        return self.limits.probability * max(1.0, float(max(-low, high)) / USUAL)
+        return float(self.slacks(scores[None])[0])
+
+    def slacks(self, scores: torch.Tensor) -> torch.Tensor:
+        """Return (n,) the same of logits or log-probabilities (n, vocab)."""
+        known = scores.masked_fill(scores == -torch.inf, 0)  # types that are left out
+        return self.limits.probability * (known.abs().amax(1) / USUAL).clamp(min=1)
 
     def narrow(self, scores: torch.Tensor) -> float:
         """Return the largest error of scores (vocab,) of one value: ``slack``, or less where they hardly differ."""
@@ -89,9 +91,14 @@ class Comparer:
         """Compare how much a logit or a log-probability changes, relative to itself, or to ``logits`` (vocab,).
 
         It is the difference of two numbers, whose errors are shares of their own size, however small the change is.
+        The sign of a change that is smaller than its error cannot be told: another one is a near-tie.
         """
         scale = max(abs(found), OF_LOGIT * float(logits.abs().max()))
-        return _number(column, recorded, found, scale, self.limits.probability)
+        result = _number(column, recorded, found, scale, self.limits.probability)
+        other = recorded * found < 0 and abs(recorded - found) > self.limits.probability * abs(found)
+        if result.state == DIFFERS or not other:
+            return result
+        return Result(NEAR_TIE, f"{column} is {recorded:.7g}, recomputed {found:.7g}", result.difference)
 
     def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
         """Compare a most probable token."""

@@ -1,8 +1,7 @@
 """Recompute rows of the measured tables, each with its table's check."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import polars as pl
 import torch
 
@@ -16,11 +15,10 @@ ROWS: dict[str, Callable[[Basis, TableRow], Result]] = {
 }
 
 
-def look(basis: Basis, name: str, rows: np.ndarray) -> Iterator[tuple[str, Result]]:
+def recomputed_rows(basis: Basis, name: str, rows: Sequence[int]) -> Iterator[tuple[str, Result]]:
     """Yield the place and the result of some rows of a table."""
-    with torch.inference_mode():
-        for row in basis.tables[name][rows.tolist()].iter_rows(named=True):
-            yield place(name, row), recomputed(name, basis, row)
+    for row in basis.tables[name][list(rows)].iter_rows(named=True):
+        yield place(name, row), recomputed(name, basis, row)
 
 
 def place(name: str, row: TableRow) -> str:

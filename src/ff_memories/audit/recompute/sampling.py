@@ -1,25 +1,30 @@
 """Choose how many rows to check, and what that implies about the others."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.seeds import generator
 
+FEWER = 4  # a table of each of several models may have as many times the share of errors
+
 
 @dataclass(frozen=True)
 class Aim:
     """The statement to support: with ``confidence``, fewer than ``share`` of a table's rows differ.
 
-    ``drawn``: whether the seed was drawn for this check, and not given.
+    Attributes:
+        drawn: whether the seed was drawn for this check, and not given.
+        seconds: after which no more rows are looked at; ``None`` for no limit.
     """
 
     confidence: float = 0.95
     share: float = 0.0075
     seed: int = 0
     drawn: bool = False
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("confidence", "share"):
@@ -30,6 +35,10 @@ class Aim:
     def rows(self) -> int:
         """The smallest sample of n rows that supports the statement if all match: (1 - share)^n <= 1 - confidence."""
         return math.ceil(math.log(1 - self.confidence) / math.log(1 - self.share))
+
+    def of_each(self, models: int) -> "Aim":
+        """Return the aim of each of several models: together as many rows as of one, and of each a quarter at least."""
+        return replace(self, share=min(0.99, self.share * min(models, FEWER)))
 
     def draw(self, purpose: str, population: int) -> np.ndarray:
         """Return the rows to check, drawn without replacement, in ascending order; all rows of a small table."""

@@ -7,6 +7,7 @@ for these alone the engine runs again.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from ff_memories.audit.recompute.tolerances import Tolerances
 from ff_memories.base.precision import Precision
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
-from ff_memories.memories import causal, composition, mutations, removals
+from ff_memories.memories import causal, composition, mutations, removals, survey
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import chosen, trigger_table
 from ff_memories.memories.shown import coefficient_sample
@@ -36,27 +37,29 @@ COUNTS = ("triggers", "mutations", "composition", "causal", "removals")
 
 def faults(basis: Basis) -> list[str]:
     """Return what contradicts other tables, the text or the config, each as ``table: what``."""
-    checks: list[tuple[str, Callable[[Basis], Iterator[str]]]] = [
-        ("mutations", _mutations),
-        ("examples", _examples),
-        ("values", _values),
-        ("composition", _observed),
-        ("refinement", _refinement),
-        ("causal", _causal),
-        ("removals", _removals),
-    ]
-    if not basis.found_here:
-        checks = [
-            ("triggers", _triggers),
-            ("firing", _firing),
-            *checks,
-            ("shading", _along),
-            ("promoted", _promoted),
-            ("similar", _similar),
-            ("samples", _samples),
-            ("histogram", _histogram),
-        ]
-    return [said for name, check in checks if name in basis.tables for said in check(basis)]
+    said = []
+    for name, frame in basis.tables.items():
+        has = columns(basis, name)
+        said += [f"{name}: lacks the column {column}" for column in sorted(has - set(frame.columns))]
+        said += [f"{name}: has the column {column}, as no run of this config" for column in set(frame.columns) - has]
+        if name in CHECKS and not (basis.found_here and name == "triggers"):
+            said += [f"{name}: {what}" for what in CHECKS[name](basis)]
+    return said
+
+
+def columns(basis: Basis, name: str) -> set[str]:
+    """Return the columns that a table of the run has: those of its schema that config and model ask for."""
+    own, schema = basis.config.values.types, recorded_tables.TABLES[name]
+    alike = basis.found_here and name == "values" and not basis.never  # both choices of types: one is kept
+
+    def has(column: str) -> bool:
+        if column == "removed_tokens":
+            return basis.config.mutations.unit == "word"
+        if "folded" in column and basis.folds is None:
+            return False
+        return not column.endswith((f"_{own}", f"_{other(own)}")) or (column.endswith(f"_{other(own)}") and not alike)
+
+    return set(schema.columns) | set(filter(has, schema.optional))
 
 
 def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]:
@@ -115,20 +118,27 @@ def in_gallery(basis: Basis) -> Frame:
     return shown_keys.shown(config.gallery.keys, _asked(basis), changed, layers, keys // signs, config.seed)
 
 
-def _same_rows(one: Frame, other: Frame, columns: list[str]) -> bool:
-    plain = lambda frame: frame.select(
-        pl.col(c).cast(pl.String) if c in ("mutation", "of", "by") else pl.col(c).cast(pl.Int64) for c in columns
-    ).sort(columns)
-    return plain(one).equals(plain(other))
+def _as_expected(name: str, found: Frame, again: Frame) -> Iterator[str]:
+    """Yield how a table's rows, or their cells in the columns of ``again``, are other than these."""
+    plain = lambda series: series.cast(pl.Int64 if series.dtype.is_integer() else pl.String if series.dtype == pl.Enum
+                                       else series.dtype)  # fmt: skip
+    key = [column for column in recorded_tables.TABLES[name].key if column in again.columns]
+    one, two = (frame.select(map(plain, frame.select(again.columns))).sort(key) for frame in (found, again))
+    if not one.select(key).equals(two.select(key)):
+        yield "not the rows that the config, the seed and other tables give"
+        return
+    for column in again.columns:
+        if not one[column].equals(two[column]):
+            yield f"{column} does not follow from the seed, the text or other tables"
 
 
 def _triggers(basis: Basis) -> Iterator[str]:
     found, options = basis.tables["triggers"], basis.config.triggers
     inside = found.filter(pl.col("sentence") < basis.corpus.train)
     if len(inside) < len(found):
-        yield "triggers: a sentence is not one of the training text"
+        yield "a sentence is not one of the training text"
     if len(found.join(_asked(basis), on=KEY, how="anti")):
-        yield "triggers: not the keys that the config asks for"
+        yield "not the keys that the config asks for"
     same, next_one = pl.col("coefficient").diff().over(KEY).fill_null(-1), pl.int_range(pl.len()).over(KEY) + 1
     place = pl.col("sentence").cast(pl.Int64) * (1 << 16) + pl.col("position")
     steps = found.select(
@@ -137,14 +147,14 @@ def _triggers(basis: Basis) -> Iterator[str]:
         (pl.col("coefficient") > 0).all().alias("positive"),
     ).row(0, named=True)
     if not all(steps.values()):
-        yield "triggers: not in descending order of their coefficients"
+        yield "not in descending order of their coefficients"
     entry = [*KEY, "sentence"] + ([] if options.per_sentence == "best" else ["position"])
     if found.select(entry).is_duplicated().any():
-        yield "triggers: a prefix is listed twice"
+        yield "a prefix is listed twice"
     if options.duplicates == "drop" and trigger_table.repeated(inside, basis.corpus):
-        yield "triggers: two triggers of a key have the same text"
+        yield "two triggers of a key have the same text"
     if not found["next_token"].equals(_following(basis, found)):
-        yield "triggers: a next token is not the one in the text"
+        yield "a next token is not the one in the text"
 
 
 def _following(basis: Basis, rows: Frame) -> pl.Series:
@@ -160,17 +170,14 @@ def _following(basis: Basis, rows: Frame) -> pl.Series:
 
 def _firing(basis: Basis) -> Iterator[str]:
     found, triggers = basis.tables["firing"], basis.tables["triggers"]
-    if not _same_rows(found, _asked(basis), KEY):
-        yield "firing: not the keys that the config asks for"
+    total = int(available(basis.corpus, basis.config.triggers.positions).sum())
+    yield from _as_expected("firing", found, _asked(basis).with_columns(prefixes=total))
     fires = found.filter(pl.col("fired") > 0).select(KEY)
     if not fires.equals(triggers.select(KEY).unique().sort(KEY)):
-        yield "firing: the keys that fire are not those with triggers"
-    total = int(available(basis.corpus, basis.config.triggers.positions).sum())
-    if not (found["prefixes"] == total).all():
-        yield f"firing: the training text has {total:,} prefixes"
+        yield "the keys that fire are not those with triggers"
     listed = found.join(triggers.group_by(KEY).len("listed"), on=KEY)
     if len(listed.filter((pl.col("fired") < pl.col("listed")) | (pl.col("fired") > total))):
-        yield "firing: a key fires less often than its triggers show"
+        yield "a key fires less often than its triggers show"
 
 
 def _drawn(basis: Basis, looked_at: int | None = None) -> mutations.Sample:
@@ -191,25 +198,23 @@ def _drawn(basis: Basis, looked_at: int | None = None) -> mutations.Sample:
 
 
 def _mutations(basis: Basis) -> Iterator[str]:
-    found, again = basis.tables["mutations"], _drawn(basis).rows
-    word = basis.config.mutations.unit == "word"
-    key = [*KEY, "rank", "mutation"]
-    # random tokens are drawn in the order of the triggers, which a near-tie may change where they were found here
-    drawn = [] if basis.found_here else ["removed", *(["removed_tokens"] if word else [])]
-    if word != ("removed_tokens" in found.columns) or not _same_rows(found, again, key + drawn):
-        yield "mutations: not the keys and tokens that the seed draws"
+    found, again = basis.tables["mutations"], _drawn(basis).rows.drop("removed_tokens", strict=False)
+    if basis.found_here:  # random tokens are drawn in the order of triggers, in which near-ties may change places
+        again = again.drop("removed")
+    else:
+        if basis.config.mutations.unit == "word":
+            again = _drawn(basis).rows
+        its = basis.tables["triggers"].select(*KEY, "rank", "coefficient")
+        again = again.drop("coefficient", strict=False).join(its, on=[*KEY, "rank"])
+    columns_ = [column for column in again.columns if column in found.columns]
+    yield from _as_expected("mutations", found, again.select(columns_))
     ratio = found["mutated"].cast(pl.Float64) / found["coefficient"].cast(pl.Float64) - 1
     if ((ratio - found["change"]).abs() > 1e-6 * (1 + found["change"].abs())).any():
-        yield "mutations: a change does not follow from its coefficients"
-    if not basis.found_here:
-        own = found.join(basis.tables["triggers"].select(*KEY, "rank", its="coefficient"), on=[*KEY, "rank"])
-        if len(own) < len(found) or not own["coefficient"].equals(own["its"]):
-            yield "mutations: a coefficient is not its trigger's"
+        yield "a change does not follow from its coefficients"
 
 
 def _examples(basis: Basis) -> Iterator[str]:
-    found, corpus, options = basis.tables["examples"], basis.corpus, basis.config.composition
-    again = basis.given
+    corpus, options, again = basis.corpus, basis.config.composition, basis.given
     if again is None:
         again = composition.sample_examples(
             corpus.lengths[corpus.train :],
@@ -219,85 +224,66 @@ def _examples(basis: Basis) -> Iterator[str]:
             positions=options.positions,
             seed=basis.config.seed,
         )
-    if not _same_rows(found, again, ["example", "sentence", "position"]):
-        whose = "that the seed draws" if basis.given is None else "of composition.sample_file"
-        yield f"examples: not the prefixes {whose}"
-    if not found["next_token"].equals(_following(basis, found)):
-        yield "examples: a next token is not the one in the text"
+    again = again.select("example", "sentence", "position")
+    yield from _as_expected("examples", basis.tables["examples"], again.with_columns(_following(basis, again)))
 
 
 def _values(basis: Basis) -> Iterator[str]:
-    found, config = basis.tables["values"], basis.config
-    if not _same_rows(found, _asked(basis), KEY):
-        yield "values: not the keys that the config asks for"
-    agrees = (found["next_token"] == found["top_token"]).rename("agrees")
-    if not found["agrees"].equals(agrees):
-        yield "values: agrees does not follow from the tokens"
-    if basis.found_here:
-        return
-    known = targets(basis.tables["triggers"], basis.corpus, config.values.target)
-    first = known.filter(pl.col("rank") == 1).select(*KEY, its_next=pl.col("target").cast(pl.UInt32))
-    known = known.drop_nulls("target")
+    found, config, again = basis.tables["values"], basis.config, _asked(basis)
     suffixes = [s for s in ("", f"_{other(config.values.types)}") if f"top_token{s}" in found.columns]
-    joined = found.join(first, on=KEY, how="left", maintain_order="left")
-    joined = joined.join(known.group_by(KEY).len("its_triggers"), on=KEY, how="left", maintain_order="left")
-    for suffix in suffixes:
-        tops = known.join(found.select(*KEY, top=f"top_token{suffix}"), on=KEY)
-        hits = tops.group_by(KEY).agg((pl.col("target") == pl.col("top")).sum().alias(f"its_agreeing{suffix}"))
-        joined = joined.join(hits, on=KEY, how="left", maintain_order="left")
-    named = {"next_token": "its_next", "triggers": "its_triggers"}
-    named |= {f"agreeing_triggers{suffix}": f"its_agreeing{suffix}" for suffix in suffixes}
-    for column, its in named.items():
-        right = joined[its] if column == "next_token" else joined[its].fill_null(0)
-        if not joined[column].cast(pl.Int64).equals(right.cast(pl.Int64).rename(column)):
-            yield f"values: {column} does not follow from the triggers"
+    tops = found.select(*KEY, *(pl.col(f"top_token{s}").alias(f"top{s}") for s in suffixes))
+    if basis.found_here:
+        again = again.join(found.select(*KEY, "next_token"), on=KEY, how="left")
+    else:
+        known = targets(basis.tables["triggers"], basis.corpus, config.values.target)
+        first = known.filter(pl.col("rank") == 1).select(*KEY, next_token=pl.col("target").cast(pl.UInt32))
+        listed = known.drop_nulls("target").join(tops, on=KEY, how="left").group_by(KEY)
+        hits = {f"agreeing_triggers{s}": (pl.col("target") == pl.col(f"top{s}")).sum() for s in suffixes}
+        again = again.join(first, on=KEY, how="left").join(listed.agg(triggers=pl.len(), **hits), on=KEY, how="left")
+        again = again.with_columns(pl.col("triggers", *hits).fill_null(0))
+    again = again.join(tops, on=KEY, how="left")
+    agrees = {f"agrees{s}": pl.col("next_token") == pl.col(f"top{s}") for s in suffixes}
+    yield from _as_expected("values", found, again.with_columns(**agrees).drop(f"top{s}" for s in suffixes))
 
 
-def _observed(basis: Basis) -> Iterator[str]:
-    layers, _ = basis.oracle.keys
-    examples = basis.tables["examples"].select(pl.col("example").cast(pl.Int64))
-    every = examples.join(pl.DataFrame({"layer": range(1, layers + 1)}), how="cross")
-    for name in ("composition", "refinement"):
-        if not _same_rows(basis.tables[name], every, ["example", "layer"]):
-            yield f"{name}: not a row for every example and layer"
+def _observed(basis: Basis) -> Frame:
+    """Return the (example, layer) that are looked at, with the tokens that the model predicts."""
+    layers = pl.DataFrame({"layer": range(1, basis.oracle.keys[0] + 1)}, schema={"layer": pl.UInt8})
+    return basis.tables["examples"].select("example", "model_top").join(layers, how="cross")
+
+
+def _composition(basis: Basis) -> Iterator[str]:
+    yield from _as_expected("composition", basis.tables["composition"], _observed(basis).drop("model_top"))
 
 
 def _refinement(basis: Basis) -> Iterator[str]:
-    found, tables = basis.tables["refinement"], basis.tables
-    if not found["kind"].cast(pl.String).equals(found.select(kind=kinds()).to_series()):
-        yield "refinement: a kind does not follow from its tokens"
-    beside = found.join(tables["composition"], on=["example", "layer"], suffix="_its")
-    beside = beside.join(tables["examples"].select("example", its_model="model_top"), on="example")
-    if not (
-        beside["output_top"].equals(beside["output_top_its"].rename("output_top"))
-        and beside["ffn_top"].equals(beside["ffn_top_its"].rename("ffn_top"))
-    ):
-        yield "refinement: its predictions are not those of the table composition"
-    if not beside["model_top"].equals(beside["its_model"].rename("model_top")):
-        yield "refinement: model_top is not that of the table examples"
+    found, on = basis.tables["refinement"], ["example", "layer"]
+    again = _observed(basis).join(basis.tables["composition"].select(*on, "ffn_top", "output_top"), on=on)
+    again = again.join(found.select(*on, kinds().alias("kind")), on=on)
+    yield from _as_expected("refinement", found, again)
 
 
 def _causal(basis: Basis) -> Iterator[str]:
     found, options, corpus = basis.tables["causal"], basis.config.causal, basis.corpus
     if len(found.join(_asked(basis), on=KEY, how="anti")):
-        yield "causal: not the memories that the config asks for"
+        yield "not the memories that the config asks for"
     if not set(found["intervention"].cast(pl.String)) <= set(options.interventions):
-        yield "causal: not the interventions that the config asks for"
-    sentence, position = causal.drawn_prefixes(corpus, basis.config.seed)
+        yield "not the interventions that the config asks for"
+    sentence, position = survey.drawn_prefixes(corpus, basis.config.seed)
     own = set((corpus.offsets[sentence] + position - 1)[::2].tolist())
     if not set(found["prefix"]) | set(found["other_prefix"].drop_nulls()) <= own:
-        yield "causal: not the prefixes that the seed draws"
+        yield "not the prefixes that the seed draws"
     control, intervention = found["control"].cast(pl.String), found["intervention"].cast(pl.String)
     if ((control == "matched") != found["matched_key"].is_not_null()).any():
-        yield "causal: a matched key does not belong to a matched control"
+        yield "a matched key does not belong to a matched control"
     other = (control == "inactive") | (intervention == "resample")
     if (other != found["other_prefix"].is_not_null()).any():
-        yield "causal: another prefix does not belong to a row that has none"
+        yield "another prefix does not belong to a row that has none"
     if basis.surveyed is not None:
         yield from _as_drawn(basis, basis.surveyed())
 
 
-def _as_drawn(basis: Basis, seen: causal.Survey) -> Iterator[str]:
+def _as_drawn(basis: Basis, seen: survey.Survey) -> Iterator[str]:
     """Draw the rows of ``causal`` again, from what the engine finds here; prefixes may be others at a near-tie."""
     options, column = basis.config.causal, lambda name: pl.col(name).cast(pl.Int64)
     drawn = causal.sample(
@@ -315,16 +301,16 @@ def _as_drawn(basis: Basis, seen: causal.Survey) -> Iterator[str]:
         for frame in (basis.tables["causal"], drawn)
     )
     if not own.select(KEY).unique().sort(KEY).equals(again.select(KEY).unique().sort(KEY)):
-        yield "causal: not the memories that the seed draws among those that are active"
+        yield "not the memories that the seed draws among those that are active"
         return
     how = [*KEY, "intervention", "control"]
     if not own.group_by(how).len().sort(how).equals(again.group_by(how).len().sort(how)):
-        yield "causal: a memory lacks a prefix, an intervention or a control, or has one too many"
+        yield "a memory lacks a prefix, an intervention or a control, or has one too many"
     limits, tested = basis.near.limits, basis.corpus.offsets[seen.sentence] + seen.position - 1
     twins = own.join(again, on=[*how, "prefix"]).filter(pl.col("matched_key") != pl.col("matched_key_right"))
     for layer, key, prefix, twin in twins.select(*KEY, "prefix", "matched_key").iter_rows():
         if not _as_alike(seen, limits, layer, key, int(np.flatnonzero(tested == prefix)[0]), twin):
-            yield f"causal: layer {layer} key {key}: {twin} is not the active memory that is most like it"
+            yield f"layer {layer} key {key}: {twin} is not the active memory that is most like it"
     own, again = own.drop("matched_key"), again.drop("matched_key")
     unlike = own.join(again, on=own.columns, how="anti", nulls_equal=True).select(KEY).unique().sort(KEY)
     for layer, key in unlike.iter_rows():
@@ -333,7 +319,7 @@ def _as_drawn(basis: Basis, seen: causal.Survey) -> Iterator[str]:
         noise = limits.noise * float(np.abs(m).max())
         unsure = np.abs(m[m != 0]).min(initial=np.inf) <= noise  # whether it is active there hangs on rounding
         if len(recorded) != len(expected) or not (unsure or np.allclose(recorded, expected, limits.tie, noise)):
-            yield f"causal: layer {layer} key {key}: not the prefixes that the seed draws where it is active"
+            yield f"layer {layer} key {key}: not the prefixes that the seed draws where it is active"
         beside = (
             own.filter(this)
             .join(again.filter(this), on=[*how, "prefix"])
@@ -343,10 +329,10 @@ def _as_drawn(basis: Basis, seen: causal.Survey) -> Iterator[str]:
             )
         )
         if len(beside):
-            yield f"causal: layer {layer} key {key}: not the other prefix that the seed draws"
+            yield f"layer {layer} key {key}: not the other prefix that the seed draws"
 
 
-def _as_alike(seen: causal.Survey, limits: Tolerances, layer: int, memory: int, at: int, key: int) -> bool:
+def _as_alike(seen: survey.Survey, limits: Tolerances, layer: int, memory: int, at: int, key: int) -> bool:
     """Return whether rounding may make ``key`` the memory that is most like another one and active at a prefix."""
     neurons, m = seen.mean.shape[1], seen.coefficients[layer - 1][at]
     best = causal.matched_memory(seen, layer, memory, at)
@@ -365,43 +351,29 @@ def _removals(basis: Basis) -> Iterator[str]:
     (layers, memories), options = basis.oracle.keys, basis.config.removals
     most = options.prefixes
     sentence, position = removals.tested(basis.corpus, basis.config.seed, most)
-    prefixes = pl.DataFrame({"prefix": basis.corpus.offsets[sentence] + position - 1}).sort("prefix")
     numbers = removals.asked(options.memories, memories // basis.oracle.signs)
     rows = [(removals.SIZE, n) for n in numbers] + [(removals.MARGIN, 1)]
-    every = pl.DataFrame({"layer": range(1, layers + 1)}).join(prefixes, how="cross")
-    every = every.join(pl.DataFrame(rows, schema=["by", "removed"], orient="row"), how="cross")
-    if not _same_rows(basis.tables["removals"], every, ["layer", "prefix", "by", "removed"]):
-        yield "removals: not the prefixes and numbers of memories that the config asks for"
+    again = pl.DataFrame({"layer": range(1, layers + 1)}).join(
+        pl.DataFrame({"prefix": basis.corpus.offsets[sentence] + position - 1}), how="cross"
+    )
+    again = again.join(pl.DataFrame(rows, schema=["by", "removed"], orient="row"), how="cross")
+    yield from _as_expected("removals", basis.tables["removals"], again)
 
 
-def _along(basis: Basis) -> Iterator[str]:
-    options, shown = basis.config.gallery, in_gallery(basis)
-    triggers = basis.tables["triggers"].join(shown, on=KEY, how="semi")
-    for name, most in (("shading", options.shaded), ("levels", options.triggers if options.shaded else 0)):
-        every = triggers.filter(pl.col("rank") <= most).select(
-            *KEY, "rank", pl.int_ranges(1, pl.col("position").cast(pl.Int64) + 1).alias("position")
-        )
-        every = every.explode("position").drop_nulls("position")
-        if not _same_rows(basis.tables[name], every, [*KEY, "rank", "position"]):
-            yield f"{name}: not a row for every token of the triggers that the config asks for"
+def _along(basis: Basis, name: str) -> Iterator[str]:
+    options = basis.config.gallery
+    most = options.shaded if name == "shading" else options.triggers if options.shaded else 0
+    triggers = basis.tables["triggers"].join(in_gallery(basis), on=KEY, how="semi").filter(pl.col("rank") <= most)
+    places = pl.int_ranges(1, pl.col("position").cast(pl.Int64) + 1).alias("position")
+    again = triggers.select(*KEY, "rank", places).explode("position").drop_nulls("position")
+    yield from _as_expected(name, basis.tables[name], again)
 
 
-def _promoted(basis: Basis) -> Iterator[str]:
-    shown, oracle = in_gallery(basis), basis.oracle
+def _promoted(basis: Basis, name: str) -> Iterator[str]:
     with torch.inference_mode():
-        types = oracle.of_value(oracle.value(1, 0)).shape[-1]
-    n = min(basis.config.gallery.tokens, types)
-    for name, score in (("promoted", "probability"), ("demoted", "logit")):
-        found = basis.tables[name]
-        every = shown.with_columns(token_rank=pl.int_ranges(0, n)).explode("token_rank").drop_nulls("token_rank")
-        if not _same_rows(found, every, [*KEY, "token_rank"]) or found.select(*KEY, "token").is_duplicated().any():
-            yield f"{name}: not the keys that the config asks for, each with {n} tokens"
-        sign = -1 if name == "promoted" else 1
-        drop = (sign * found[score].cast(pl.Float64)).alias("score")
-        ordered = found.select(*KEY, drop).select(pl.col("score").diff().over(KEY).fill_null(0))
-        slack = basis.near.limits.probability
-        if (ordered.to_series() < -slack * (found[score].abs() if name == "promoted" else 1)).any():
-            yield f"{name}: not in the order of its {score}"
+        types = basis.oracle.of_value(basis.vector("value", 1, 0)).shape[-1]
+    ranks = pl.DataFrame({"token_rank": range(min(basis.config.gallery.tokens, types))})
+    yield from _as_expected(name, basis.tables[name], in_gallery(basis).join(ranks, how="cross"))
 
 
 def _similar(basis: Basis) -> Iterator[str]:
@@ -420,7 +392,7 @@ def _similar(basis: Basis) -> Iterator[str]:
     whole = counts["places"].drop_nulls().all() and counts["others"].equals(counts["n"].rename("others"))
     beyond = len(counts) > len(every) or (counts["n"] > most).any()
     if not whole or beyond or len(found.filter(itself)) or _too_few(basis, counts, most):
-        yield f"similar: not {most} other memories for each that the gallery shows"
+        yield f"not {most} other memories for each that the gallery shows"
 
 
 def _too_few(basis: Basis, counts: Frame, most: int) -> bool:
@@ -444,17 +416,42 @@ def _too_few(basis: Basis, counts: Frame, most: int) -> bool:
 
 
 def _samples(basis: Basis) -> Iterator[str]:
-    config = basis.config
+    config, found = basis.config, basis.tables["samples"]
     own = coefficient_sample.drawn(basis.corpus, config.gallery.sampled, config.triggers.positions, config.seed)
-    if not set(basis.tables["samples"]["sentence"]) <= set(own.tolist()):
-        yield "samples: not the sentences that the seed draws"
+    if not set(found["sentence"]) <= set(own.tolist()):
+        yield "not the sentences that the seed draws"
+    if not found.select(KEY).unique().sort(KEY).equals(basis.tables["histogram"].select(KEY).unique().sort(KEY)):
+        yield "not the keys that the histogram shows to fire"
 
 
 def _histogram(basis: Basis) -> Iterator[str]:
-    fires = in_gallery(basis).join(basis.tables["triggers"], on=KEY, how="semi")
-    keys = {name: basis.tables[name].select(KEY).unique() for name in ("histogram", "samples")}
-    for name, its in keys.items():
-        if len(its.join(fires, on=KEY, how="anti")):
-            yield f"{name}: not the keys that the config asks for"
-    if not _same_rows(keys["histogram"], keys["samples"], KEY):
-        yield "samples: not the keys that the histogram shows to fire"
+    found = basis.tables["histogram"]
+    if len(found.join(in_gallery(basis).join(basis.tables["triggers"], on=KEY, how="semi"), on=KEY, how="anti")):
+        yield "not the keys that the config asks for"
+    if len(
+        found.group_by(KEY)
+        .agg(pl.col("n").sum())
+        .join(basis.tables["firing"], on=KEY)
+        .filter(pl.col("n") > pl.col("fired"))
+    ):
+        yield "a key fires more often than the table firing says"
+
+
+CHECKS: dict[str, Callable[[Basis], Iterator[str]]] = {
+    "triggers": _triggers,
+    "firing": _firing,
+    "mutations": _mutations,
+    "examples": _examples,
+    "values": _values,
+    "composition": _composition,
+    "refinement": _refinement,
+    "causal": _causal,
+    "removals": _removals,
+    "shading": partial(_along, name="shading"),
+    "levels": partial(_along, name="levels"),
+    "promoted": partial(_promoted, name="promoted"),
+    "demoted": partial(_promoted, name="demoted"),
+    "similar": _similar,
+    "samples": _samples,
+    "histogram": _histogram,
+}

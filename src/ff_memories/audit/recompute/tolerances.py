@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ff_memories.base.precision import ROUNDOFF, SLACK, Precision
 
+FEW = 10  # rows that near-ties may change in a table of any size, beside the shares ``excused`` and ``near_ties``
 INTERVAL = 0.1  # for statistics that follow from the tables: the share of their confidence interval's width
 
 
@@ -30,6 +31,7 @@ class Tolerances:
         probability: for probabilities, relative; for log-probabilities that may change places, absolute.
         count: for how often a key fires, relative: a coefficient next to zero may have either sign.
         excused: the largest share of a table's rows that near-ties may change between two runs.
+        near_ties: the largest share of a table's recomputed rows that may hang on near-ties, if a verdict rests on it.
     """
 
     coefficient: float
@@ -38,12 +40,15 @@ class Tolerances:
     probability: float
     count: float
     excused: float
+    near_ties: float
 
 
 def of(precision: Precision) -> Tolerances:
     """Return the limits for a precision."""
     if precision == "float32":
-        return Tolerances(SLACK[precision], tie=1e-5, noise=1e-5, probability=1e-4, count=0.002, excused=0.01)
+        return Tolerances(
+            SLACK[precision], tie=1e-5, noise=1e-5, probability=1e-4, count=0.002, excused=0.01, near_ties=0.01
+        )
     unit = ROUNDOFF[precision]
-    count, excused = (0.02, 0.25) if precision == "tf32" else (0.05, 0.75)
-    return Tolerances(SLACK[precision], 8 * unit, 8 * unit, 64 * unit, count, excused)
+    shares = (0.02, 0.25, 0.1) if precision == "tf32" else (0.05, 0.75, 0.25)
+    return Tolerances(SLACK[precision], 8 * unit, 8 * unit, 64 * unit, *shares)

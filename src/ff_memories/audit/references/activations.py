@@ -95,11 +95,12 @@ class Reference(Protocol):
     def keys(self) -> tuple[int, int]:
         """The numbers of layers and of memories per layer."""
 
-    def key(self, layer: int, key: int) -> torch.Tensor:
-        """Return key vector k (d,) of layer 1..L; of a gated layer (2 d,), the gate's and the up projection's."""
+    def vectors(self, of: str, layer: int) -> torch.Tensor:
+        """Return what the memories of layer 1..L have, a row each: (d_m, n).
 
-    def value(self, layer: int, key: int) -> torch.Tensor:
-        """Return value vector v (d,) of layer 1..L."""
+        ``of``: ``key``, k (d,), or of a gated layer the gate's and the up projection's (2 d,); ``value``, v (d,); or
+        ``added``, what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it.
+        """
 
     def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
@@ -115,9 +116,6 @@ class Reference(Protocol):
 
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
-
-    def added(self, layer: int, key: int) -> torch.Tensor:
-        """Return what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it."""
 
     def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence (ids without the first token) with a vector (d,) added to m V at its last token.

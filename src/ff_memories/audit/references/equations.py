@@ -1,4 +1,4 @@
-"""A fairseq ``transformer_lm`` in float64, equation by equation: the audit's reference where fairseq is not installed.
+"""A fairseq ``transformer_lm`` in float64, equation by equation: the audit's reference for checkpoints.
 
 It takes one sentence at a time through plain sums and products. It shares the checkpoint's reader with the package, but
 no forward pass, attention, softmax, batching, tiling or precision.
@@ -28,7 +28,7 @@ class Equations(Reading):
     """
 
     limits: tuple[int, ...] = ()
-    library, signs = "the equations in float64, without fairseq", 1
+    library, signs = "the equations", 1
 
     def __init__(self, path: str | Path, reading: str = "adaptive", seed: int = 1):
         self.about, weights = checkpoint.read(path)
@@ -45,15 +45,9 @@ class Equations(Reading):
         """The numbers of layers and of keys per layer, L and d_m."""
         return self.about.layers, self.about.keys
 
-    def key(self, layer: int, key: int) -> torch.Tensor:
-        """Return key vector k (d,) of layer 1..L."""
-        return self.own[f"layers.{layer - 1}.keys"][key]
-
-    def value(self, layer: int, key: int) -> torch.Tensor:
-        """Return value vector v (d,) of layer 1..L."""
-        return self.own[f"layers.{layer - 1}.values"][key]
-
-    added = value
+    def vectors(self, of: str, layer: int) -> torch.Tensor:
+        """Return the keys or the values (d_m, d) of layer 1..L; what a memory adds is its value."""
+        return self.own[f"layers.{layer - 1}.{'keys' if of == 'key' else 'values'}"]
 
     def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
@@ -107,15 +101,11 @@ class Equations(Reading):
 
     def _attention(self, x: torch.Tensor, own) -> torch.Tensor:  # type: ignore[no-untyped-def]
         query, key, value = (x @ own("qkv.weight").T + own("qkv.bias")).chunk(3, -1)
-        width = self.about.model // self.about.heads
+        heads = lambda part: part.view(len(x), self.about.heads, -1).transpose(0, 1)
         later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
-        mixed = []
-        for head in range(self.about.heads):
-            part = slice(head * width, (head + 1) * width)
-            scores = (query[:, part] @ key[:, part].T / math.sqrt(width)).masked_fill(later, -math.inf)
-            shares = (scores - scores.amax(-1, keepdim=True)).exp()
-            mixed.append(shares / shares.sum(-1, keepdim=True) @ value[:, part])
-        return torch.cat(mixed, -1) @ own("attention_out.weight").T + own("attention_out.bias")
+        scores = heads(query) @ heads(key).transpose(1, 2) / math.sqrt(self.about.model // self.about.heads)
+        mixed = _log(scores.masked_fill(later, -math.inf)).exp() @ heads(value)
+        return mixed.transpose(0, 1).flatten(1) @ own("attention_out.weight").T + own("attention_out.bias")
 
     def final(self, h: torch.Tensor) -> torch.Tensor:
         """Return a layer's output as the softmax reads it: behind the model's final norm, if it has one."""

@@ -71,15 +71,22 @@ class TransformersOracle:
         return len(self.blocks), self.signs * len(self._down(1))
 
     @torch.no_grad()
-    def key(self, layer: int, key: int) -> torch.Tensor:
-        """Return key vector k (d,) of layer 1..L; of a gated layer (2 d,), the gate's and the up projection's."""
-        matrix = lambda name: self._matrix(layer, name, of_inputs=False)
-        parts = [matrix(self.family.up)]
-        if self.family.fused:
-            parts = list(parts[0].chunk(2))
-        elif self.family.gate is not None:
-            parts = [matrix(self.family.gate), *parts]
-        return torch.cat([part[key % len(part)] for part in parts])
+    def vectors(self, of: str, layer: int) -> torch.Tensor:
+        """Return what the memories of layer 1..L have (d_m, n); see ``Reference``.
+
+        Behind a norm values are multiplied by that norm's scale: what is added is a positive multiple of them.
+        """
+        if of == "key":
+            parts = [self._matrix(layer, self.family.up, of_inputs=False)]
+            if self.family.fused:
+                parts = list(parts[0].chunk(2))
+            elif self.family.gate is not None:
+                parts = [self._matrix(layer, self.family.gate, of_inputs=False), *parts]
+            return torch.cat(parts, 1)
+        values = self._down(layer)
+        if of == "added" or self.family.norm_after is None:
+            return values
+        return values * _scale(self.blocks[layer - 1].get_submodule(self.family.norm_after), values.shape[1])
 
     def _down(self, layer: int) -> torch.Tensor:
         """Return V (d_m, d) of y' = m V + b."""
@@ -90,26 +97,6 @@ class TransformersOracle:
         module: Any = self.blocks[layer - 1].get_submodule(name)
         weight: torch.Tensor = module.weight
         return weight.t() if isinstance(module, nn.Linear) == of_inputs else weight
-
-    @torch.no_grad()
-    def value(self, layer: int, key: int) -> torch.Tensor:
-        """Return value vector v (d,) of layer 1..L; of memory d_m + i it is -v_i.
-
-        Behind a norm it is multiplied by that norm's scale: what is added is a positive multiple of it.
-        """
-        if not 0 <= key < self.keys[1]:
-            raise IndexError(key)
-        values = self._down(layer)
-        value = values[key % len(values)]
-        if self.family.norm_after is not None:
-            value = value * _scale(self.blocks[layer - 1].get_submodule(self.family.norm_after), len(value))
-        return value if key < len(values) else -value
-
-    @torch.no_grad()
-    def added(self, layer: int, key: int) -> torch.Tensor:
-        """Return what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it."""
-        values = self._down(layer)
-        return values[key % len(values)] * (1 if key < len(values) else -1)
 
     @torch.no_grad()
     def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:

@@ -1,7 +1,6 @@
 """Write the config for a run on your own model and texts: a model of `transformers`, or a fairseq checkpoint."""
 
 import argparse
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from copy import deepcopy
@@ -16,6 +15,7 @@ from ff_memories import config
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.hardware import arithmetic
+from ff_memories.base.options import seconds
 from ff_memories.corpus import forms
 from ff_memories.corpus.splitting import segment
 from ff_memories.corpus.text import paragraphs
@@ -69,15 +69,11 @@ def choices(parser: argparse.ArgumentParser) -> None:
         help="set other keys, such as triggers.top=25",
     )
     parser.add_argument(
-        "--time", type=_seconds, metavar="20m", help="lower the samples' sizes until the run ends in this time here"
+        "--time",
+        type=seconds,
+        metavar="20m",
+        help="lower the samples' sizes until the run ends in this time here",
     )
-
-
-def _seconds(text: str) -> float:
-    parts = re.findall(r"(\d+)([hms])", text)
-    if not parts or "".join(map("".join, parts)) != text:
-        raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 20m or 1h30m")
-    return float(sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts))
 
 
 def run(args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ff_memories.audit.compare.compare import compare, data, page
+    from ff_memories.audit.compare import compare, data, page
     from ff_memories.workflow.runs import opening
 
     run_ = opening.opened(args.configfile) if args.configfile else None

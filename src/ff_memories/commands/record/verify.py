@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.base.options import threads, whole
+from ff_memories.base.options import seconds, threads, whole
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 
@@ -54,18 +54,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="check only these parts, such as files (docs/verify.md)",
     )
     parser.add_argument(
+        "--time",
+        type=seconds,
+        help="begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show",
+    )
+    parser.add_argument(
         "--cores", type=threads, default=os.cpu_count(), help="number of jobs at a time when rebuilding files"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    from ff_memories.audit.verify.verify import PARTS
+    from ff_memories.audit.verify import PARTS
     from ff_memories.base.errors import UserError
 
     if unknown := set(args.only or ()) - set(PARTS):
         raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
     drawn = args.seed is None
-    aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn)
+    aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn, args.time)
     given = [f"--{name}" for name in ("model", "text") if getattr(args, name)]
     if given and args.archive is None:
         raise UserError(f"{given[0]}: without an archive, the run's config names its files", f"leave out {given[0]}")
@@ -96,8 +101,7 @@ def leave(number: int, _: FrameType | None) -> NoReturn:
 
 def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]) -> int:
     """Check a run and print the findings; return the exit status. ``more``: what else the certificate says."""
-    from ff_memories.audit.verify.certificate import certificate, page
-    from ff_memories.audit.verify.verify import PARTS, CheckedPart, faultless, verified, verify
+    from ff_memories.audit.verify import PARTS, CheckedPart, certificate, faultless, page, verified, verify
     from ff_memories.base.files import write_whole
     from ff_memories.model.info import read_info
 

@@ -39,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     from ff_memories.atlas import settings
-    from ff_memories.audit.verify.certificate import commit
+    from ff_memories.audit.verify import commit
     from ff_memories.exports import dataset
 
     require_new(args.out)

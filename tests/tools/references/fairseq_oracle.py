@@ -1,7 +1,4 @@
-"""fairseq's own model in float64, one prefix at a time: the audit's reference.
-
-It reads the checkpoint itself and shares no forward pass, batching, tiling or precision with the package.
-"""
+"""fairseq's own model in float64, one prefix at a time: what the audit's equations are tested against."""
 
 from argparse import Namespace
 from collections.abc import Collection
@@ -16,7 +13,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model.files import checkpoint
-from ff_memories.model.files.converted import Weights
 
 
 class FairseqOracle(Reading):
@@ -40,44 +36,16 @@ class FairseqOracle(Reading):
             places.weights = places.weights.double()
         self.reading, self.seed = reading, seed
         self._other = self.read_otherwise(*checkpoint.described(loaded, self.path))
-        self.options = {name: part for name, part in loaded.items() if name != "model"}
-
-    @torch.no_grad()
-    def draw_again(self, weights: Weights) -> None:
-        """Give the model other weights, under the paper's names: those of an untrained model.
-
-        They are written into fairseq's own parameters, which the checkpoint's reader names.
-        """
-        state = self.model.state_dict()  # it shares the parameters' memory
-        description, own = checkpoint.described({**self.options, "model": state}, self.path)
-        for name, tensor in own.items():
-            tensor.copy_(weights[name])
-        for block, layer in enumerate(self.decoder.layers):
-            attention, name = layer.self_attn, f"layers.{block}.qkv"
-            if hasattr(attention, "q_proj"):  # of these the reader makes a copy
-                for part, (matrix, bias) in zip(
-                    (attention.q_proj, attention.k_proj, attention.v_proj),
-                    zip(own[f"{name}.weight"].chunk(3), own[f"{name}.bias"].chunk(3), strict=True),
-                    strict=True,
-                ):
-                    part.weight.copy_(matrix)
-                    part.bias.copy_(bias)
-        self._other = self.read_otherwise(description, own)
 
     @property
     def keys(self) -> tuple[int, int]:
         """The numbers of layers and of keys per layer, L and d_m."""
         return len(self.decoder.layers), self.decoder.layers[0].fc1.out_features
 
-    def key(self, layer: int, key: int) -> torch.Tensor:
-        """Return key vector k (d,) of layer 1..L."""
-        return self.decoder.layers[layer - 1].fc1.weight[key].detach()
-
-    def value(self, layer: int, key: int) -> torch.Tensor:
-        """Return value vector v (d,) of layer 1..L."""
-        return self.decoder.layers[layer - 1].fc2.weight[:, key].detach()
-
-    added = value
+    def vectors(self, of: str, layer: int) -> torch.Tensor:
+        """Return the keys or the values (d_m, d) of layer 1..L."""
+        block = self.decoder.layers[layer - 1]
+        return (block.fc1.weight if of == "key" else block.fc2.weight.T).detach()
 
     @torch.no_grad()
     def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:

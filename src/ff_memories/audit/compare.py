@@ -1,0 +1,560 @@
+"""Compare two runs of one config, file by file and claim by claim: identical, equal, or different.
+
+Tables are compared cell by cell: exactly, or within the tolerance of the column's class (``tables``). A row with a cell
+beyond that is recomputed from the model and the text, in both runs, by what `verify` recomputes rows with: it counts as
+equal if the model confirms both, and only a small share of a table's rows may (near-ties). What follows from tables
+must be what each run's own tables give, made again by its rule.
+"""
+
+import itertools
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.audit import run_files
+from ff_memories.audit.recompute import baselines, reading, structure, tolerances
+from ff_memories.audit.recompute.basis import Basis
+from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Comparer
+from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
+from ff_memories.audit.recompute.tolerances import FEW, INTERVAL, Tolerances
+from ff_memories.audit.run_files import RunFiles, kind_of, model_of
+from ff_memories.base import foreign
+from ff_memories.base.errors import UserError
+from ff_memories.base.precision import ROUNDOFF, Precision
+from ff_memories.base.progress import Progress
+from ff_memories.report.wording import counted
+from ff_memories.tables import TABLES
+from ff_memories.tables.schema import COEFFICIENT, COUNT, EXACT, FOLLOWS, LOGIT, PROBABILITY, STATISTIC, Rule, Schema
+from ff_memories.workflow import dvc_lock_file, rebuild
+from ff_memories.workflow.runs.opening import run_of
+from ff_memories.workflow.runs.run import Run
+
+SHOWN = 5  # differences shown per table
+FEW_COUNTED = 2  # by which counts may differ, beside the share ``Tolerances.count``
+TRIGGER = list(TABLES["triggers"].key)
+ON_TRIGGERS = tuple(name for name, s in TABLES.items() if s.measured and list(s.key[:3]) == TRIGGER != list(s.key))
+NOT_TOLD = "different, or a near-tie: the model is needed to tell; compare where the run's model and text are"
+Letter = Literal["a", "b"]
+SIDES: tuple[Letter, Letter] = ("a", "b")
+NamedTables = Mapping[str, pl.DataFrame]
+Models = Callable[[str], Basis]  # from a model's name to what its rows are recomputed from
+MakeAgain = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Again]
+
+
+@dataclass
+class Outcome:
+    """The comparison of one table.
+
+    Attributes:
+        name: the table's file below the run's folder, without suffix: ``tables/triggers``.
+        rows: number of rows in each run.
+        most: the largest number of rows that near-ties may change.
+        cells: {column: number of cells that differ in any bit}.
+        within: {column: how many of these are within the tolerance of its class}.
+        open: {run: numbers of its rows that only a recomputation can settle}.
+        near_ties: number of rows, of the run with more of them, that differ beyond a tolerance.
+        follows: whether the tables differ, and each must be what its own run's tables give.
+        different: the differences in words.
+    """
+
+    name: str
+    rows: tuple[int, int]
+    most: float = 0.0
+    cells: dict[str, int] = field(default_factory=dict)
+    within: dict[str, int] = field(default_factory=dict)
+    open: dict[Letter, list[int]] = field(default_factory=lambda: {"a": [], "b": []})
+    near_ties: int = 0
+    follows: bool = False
+    different: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> str:
+        return self.name.rpartition("/")[0]
+
+    @property
+    def table(self) -> str:
+        return run_files.table_of(f"{self.name}.parquet") or ""
+
+    @property
+    def schema(self) -> Schema:
+        return TABLES[self.table]
+
+    @property
+    def shown(self) -> str:
+        return self.name.removeprefix("tables/")
+
+    def differs(self, rows: pl.DataFrame, says: str) -> None:
+        place = lambda row: " ".join(f"{name} {row[name]}" for name in self.schema.key)
+        self.different += [f"{self.shown}, {place(row)}: {says}" for row in rows.iter_rows(named=True)]
+
+
+@dataclass
+class Comparison:
+    """The comparison of two runs.
+
+    Attributes:
+        identical: whether all files have the same bytes.
+        tables: {table: its outcome}, such as ``triggers`` and ``models/untrained-1/tables/values``.
+        others: differences of files that are no tables, and of files that only one of the runs has.
+        drawn: number of figures, pages and lists of verdicts that differ because their tables do.
+        precisions: the precisions of A and B.
+        claims: (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have.
+    """
+
+    identical: bool
+    tables: dict[str, Outcome]
+    others: list[str] = field(default_factory=list)
+    drawn: int = 0
+    precisions: tuple[Precision, Precision] = ("float32", "float32")
+    claims: list[tuple[str, float | None, float | None, str, str]] = field(default_factory=list)
+
+    @property
+    def different(self) -> list[str]:
+        """The differences in words, measurements first."""
+        return [line for outcome in self.tables.values() for line in outcome.different] + self.others
+
+    @property
+    def answer(self) -> str:
+        """``identical``, ``equal`` or ``different``."""
+        return "identical" if self.identical else "different" if self.different else "equal"
+
+    @property
+    def summary(self) -> str:
+        """A one-line summary: verdicts, numbers, and the rows that near-ties explain."""
+        same = sum(a == b for *_, a, b in self.claims)
+        said = [f"{same} of {len(self.claims)} verdicts are the same"] if self.claims else []
+        if (triggers := self.tables.get("triggers")) and triggers.cells:
+            off = triggers.cells.get("coefficient", 0)
+            said.append(f"{off:,} of {triggers.rows[0]:,} coefficients differ in their last bits")
+        if near := {name: o.near_ties for name, o in self.tables.items() if o.near_ties}:
+            share, name = max((n / max(1, *self.tables[name].rows), name) for name, n in near.items())
+            said.append(f"{counted(sum(near.values()), 'row has a near-tie', 'rows have near-ties')}")
+            said.append(f"at most {100 * share:.2g} % of a table's rows ({name})")
+        return "; ".join(said)
+
+
+def coarser(precisions: tuple[Precision, Precision]) -> Precision:
+    """Return the precision that rounds more."""
+    return max(precisions, key=ROUNDOFF.__getitem__)
+
+
+def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
+    """Compare two runs. Each is a run's folder, or a ``dvc.lock`` with its tables in DVC's cache.
+
+    Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
+    different.
+
+    Args:
+        run: what both are runs of; default: what each one's name says.
+    """
+    if a.exists() and b.exists() and a.resolve() == b.resolve():
+        raise UserError(f"{a} and {b} are the same run", "name two runs")
+    with run_files.opened(a, run) as first, run_files.opened(b, run) as second:
+        found = [
+            [side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)
+        ]
+        if first.info() and second.info() and found[0] != found[1]:
+            raise UserError(
+                f"{a} and {b} are runs of two models",
+                "compare runs of one config; ff-memories atlas shows several models",
+            )
+        return compared(first, second, run)
+
+
+def compared(
+    a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None, again: MakeAgain = rebuild.again
+) -> Comparison:
+    """Compare two runs by their files.
+
+    Args:
+        given: what both are runs of; default: what each one's name says.
+        models, again: what loads a model with its text, and what makes files again.
+    """
+    runs = [given or run_of(side.run) for side in (a, b)]
+    run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
+    limits = tolerances.of(coarser(precisions))
+    read = lambda side: {n: reading.read(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
+    frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
+    found = compare_tables(frames["a"], frames["b"], limits)
+    short = {name.removeprefix("tables/"): found[name] for name in in_order(found)}
+    out = Comparison(a.digests == b.digests != {}, short, precisions=precisions)
+    if out.identical:
+        return out
+    for letter, side in zip(SIDES, (a, b), strict=True):
+        for name, file in side.tables().items():
+            if not tables.in_order(file, found[name].table):
+                found[name].different.append(f"{name}: its rows are not in the order of their key ({letter.upper()})")
+    out.others += _of_other_precision((a, b), precisions, runs)
+    drawn = _others(out, a, b)
+    if not out.different:  # else the answer is known, without the model
+        if run is None or (why := lacking(run, (a, b))):
+            for outcome in found.values():
+                if outcome.open["a"] or outcome.open["b"] or outcome.follows:
+                    outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
+            out.others += [f"{path}: {why if run else NOT_TOLD}" for path in drawn]
+        else:
+            pair = Pair(run, {"a": a, "b": b}, frames, limits, models or (lambda model: model_here(run, model)), again)
+            pair.recompute(found)
+            if not out.different:
+                out.others += pair.made_again(found, drawn)
+    out.drawn = len(drawn)
+    if all("tables/claims" in frames[side] for side in SIDES):
+        claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
+        claims = claims.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
+        out.claims = claims.select("claim", "measured", "measured_b", "verdict", "verdict_b").rows()
+    return out
+
+
+def lacking(run: Run, both: tuple[RunFiles, RunFiles]) -> str | None:
+    """Return why rows cannot be recomputed; ``None`` if the recorded model and text are here."""
+    if not all(map(os.path.exists, run_files.inputs(run))):
+        return NOT_TOLD
+    said = run_files.other_input(run, both)
+    return said and f"different, or a near-tie: {said}, so nothing was recomputed"
+
+
+# ---------------------------------------------------------------------------------------------------- cells and rows
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return tables with measurements before what follows from them."""
+    every = list(TABLES)
+    table = lambda name: run_files.table_of(f"{name}.parquet") or ""
+    return sorted(names, key=lambda n: (TABLES[table(n)].compared == FOLLOWS, every.index(table(n)), n))
+
+
+def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[str, Outcome]:
+    """Compare the tables of two runs, named by their files. Return {name: its outcome}, measurements first.
+
+    A table that one run lacks counts as different.
+    """
+    out: dict[str, Outcome] = {}
+    moved: dict[str, pl.DataFrame] = {}
+    for name in in_order(a.keys() | b.keys()):
+        out[name] = found = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
+        if name not in a or name not in b:
+            found.different.append(f"{found.shown}: only one of the runs has this table")
+            continue
+        on_moved = moved.get(found.folder) if found.table in ON_TRIGGERS else None
+        other = _compare_rows(found, a[name], b[name], limits, on_moved)
+        if found.table == "triggers":
+            moved[found.folder] = other
+    return out
+
+
+def _compare_rows(
+    out: Outcome, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances, moved: pl.DataFrame | None
+) -> pl.DataFrame:
+    """Compare two tables, and open the rows that only a recomputation can settle.
+
+    Args:
+        moved: keys of triggers at which the runs' lists have other entries; what is measured on them is open.
+
+    Returns:
+        (key) of the rows that are open.
+    """
+    key, rules, score = list(out.schema.key), out.schema.rules, out.schema.score
+    for column in sorted(set(a.columns) ^ set(b.columns)):
+        out.different.append(f"{out.shown}: only one of the runs has the column {column}")
+    a, b = (frame.with_row_index("row").with_columns(_own(out.table, frame)) for frame in (a, b))
+    for frame in (a, b):
+        out.differs(frame.filter(frame.select(key).is_duplicated()), "several rows of this key")
+    only = [one.join(other, on=key, how="anti", nulls_equal=True) for one, other in ((a, b), (b, a))]
+    noise = pl.lit(0.0)
+    if COEFFICIENT in rules.values() and all({"layer", "coefficient"} <= set(frame.columns) for frame in (a, b)):
+        most = pl.concat([f.group_by("layer").agg(pl.col("coefficient").max()) for f in (a, b)])
+        most = most.group_by("layer").agg(pl.col("coefficient").min())
+        noise = pl.col("layer").replace_strict(most["layer"], most["coefficient"], return_dtype=pl.Float64, default=0.0)
+        noise = limits.noise * noise
+    size = next((name for name, rule in rules.items() if name == score or rule == COUNT), None)
+    for frame in only:
+        out.cells["rows"] = out.cells.get("rows", 0) + len(frame)
+        if out.schema.open_rows and size is not None:  # what one run lacks may be no more than noise
+            frame = frame.filter(pl.col(size) > (noise if size == score else FEW_COUNTED))
+        if not out.schema.open_rows or size is not None:
+            out.differs(frame, "only one of the runs has this row")
+    both = a.join(b, on=key, suffix="_b", nulls_equal=True)
+    columns = [name for name in rules if f"{name}_b" in both.columns]
+    near = {name: _near(name, rules[name], limits, noise, "low" in columns, both.columns) for name in columns}
+    judged = both.with_columns(
+        *(pl.col(name).ne_missing(pl.col(f"{name}_b")).alias(f"{name}_differs") for name in columns),
+        *(expression.alias(f"{name}_near") for name, expression in near.items()),
+    )
+    for name in columns:
+        out.cells[name] = int(judged[f"{name}_differs"].sum())
+        if rules[name] not in (EXACT, FOLLOWS):
+            out.within[name] = int((judged[f"{name}_differs"] & judged[f"{name}_near"]).sum())
+    out.follows = out.schema.compared == FOLLOWS and any(out.cells.values())
+    recomputable = out.table in ROWS and model_of(out.folder) is not None
+    for name in columns if not recomputable else [score] if score else []:
+        out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} differs")
+    if not recomputable:
+        return a.clear()
+    beyond = judged.filter(~pl.all_horizontal(f"{name}_near" for name in columns if name != score))
+    on_moved = judged.join(moved, on=TRIGGER, how="semi") if moved is not None else judged.clear()
+    out.most = max(limits.excused, out.schema.tied) * max(out.rows) + FEW
+    counted_ = [*only, beyond] if moved is None else [f.join(moved, on=TRIGGER, how="anti") for f in (*only, beyond)]
+    out.near_ties = max(map(len, counted_[:2])) + len(counted_[2])
+    opened = pl.concat([beyond, on_moved]).unique("row", maintain_order=True)
+    if out.near_ties > out.most:
+        out.different.append(
+            f"{out.shown}: {out.near_ties:,} of {max(out.rows):,} rows differ beyond a tolerance, and rounding "
+            f"explains at most {out.most:,.0f}"
+        )
+    else:
+        out.open = {"a": [*opened["row"], *only[0]["row"]], "b": [*opened["row_b"], *only[1]["row"]]}
+    return pl.concat([opened.select(key), *(frame.select(key) for frame in only)]).unique()
+
+
+def _own(table: str, frame: pl.DataFrame) -> list[pl.Expr]:
+    """Return what stands for a column that follows from others of its row: whether it does."""
+    if table != "mutations":
+        return []
+    ratio = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64)
+    return [((ratio - 1 - pl.col("change")).abs() <= 1e-5 * (1 + ratio.abs())).alias("change")]
+
+
+def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: bool, columns: list[str]) -> pl.Expr:
+    """Return whether a column's cells agree within its class."""
+    one, other = pl.col(name), pl.col(f"{name}_b")
+    if rule == EXACT:
+        return one.eq_missing(other)
+    if rule == FOLLOWS:  # from its own row, or from other tables
+        return one & other if name == "change" else pl.lit(True)
+    missing = one.eq_missing(other)
+    one, other = one.cast(pl.Float64), other.cast(pl.Float64)
+    size, width = pl.max_horizontal(one.abs(), other.abs()), pl.lit(0.0)
+    if rule == COEFFICIENT and "coefficient" in columns:  # a changed coefficient is as exact as the one it was
+        size = pl.max_horizontal(size, pl.col("coefficient").cast(pl.Float64).abs())
+    if rule == STATISTIC and interval:
+        each = [(pl.col(f"high{s}") - pl.col(f"low{s}")).abs().fill_null(0.0) for s in ("", "_b")]
+        width = pl.min_horizontal(each)
+    may = {
+        COEFFICIENT: limits.coefficient * size + noise,
+        PROBABILITY: limits.probability * size,
+        LOGIT: pl.lit(limits.probability),
+        COUNT: limits.count * size + FEW_COUNTED,
+        STATISTIC: limits.probability * size + INTERVAL * width,
+    }[rule]
+    finite = one.is_finite() & other.is_finite()
+    return (finite & ((one - other).abs() <= may)).fill_null(missing)
+
+
+# ------------------------------------------------------------------------------------------- the model, and the rules
+
+
+def model_here(run: Run, model: str) -> Basis:
+    """Return what rows of one of a run's models are recomputed from, without the tables that say them."""
+    return Basis.read(run, (), Path) if model == "own" else baselines.basis(run, model, {}, Path)
+
+
+@dataclass
+class Pair:
+    """Two runs of one config, with what is needed to make again what they say."""
+
+    run: Run
+    files: dict[Letter, RunFiles]
+    frames: dict[Letter, NamedTables]
+    limits: Tolerances
+    models: Models
+    again: MakeAgain
+
+    def basis(self, folder: str, side: Letter) -> Basis:
+        """Return what the rows of one run's tables in a folder are recomputed from."""
+        model, frames = self.models(model_of(folder) or ""), self.frames[side]
+        own = {n.rpartition("/")[2]: frames[n] for n in frames if n.rpartition("/")[0] == folder}
+        out = replace(model, tables=model.tables | own)
+        out.near = Comparer(self.limits)
+        return out
+
+    def recompute(self, found: dict[str, Outcome]) -> None:
+        """Recompute the open rows of both runs; those that the model does not confirm are differences."""
+        todo = [outcome for outcome in found.values() if outcome.open["a"] or outcome.open["b"]]
+        with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
+            for folder, side in itertools.product(sorted({outcome.folder for outcome in todo}), SIDES):
+                basis = self.basis(folder, side)
+                for outcome in (one for one in todo if one.folder == folder):
+                    for where, result in recomputed_rows(basis, outcome.table, outcome.open[side]):
+                        if result.state == DIFFERS:
+                            outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
+                        progress.step(1)
+                for said in structure.faults(basis):
+                    outcome = found.get(f"{folder}/{said.partition(':')[0]}", todo[0])
+                    outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{said} ({side.upper()})")
+
+    def made_again(self, found: dict[str, Outcome], drawn: list[str]) -> list[str]:
+        """Make the tables that follow from others again, from either run's; return the differences of ``drawn``."""
+        todo, others = {o.name: o for o in found.values() if o.follows}, list[str]()
+        counts = {name for name in todo if name.startswith("counts/") and Path(name).name in structure.COUNTS}
+        labels = {name for name in todo if model_of(todo[name].folder) not in (None, "own")}
+        for side in SIDES:
+            for name in counts:
+                made = structure.counts_again(self.basis("tables", side), Path(name).name)
+                if made is None or not self.frames[side][name].equals(made):
+                    todo[name].different.append(f"{name}: not what the run's tables say ({side.upper()})")
+            for folder in sorted({todo[name].folder for name in labels}):
+                own = {name: self.frames[side][f"{folder}/{name}"] for name in baselines.LABELS}
+                measured = folder.replace("/proxy", "/tables")
+                own["refinement"] = self.frames[side][f"{measured}/refinement"]
+                for table, where, result in baselines.labels(self.run, model_of(folder) or "", own):
+                    if (outcome := todo.get(f"{folder}/{table}")) is not None:
+                        outcome.near_ties += result.state == NEAR_TIE
+                        if result.state == DIFFERS:
+                            outcome.different.append(f"{folder}/{table}, {where}: {result.says} ({side.upper()})")
+            rest = {f"{name}.parquet": todo[name] for name in sorted(todo.keys() - counts - labels)}
+            if rest or drawn:
+                others += self._by_rules(rest, drawn, side)
+        return others
+
+    def _by_rules(self, todo: Mapping[str, Outcome], drawn: list[str], side: Letter) -> list[str]:
+        """Compare tables and other files with those that the rules make again from a run's tables."""
+        files, others = {path: Path(path) for path in run_files.made(self.run)}, list[str]()
+        own, place = self.files[side], lambda path: f"{self.run.results}/{path}"
+        files |= {place(path): file for path, file in own.files.items()}
+        with tempfile.TemporaryDirectory(prefix="ff-memories-compare-") as folder:
+            wanted = {place(path) for path in (*todo, *drawn)}
+            made = self.again(Path(folder), wanted, files, self.run, os.cpu_count() or 1)
+            for path in (*todo, *drawn):
+                file, outcome, said = (
+                    Path(folder, place(path)),
+                    todo.get(path),
+                    "is not what its own run's tables give",
+                )
+                if place(path) in made.lacking:
+                    said = f"cannot be made again, because {made.lacking[place(path)]} is missing"
+                elif not file.exists():
+                    said = f"could not be made again{made.why.get(place(path), '')}"
+                elif outcome is None:
+                    said = "" if dvc_lock_file.content(file) == own.digests[path] else said
+                elif tables.read(file, outcome.table).equals(self.frames[side][outcome.name]):
+                    said = ""
+                if not said:
+                    continue
+                said = f"{path.removeprefix('tables/').removesuffix('.parquet')}: {said} ({side.upper()})"
+                (outcome.different if outcome else others).append(said)
+        return others
+
+
+def _others(found: Comparison, a: RunFiles, b: RunFiles) -> list[str]:
+    """Compare the files that are no tables; return those that differ and that may follow from tables that differ."""
+    moved, drawn = any(any(outcome.cells.values()) for outcome in found.tables.values()), []
+    for path in sorted(a.digests.keys() | b.digests.keys()):
+        kind = kind_of(path)
+        if kind is None:
+            found.others.append(f"{path}: nothing says how to compare this file")
+        elif kind == "table" or a.digests.get(path) == b.digests.get(path):
+            continue
+        elif path not in a.digests or path not in b.digests:
+            found.others.append(f"{path}: only one of the runs has this file")
+        elif kind == "drawn" and moved:
+            drawn.append(path)
+        elif kind == "drawn":
+            found.others.append(f"{path}: differs, but the tables that it follows from are the same")
+        elif kind == "exact" or not _alike(a.files.get(path), b.files.get(path)):
+            found.others.append(f"{path}: differs")
+    return drawn
+
+
+def _alike(one: Path | None, other: Path | None) -> bool:
+    """Return whether two JSON files have the same keys and texts, and numbers that agree to 1e-4."""
+    if one is None or other is None:
+        return False
+    try:
+        return numbers_agree(*(foreign.read_json(path, dict[str, Any]) for path in (one, other)))
+    except UserError:
+        return False
+
+
+def numbers_agree(one: Any, other: Any) -> bool:
+    """Return whether two values of JSON have the same keys and texts, and numbers that agree to 1e-4."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(numbers_agree(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(numbers_agree, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4)
+    return bool(one == other)
+
+
+def _precision(side: RunFiles) -> Precision:
+    """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
+    own = {name.removeprefix("tables/"): path for name, path in side.tables().items()}
+    measured = [name for name, schema in TABLES.items() if schema.measured and name in own]
+    found = {reading.precision_of(own[name]): f"tables/{name}" for name in measured}
+    if len(found) > 1:
+        names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
+        raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")
+    return next(iter(found), "float32")
+
+
+def _of_other_precision(
+    both: tuple[RunFiles, RunFiles], stated: tuple[Precision, Precision], runs: list[Run | None]
+) -> Iterator[str]:
+    """Yield which side states another precision than its run's config; the limits follow from what the files state.
+
+    A side without a config must state that of the other.
+    """
+    wanted = [None if run is None else run.config.extraction.precision for run in runs]
+    for side, says, own, other in zip(both, stated, wanted, reversed(wanted), strict=True):
+        right = own or other or stated[0]
+        if says != right:
+            whose = f"its config says {right}" if own else f"the other run is in {right}, and no config says otherwise"
+            yield f"{side.given}: its tables state that they were measured in {says}, but {whose}"
+
+
+# ------------------------------------------------------------------------------------------------------- what is shown
+
+
+def page(found: Comparison) -> Iterator[str]:
+    """Yield the comparison in lines: tables, columns that differ, claims that changed, the answer."""
+    if found.precisions != ("float32", "float32"):
+        a, b = found.precisions
+        yield f"A was measured in {a}, B in {b}; the limits are those of {coarser(found.precisions)}"
+    for name, outcome in found.tables.items():
+        rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
+        state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"
+        if outcome.follows and not outcome.different:
+            state += "; each follows from its own run's tables"
+        if outcome.near_ties and not outcome.different:
+            state += f"; {counted(outcome.near_ties, 'near-tie', 'near-ties')}, by recomputation in float64"
+        yield f"{name:18} {rows}: {state}"
+        for column, differ in outcome.cells.items():
+            if differ:
+                near = f", {outcome.within[column]:,} within tolerance" if column in outcome.within else ""
+                yield f"    {column:18} {differ:,} of {outcome.rows[0]:,} cells differ{near}"
+        yield from _first(outcome.different)
+    yield from _first(found.others)
+    if found.drawn:
+        how = "" if found.different else "; each is what its own run's tables give"
+        yield f"{counted(found.drawn, 'other file differs', 'other files differ')}, because tables do{how}"
+    number = lambda value: "none" if value is None else f"{value:.6g}"
+    for claim, one, other, verdict, its in found.claims:
+        if one != other or verdict != its:
+            yield f"{claim:4} {number(one)} and {number(other)}: " + " and ".join(dict.fromkeys((verdict, its)))
+    yield f"{found.answer}" + (f": {found.summary}" if found.answer == "equal" else "")
+
+
+def _first(lines: list[str]) -> Iterator[str]:
+    yield from (f"  ! {line}" for line in lines[:SHOWN])
+    if len(lines) > SHOWN:
+        yield f"  ! and {len(lines) - SHOWN:,} more"
+
+
+def data(found: Comparison) -> dict[str, Any]:
+    """Return the comparison as plain data."""
+    names = ("rows", "cells", "within", "near_ties", "follows", "different")
+    return {
+        "answer": found.answer,
+        "precisions": found.precisions,
+        "summary": found.summary,
+        "tables": {t: {name: getattr(outcome, name) for name in names} for t, outcome in found.tables.items()},
+        "others": found.others,
+        "claims": [dict(zip(("claim", "a", "b", "verdict_a", "verdict_b"), row, strict=True)) for row in found.claims],
+    }

@@ -1,1 +1,0 @@
-"""Compare two runs: which files they have, what is equal, what only a recomputation settles."""

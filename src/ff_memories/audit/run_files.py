@@ -1,0 +1,207 @@
+"""The files of a run that `compare` looks at, of a folder or a dvc.lock, and whether model and text are the right ones.
+
+What a path below a run's folder says (whose table it is, how it is compared) is known here only.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ff_memories.base import foreign
+from ff_memories.base.errors import UserError
+from ff_memories.tables import TABLES
+from ff_memories.workflow import dvc, dvc_lock_file
+from ff_memories.workflow.dvc_yaml import is_shared
+from ff_memories.workflow.runs.opening import run_of
+from ff_memories.workflow.runs.run import Run
+
+OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
+CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
+FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
+WITHIN = re.compile(r"(claims|counts|figures|golden|models?|proxy|report|sensitivity|tables)/|[^/]+$")
+KINDS: dict[str, re.Pattern[str]] = {
+    "table": re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$"),
+    "exact": re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$"),
+    "numbers": re.compile(r"models/[^/]+/perplexity\.json$|golden/\w+\.json$"),
+    "drawn": re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$"),
+}
+GIVE = "give a folder such as results/demo, or a dvc.lock"
+Kind = Literal["table", "exact", "numbers", "drawn"]
+
+
+@dataclass
+class RunFiles:
+    """One of two runs.
+
+    Attributes:
+        given: what the user named.
+        run: the run's name.
+        files: {path below the run's folder: its file}; a dvc.lock has only those that DVC keeps.
+        digests: {path below the run's folder: its digest}; a folder that is one output has one digest.
+        record: {path from the project's folder: the digest of a file that the run read or wrote}, of a dvc.lock.
+    """
+
+    given: Path
+    run: str
+    files: dict[str, Path] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+    record: dict[str, str] = field(default_factory=dict)
+
+    def tables(self) -> dict[str, Path]:
+        """Return {name: file} of the tables, such as ``models/untrained-1/tables/values``."""
+        return {path.removesuffix(".parquet"): self.files[path] for path in sorted(self.files) if table_of(path)}
+
+    def info(self) -> Mapping[str, object]:
+        """Return the run's model info; nothing if it has none. Raises ``UserError`` if it is damaged."""
+        if (file := self.files.get("model/info.json")) is None:
+            return {}
+        return foreign.read_json(file, dict[str, Any], name=f"{self.given}: model/info.json")
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return how a file below a run's folder is compared; ``None`` if nothing says so."""
+    if table_of(path):
+        return "table"
+    return next((kind for kind in ("exact", "numbers", "drawn") if KINDS[kind].search(path)), None)
+
+
+def table_of(path: str) -> str | None:
+    """Return the table that a file below a run's folder holds; ``None`` for other files."""
+    if (match := KINDS["table"].match(path)) is None:
+        return None
+    name = "counts" if match[1] == "counts" else match[2]
+    return name if name in TABLES and TABLES[name].compared is not None else None
+
+
+def model_of(folder: str) -> str | None:
+    """Return the model whose tables a folder holds: ``own``, or a baseline; ``None`` for tables of no model."""
+    found = re.fullmatch(r"models/([^/]+)/(tables|proxy)", folder)
+    return "own" if folder == "tables" else found and found[1]
+
+
+def measured(folder: Path) -> list[str]:
+    """Return the paths of all tables of models that lie in a run's folder."""
+    found = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*.parquet")))
+    return [
+        f"{folder}/{path}"
+        for path in found
+        if is_shared(f"/{path}") and table_of(path) and model_of(str(Path(path).parent))
+    ]
+
+
+@contextmanager
+def opened(given: Path, run: Run | None) -> Iterator[RunFiles]:
+    """Yield a run's files.
+
+    Args:
+        given: the run's folder or a dvc.lock; of a dvc.lock in its place, files that are missing are fetched.
+        run: the run, if the user named its config.
+
+    Raises:
+        UserError: it is neither, or DVC's cache lacks its tables.
+    """
+    if given.is_dir():
+        yield _folder(given)
+    elif given.is_file():
+        yield _recorded(given, run)
+    else:
+        raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
+
+
+def _folder(given: Path) -> RunFiles:
+    found = RunFiles(given, given.resolve().name)
+    for file in sorted(file for file in given.rglob("*") if file.is_file()):
+        path = file.relative_to(given).as_posix()
+        if not (WITHIN.match(path) and is_shared(f"/{path}")) or file.name == ".snakemake_timestamp":
+            continue  # logs, text, and what can be made again
+        found.files[path] = file
+        if file.stem not in TABLES or TABLES[file.stem].compared is not None:
+            found.digests[path] = dvc_lock_file.digest(file)
+    found.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
+    if not found.tables():
+        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
+    return found
+
+
+def _recorded(given: Path, run: Run | None) -> RunFiles:
+    found = RunFiles(given, "", record=outputs(given, ("deps", "outs")))
+    for path, md5 in outputs(given).items():
+        if match := OWN.match(path):
+            found.run = match[1]
+            if is_shared(path):
+                found.digests[match[2]] = md5
+    if not found.digests:
+        raise UserError(f"{given}: has no tables of a run", GIVE)
+    own = run or run_of(found.run)
+    if own is not None and given.resolve() == own.dvc_lock.resolve():
+        _fetch(own)
+    for path, md5 in found.digests.items():
+        held = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
+        if held and not md5.endswith(".dir"):
+            whole = next((file for file in held if dvc_lock_file.digest(file) == md5), None)
+            if whole is None:
+                raise UserError(
+                    f"{held[0]}: damaged, its MD5 is not its name ({given}: {path})", "remove it and run dvc fetch"
+                )
+            found.files[path] = whole
+        elif table_of(path):
+            raise UserError(f"{given}: its {path} is not in DVC's cache", "run dvc fetch")
+    return found
+
+
+def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
+    """Return {output: MD5} of a ``dvc.lock``, or that of ``deps`` too. Raises ``UserError`` for any other file."""
+    try:
+        stages = dvc_lock_file.stages_of(path).values()
+        return {file["path"]: file["md5"] for kind in which for stage in stages for file in stage.get(kind, [])}
+    except UserError as error:
+        reason = str(error).partition("\n")[0].removeprefix(f"{path}: ")
+        raise UserError(f"{path}: neither a run's folder nor a dvc.lock ({reason})", GIVE) from None
+
+
+def _fetch(run: Run) -> None:
+    """Fetch a run's recorded tables into DVC's cache, without touching the run's files."""
+    lacking = set()
+    for path, (stage, md5) in dvc_lock_file.outputs(run).items():
+        match = OWN.match(path)
+        if match and table_of(match[2]) and not (CACHES[0] / md5[:2] / md5[2:]).is_file():
+            lacking.add(stage)
+    if lacking:
+        dvc.look_at(run)
+        dvc.call("fetch", "--quiet", *(f"{run.dvc_yaml}:{stage}" for stage in sorted(lacking)))
+
+
+def made(run: Run) -> list[str]:
+    """Return the files that a run makes of its model and its text, and that rows are recomputed from."""
+    found = [run.path("model", f"model.{end}") for end in ("safetensors", "json")]
+    found += [run.path("corpus", "corpus.safetensors"), run.table("sentences")]
+    return [*found, run.dictionary] if run.config.model.has_tokenizer else found
+
+
+def inputs(run: Run) -> list[str]:
+    """Return all files that rows are recomputed from."""
+    return list(dict.fromkeys([*run.model_files, run.dictionary, *made(run)]))
+
+
+def other_input(run: Run, both: Iterable[RunFiles]) -> str | None:
+    """Say which of these files is not the one of the config, of a record of the run, or of what either run measured."""
+    for path, wanted in run.pinned.items():
+        if not os.path.exists(path) or dvc_lock_file.digest(path, "sha256") != wanted:
+            return f"{path} is not the one that the config names"
+    both = list(both)
+    records = {str(side.given): side.record for side in both if side.record}
+    if run.dvc_lock.is_file():
+        records[str(run.dvc_lock)] = outputs(run.dvc_lock, ("deps", "outs"))
+    for where, record in records.items():
+        for path in inputs(run):
+            if path in record and dvc_lock_file.digest(path) != record[path]:
+                return f"{path} is not the one that {where} records"
+    for side in both:
+        told = side.info().get("checkpoint_sha256")
+        if told is not None and dvc_lock_file.digest(run.checkpoint, "sha256") != told:
+            return f"{run.checkpoint} is not the model that {side.given} was measured with"
+    return None

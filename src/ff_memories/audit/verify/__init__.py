@@ -1,1 +1,0 @@
-"""Check a recorded run as a reviewer would."""
