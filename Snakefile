@@ -52,7 +52,7 @@ rule all:
 
 name_inputs(workflow.rules)
 name_environment(workflow.rules)
-name_benchmarks(workflow.rules, run_.path("logs"))
+name_logs(workflow.rules, run_.path("logs"))
 find_producers_by_path(workflow.rules)
 if workflow.is_main_process and run_.inside_dvc and not only_read():
     remove_not_own(workflow.rules, sys.argv)

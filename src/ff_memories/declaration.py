@@ -21,6 +21,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -193,6 +194,16 @@ def read(source: str, name: str) -> Step:
     listed = zip(run.args.args, defaults, strict=True)
     parameters = tuple(_parameter(name, node, default, says) for node, default in listed)
     return Step(name.replace("_", "-"), ast.get_docstring(tree) or "", parameters)
+
+
+@cache
+def sections(name: str) -> frozenset[str]:
+    """Return the config's sections that a step's module reads as ``config.SECTION``."""
+    tree = ast.parse((STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"))
+    behind = {"precision": "extraction", "looked_at": "triggers"}
+    read = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    named = (node.attr for node in read if isinstance(node.value, ast.Name) and node.value.id == "config")
+    return frozenset(behind.get(name, name) for name in named)
 
 
 def command(name: str) -> str:

@@ -9,10 +9,8 @@ rule models:
     output:
         sample=run_.path("models", "sample.safetensors"),
         descriptions=expand(run_.path("models", "{name}", "model.json"), name=MODELS),
-    log:
-        run_.path("logs", "models.log"),
     params:
-        **run_.step("models", "seed", "baselines.sentences"),
+        **run_.step("models", "seed baselines.sentences"),
     shell:
         command("models")
 
@@ -28,13 +26,11 @@ rule perplexity:
         perplexities=expand(
             run_.path("models", "{name}", "perplexity.json"), name=MODELS
         ),
-    log:
-        run_.path("logs", "perplexity.log"),
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("perplexity", "seed", "extraction", "baselines.sentences"),
+        **run_.step("perplexity", "seed extraction baselines.sentences"),
     shell:
         command("perplexity")
 
@@ -53,11 +49,7 @@ rule baselines:
         baselines=run_.table("baselines"),
         control=run_.table("control"),
         agreeing=run_.table("agreeing"),
-    log:
-        run_.path("logs", "baselines.log"),
     params:
-        **run_.step(
-            "baselines", "seed", "mutations", "composition", "values", "extraction"
-        ),
+        **run_.step("baselines", "seed mutations composition values extraction"),
     shell:
         command("baselines")

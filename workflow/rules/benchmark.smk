@@ -7,8 +7,6 @@ rule benchmark:
         benchmark=run_.table("benchmark"),
         figure=run_.path("figures", "benchmark.svg"),
         page=run_.path("report", "benchmark.md"),
-    log:
-        run_.path("logs", "benchmark.log"),
     threads: 64  # or as many as the machine has
     resources:
         gpu=1,

@@ -15,11 +15,7 @@ rule claims:
         metrics=run_.path("claims.json"),
         each=directory(run_.path("claims")),
         tex=run_.path("report", "claims.tex"),
-    log:
-        run_.path("logs", "claims.log"),
     params:
-        **run_.step(
-            "claims", "seed", "mutations", "composition", "values", "extraction"
-        ),
+        **run_.step("claims", "seed mutations composition values extraction"),
     shell:
         command("claims")

@@ -18,7 +18,7 @@ from ff_memories.workflow.runs.lacking import said, when_nothing_is_done
 from ff_memories.workflow.runs.run import (
     Run,
     find_producers_by_path,
-    name_benchmarks,
+    name_logs,
     name_environment,
     name_inputs,
     use_tools_of_this_environment,
@@ -157,8 +157,6 @@ def join_shards(step):
                 ),
             output:
                 [file.replace("{shard}", "") for file in made],
-            log:
-                run_.path("logs", f"{{model}}{step}_joined.log"),
             wildcard_constraints:
                 model="|".join(model for model in models if model is not None),
             params:
@@ -168,42 +166,17 @@ def join_shards(step):
 
 
 # the tables that the claims need, and the steps that write counts
-CLAIM_TABLES = [
-    "triggers",
-    "mutations",
-    "values",
-    "examples",
-    "composition",
-    "refinement",
-    "annotations",
-    "pattern_labels",
-    "distance_labels",
-    "causal",
-    "removals",
-]
+CLAIM_TABLES = (
+    "triggers mutations values examples composition refinement annotations "
+    "pattern_labels distance_labels causal removals"
+).split()
 LABELS = ["annotations", "pattern_labels", "distance_labels"]
 # the tables of models of the baselines that claims are measured on
-OF_MODELS = [
-    "mutations",
-    "values",
-    "examples",
-    "composition",
-    "refinement",
-    "causal",
-    "removals",
-    *LABELS,
-]
+OF_MODELS = (
+    "mutations values examples composition refinement causal removals".split() + LABELS
+)
 SHOWN = [*FIGURES, "sensitivity"] if run_.measures_choices else list(FIGURES)
-COUNTED = [
-    "corpus",
-    "triggers",
-    "mutations",
-    "composition",
-    "causal",
-    "removals",
-    "proxy",
-    "patterns",
-]
+COUNTED = "corpus triggers mutations composition causal removals proxy patterns".split()
 SECTIONS_OF_FIGURES = by_section(SHOWN)
 SECTIONS = [
     name

@@ -19,13 +19,11 @@ rule composition:
         composition=shard_of("tables/composition.parquet"),
         refinement=shard_of("tables/refinement.parquet"),
         counts=shard_of("counts/composition.parquet"),
-    log:
-        run_.path("logs/{model}{shard}composition.log"),
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("composition", "seed", "composition", "values", "extraction"),
+        **run_.step("composition", "seed composition values extraction"),
     shell:
         command("composition")
 

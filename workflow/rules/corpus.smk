@@ -8,8 +8,6 @@ rule docstrings:
         validation="data/docstrings/validation.txt",
         raw_train="data/docstrings/raw_train.txt",
         raw_validation="data/docstrings/raw_validation.txt",
-    log:
-        run_.path("logs", "docstrings.log"),
     threads: 4
     params:
         **run_.step("docstrings"),
@@ -25,15 +23,10 @@ rule cut_shard:
         pipeline=run_.fetched("pipeline")["files"],
     output:
         cuts=run_.path("cuts", "{scatteritem}.safetensors"),
-    log:
-        run_.path("logs", "{scatteritem}", "cut_shard.log"),
     params:
         **run_.step(
             "cut_shard",
-            "corpus.segmenter",
-            "corpus.headings",
-            "corpus.train",
-            "corpus.validation",
+            "corpus.segmenter corpus.headings corpus.train corpus.validation",
         ),
         raw="raw" if run_.config.model.has_tokenizer else "tokens",
     shell:
@@ -63,8 +56,6 @@ rule corpus:
         sentences=run_.table("sentences"),
         corpus=run_.path("corpus", "corpus.safetensors"),
         counts=run_.path("counts", "corpus.parquet"),
-    log:
-        run_.path("logs", "corpus.log"),
     params:
         **run_.step("corpus", "corpus"),
         cutting=code_digest.digest("cut_shard") if run_.cuts_first else "",

@@ -25,8 +25,6 @@ for section, figures in SECTIONS_OF_FIGURES.items():
                 )
                 for name in figures
             ],
-        log:
-            run_.path("logs", f"figures_{section}.log"),
         params:
             **run_.step(
                 "figures",

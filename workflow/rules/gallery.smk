@@ -18,23 +18,13 @@ rule gallery_tables:
         histogram=shard_of("tables/histogram.parquet"),
         samples=shard_of("tables/samples.parquet"),
         similar=shard_of("tables/similar.parquet"),
-    log:
-        run_.path("logs/{model}{shard}gallery_tables.log"),
     threads: compute_threads
     resources:
         **execution(),
     params:
         **run_.step(
             "gallery_tables",
-            "values",
-            "extraction",
-            "seed",
-            "triggers",
-            "gallery.triggers",
-            "gallery.shaded",
-            "gallery.tokens",
-            "gallery.sampled",
-            "gallery.similar",
+            "values extraction seed triggers gallery.triggers gallery.shaded gallery.tokens gallery.sampled gallery.similar",
             *run_.gallery_sampling,
         ),
     shell:
@@ -53,18 +43,8 @@ rule gallery:
         dictionary=run_.dictionary,
     output:
         site=directory(run_.path("gallery")),
-    log:
-        run_.path("logs", "gallery.log"),
     params:
-        **run_.step(
-            "gallery",
-            "run",
-            "gallery",
-            "triggers",
-            "values",
-            "mutations",
-            *run_.sampling,
-        ),
+        **run_.step("gallery", "run gallery triggers values mutations", *run_.sampling),
         configfile=run_.file,
     shell:
         command("gallery")

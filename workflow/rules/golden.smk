@@ -10,8 +10,6 @@ rule golden:
         test=run_.test_text,
     output:
         out=run_.golden,
-    log:
-        run_.path("logs", "golden.log"),
     threads: compute_threads
     resources:
         **execution(),
@@ -31,8 +29,6 @@ rule golden_triggers:
         dictionary=run_.dictionary,
     output:
         out=run_.golden_triggers,
-    log:
-        run_.path("logs", "golden_triggers.log"),
     params:
         **run_.step("golden_triggers"),
         source=run_.fetched("model")["name"],

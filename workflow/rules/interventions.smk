@@ -13,20 +13,12 @@ rule interventions:
         removals=shard_of("tables/removals.parquet"),
         causal_counts=shard_of("counts/causal.parquet"),
         removal_counts=shard_of("counts/removals.parquet"),
-    log:
-        run_.path("logs/{model}{shard}interventions.log"),
     threads: compute_threads
     resources:
         **execution(),
     params:
         **run_.step(
-            "interventions",
-            "seed",
-            "causal",
-            "removals",
-            "values",
-            "extraction",
-            *run_.sampling,
+            "interventions", "seed causal removals values extraction", *run_.sampling
         ),
     shell:
         command("interventions")

@@ -12,12 +12,10 @@ if run_.config.model.has_tokenizer:
             description=run_.path("model", "model.json"),
             info=run_.path("model", "info.json"),
             types=run_.dictionary,
-        log:
-            run_.path("logs", "model.log"),
         resources:
             mem_mb=memory,
         params:
-            **run_.step("transformer_model", "model", "triggers.signs"),
+            **run_.step("transformer_model", "model triggers.signs"),
         shell:
             command("transformer-model")
 
@@ -32,11 +30,9 @@ else:
             weights=run_.path("model", "model.safetensors"),
             description=run_.path("model", "model.json"),
             info=run_.path("model", "info.json"),
-        log:
-            run_.path("logs", "model.log"),
         resources:
             mem_mb=memory,
         params:
-            **run_.step("model", "model", "corpus", "sources"),
+            **run_.step("model", "model corpus sources"),
         shell:
             command("model")

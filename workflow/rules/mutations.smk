@@ -11,14 +11,12 @@ rule mutations:
     output:
         mutations=shard_of("tables/mutations.parquet"),
         counts=shard_of("counts/mutations.parquet"),
-    log:
-        run_.path("logs/{model}{shard}mutations.log"),
     priority: 1  # claims, and then their sensitivity, wait for it longest
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("mutations", "seed", "mutations", "extraction", *run_.sampling),
+        **run_.step("mutations", "seed mutations extraction", *run_.sampling),
     shell:
         command("mutations")
 

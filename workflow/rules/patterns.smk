@@ -17,10 +17,8 @@ rule proxy:
         distances=of_model("proxy/distance_labels.parquet"),
         scores=of_model("proxy/annotation_scores.parquet"),
         counts=of_model("counts/proxy.parquet"),
-    log:
-        run_.path("logs/{model}proxy.log"),
     params:
-        **run_.step("proxy", "seed", "patterns", *run_.sampling),
+        **run_.step("proxy", "seed patterns", *run_.sampling),
     shell:
         command("proxy")
 
@@ -36,12 +34,7 @@ rule patterns:
         dictionary=run_.dictionary,
         proxy=expand(
             run_.path("proxy", "{table}.parquet"),
-            table=[
-                "annotations",
-                "pattern_labels",
-                "annotation_scores",
-                "distance_labels",
-            ],
+            table=[*LABELS, "annotation_scores"],
         ),
     output:
         plan=run_.table("annotation_plan"),
@@ -51,10 +44,8 @@ rule patterns:
         scores=run_.table("annotation_scores"),
         stale=run_.path("counts", "stale_annotations.csv"),
         counts=run_.path("counts", "patterns.parquet"),
-    log:
-        run_.path("logs", "patterns.log"),
     params:
-        **run_.step("patterns", "run", "seed", "patterns"),
+        **run_.step("patterns", "run seed patterns"),
     shell:
         command("patterns")
 
@@ -70,10 +61,8 @@ rule annotation_sheets:
         dictionary=run_.dictionary,
     output:
         sheets=expand(run_.path("sheets", "{sheet}"), sheet=SHEETS),
-    log:
-        run_.path("logs", "annotation_sheets.log"),
     params:
-        **run_.step("annotation_sheets", "run", "seed", "patterns"),
+        **run_.step("annotation_sheets", "run seed patterns"),
     shell:
         command("annotation-sheets")
 

@@ -11,8 +11,6 @@ rule released:
     output:
         released_layer=run_.table("released_layer"),
         released_dim=run_.table("released_dim"),
-    log:
-        run_.path("logs", "released.log"),
     threads: compute_threads
     resources:
         **execution(),

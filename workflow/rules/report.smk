@@ -22,10 +22,8 @@ rule excerpts:
         others=expand(
             run_.path("report", "{name}.{kind}"), name=EXCERPTS, kind=["csv", "tex"]
         ),
-    log:
-        run_.path("logs", "excerpts.log"),
     params:
-        **run_.step("excerpts", "patterns", "values"),
+        **run_.step("excerpts", "patterns values"),
         excerpts=list(EXCERPTS),
         out=lambda wildcards, output: os.path.dirname(output[0]),
     shell:
@@ -49,8 +47,6 @@ rule report:
             labels={"page": "every claim and its verdict, figures, methods"},
         ),
         summary=run_.path("summary.md"),
-    log:
-        run_.path("logs", "report.log"),
     params:
         **run_.step("report", *SECTIONS),
         configfile=run_.file,

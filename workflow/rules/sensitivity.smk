@@ -15,8 +15,6 @@ rule sensitivity_part:
         inputs=[*run_.model_files, *run_.texts("train"), *run_.texts("validation")],
     output:
         sensitivity=run_.path("sensitivity", "{part}", "sensitivity.parquet"),
-    log:
-        run_.path("logs", "{part}", "sensitivity_part.log"),
     threads: compute_threads
     resources:
         **execution(),
@@ -37,8 +35,6 @@ rule sensitivity_table:
         ),
     output:
         sensitivity=run_.table("sensitivity"),
-    log:
-        run_.path("logs", "sensitivity.log"),
     params:
         **run_.step("sensitivity"),
     shell:

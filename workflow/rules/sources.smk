@@ -9,8 +9,6 @@ for kind in ("text", "model", "pipeline"):
             f"fetch_{kind}"
         output:
             run_.fetched(kind)["files"],
-        log:
-            run_.path("logs", f"fetch_{kind}.log"),
         localrule: True
         params:
             name=run_.fetched(kind)["name"],
@@ -30,8 +28,6 @@ if run_.pinned_on_hub:
         """Fetch a file of the model that the config pins on the Hugging Face hub, and check it."""
         output:
             f"{run_.pinned_on_hub.folder}/{{file}}",
-        log:
-            run_.path("logs", "{file}", "fetch_hub.log"),
         wildcard_constraints:
             file="[^/]+",
         params:
@@ -51,8 +47,6 @@ if run_.gguf:
             gguf=list(run_.gguf),
         output:
             run_.model_files,
-        log:
-            run_.path("logs", "convert.log"),
         params:
             digest=list(run_.gguf.values()),
         shell:

@@ -9,13 +9,11 @@ rule trigger_shard:
         corpus=text,
     output:
         lists=shard_of("lists.safetensors"),
-    log:
-        run_.path("logs/{model}{shard}trigger_shard.log"),
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("trigger_shard", "triggers", "extraction", *run_.sampling),
+        **run_.step("trigger_shard", "triggers extraction", *run_.sampling),
     shell:
         command("trigger-shard")
 
@@ -35,12 +33,10 @@ rule triggers:
         triggers=of_model("tables/triggers.parquet"),
         firing=of_model("tables/firing.parquet"),
         counts=of_model("counts/triggers.parquet"),
-    log:
-        run_.path("logs/{model}triggers.log"),
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("triggers", "triggers", "extraction", *run_.sampling),
+        **run_.step("triggers", "triggers extraction", *run_.sampling),
     shell:
         command("triggers")

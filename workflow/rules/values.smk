@@ -11,13 +11,11 @@ rule values:
         dictionary=run_.dictionary,
     output:
         values=shard_of("tables/values.parquet"),
-    log:
-        run_.path("logs/{model}{shard}values.log"),
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("values", "values", "extraction", *run_.sampling),
+        **run_.step("values", "values extraction", *run_.sampling),
     shell:
         command("values")
 
@@ -33,8 +31,6 @@ rule projection_seeds_table:
         values=run_.table("values"),
     output:
         projection_seeds=run_.table("projection_seeds"),
-    log:
-        run_.path("logs", "projection_seeds.log"),
     threads: compute_threads
     resources:
         **execution(),

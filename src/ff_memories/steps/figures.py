@@ -41,9 +41,9 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
         if figure not in DRAWN:
             raise UserError(f"--figures {figure}: no such figure", f"choose from {', '.join(DRAWN)}")
         entry = DRAWN[figure]
-        options = config.figures.get(figure, FigureOptions()) if "figures" in vars(config) else FigureOptions()
-        target = config.values.target if "values" in vars(config) else "next"
-        context = from_info(figure, info, options, target)
+        options = config.figures.get(figure, FigureOptions())
+        values = vars(config).get("values")  # of a figure that compares predictions
+        context = from_info(figure, info, options, "next" if values is None else values.target)
         own = {name: schemas.read(tables[name]) for name in entry.tables}
         beside = of_models if entry.untrained else {}
         frame = draw.data(own, config, context, beside)

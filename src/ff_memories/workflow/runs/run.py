@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories import config as configs
+from ff_memories import declaration
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import require_file
 from ff_memories.base.hardware import gpu_locks
@@ -435,8 +436,17 @@ class Run:
 
         Args:
             name: the step's module.
-            keys: sections of the config, or single keys of one.
+            keys: sections of the config, or single keys of one, with blanks between them.
+
+        Raises:
+            UserError: the step reads a section that its rule does not pass.
         """
+        keys = tuple(" ".join(keys).split())
+        lacking = declaration.sections(name) - {key.partition(".")[0] for key in keys}
+        if lacking - (set() if self.sampling else {"triggers"}):
+            raise UserError(
+                f"the rule of the step {name} does not pass {', '.join(sorted(lacking))}", "add it to the rule"
+            )
         return {
             "config": lambda wildcards: json.dumps(self._sections(keys, wildcards), sort_keys=True),
             "watched": lambda wildcards: self._watched((*keys, *(["baselines"] if _of_model(wildcards) else []))),
@@ -507,12 +517,18 @@ def words(rules: Iterable[Any]) -> dict[str, str]:
     return {rule.name: rule.docstring.strip().partition("\n")[0] for rule in rules if rule.docstring}
 
 
-def name_benchmarks(rules: Iterable[Any], folder: str) -> None:
-    """Give every rule whose log is in a folder a file beside it, with the job's time and memory."""
+def name_logs(rules: Iterable[Any], folder: str) -> None:
+    """Give every rule with a command a log, named after it, and beside it a file with the job's time and memory.
+
+    Jobs of one rule have folders, named after their wildcards.
+    """
     for rule in rules:
-        if rule.log and str(rule.log[0]).startswith(folder):
-            rule.benchmark_modifier = rule.output_modifier
-            rule.benchmark = str(rule.log[0]).removesuffix(".log") + ".tsv"
+        if rule.shellcmd and not rule.log:
+            folders = {"model": "{model}", "shard": "{shard}"}  # whose values end with a slash
+            own = "".join(folders.get(name, f"{{{name}}}/") for name in sorted(rule.wildcard_names))
+            rule.log_modifier = rule.benchmark_modifier = rule.output_modifier
+            rule.set_log(f"{folder}/{own}{rule.name}.log")
+            rule.benchmark = f"{folder}/{own}{rule.name}.tsv"
 
 
 def name_environment(rules: Iterable[Any]) -> None:
