@@ -50,13 +50,19 @@ def remove_not_own(rules: Iterable[Any], command: list[str]) -> None:
     """
     targets = command[len(command) - command[::-1].index("--") :]
     files = [str(file) for rule in rules if rule.name in targets for file in rule.output or rule.input]
-    record_of, todo = private_api.recorded_jobs(), [*targets, *files]
-    while todo:
-        path = todo.pop()
+    record_of = private_api.recorded_jobs()
+
+    def is_removed(path: str) -> bool:
         record = record_of(path)
-        if os.path.exists(path) and any(True for _ in faults(path, record)):
+        wrong = os.path.exists(path) and any(True for _ in faults(path, record))
+        shards = [shard for shard in (record and record.input) or () if re.search(OF_SHARD, shard)]
+        wrong = any([wrong, *map(is_removed, shards)])  # Snakemake would not look for shards of a file that is there
+        if wrong and os.path.exists(path):
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-        todo += [shard for shard in (record and record.input) or () if re.search(OF_SHARD, shard)]
+        return wrong
+
+    for path in (*targets, *files):
+        is_removed(path)
 
 
 def refuse_edited(found: Any) -> None:
