@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from ff_memories.base.errors import UserError
 from ff_memories.workflow import private_api, snakemake_metadata
 from ff_memories.workflow.dvc_lock_file import digest
 
@@ -32,6 +33,15 @@ def left(*targets):
     rule = SimpleNamespace(name="t", output=[TABLE], input=[])
     snakemake_metadata.remove_not_own([rule], ["snakemake", "--allowed-rules", "t", "--", *targets])
     return {path for path in (TABLE, SHARD, INPUT) if os.path.exists(path)}
+
+
+def test_nothing_is_removed_beside_another_snakemake(records, tmp_path):
+    records.clear()
+    (tmp_path / snakemake_metadata.LOCKS).mkdir(parents=True)
+    (tmp_path / snakemake_metadata.LOCKS / "0.output.lock").write_text(TABLE)
+    with pytest.raises(UserError, match=r"locked\n  fix: .* snakemake --unlock"):
+        left("t")
+    assert os.path.exists(TABLE)
 
 
 @pytest.mark.parametrize("target", ["t", TABLE])
