@@ -32,15 +32,15 @@ def adopt(run: Run) -> list[str]:
     dvc_yaml.write_sources(run, stages)
     before = dvc_lock_file.read(run) if run.dvc_lock.is_file() else {}
     recorded = {path: md5 for path, (_, md5) in dvc_lock_file.outputs(run).items()} if before else {}
+    made = {path for stage in stages.values() for path in stage.writes}
     with jobs.workflow(run) as found:
         if due := sorted({job.rule.name for job in found.dag.needrun_jobs() if job.output}):
             raise UserError(f"not adopted, because Snakemake still has to run {', '.join(due)}", f"run {run.again()}")
         if gone := lacking(found, run):
             raise UserError(f"not adopted: {gone}")
-        outputs = [out for job in found.dag.jobs for out in job.output if not jobs.is_intermediate(out)]
+        outputs = [out for job in found.dag.jobs for out in job.output if str(out) in made]
         new = [out for out in outputs if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
         wrong = [said for out in new for said in snakemake_metadata.faults(str(out), found.persistence.metadata(out))]
-    wrong += [f"{path}: no job writes it" for path in _strangers(stages)]
     if wrong:
         hint = f"undo the edits with dvc checkout, then run ff-memories restore{run.option} and {run.again()}"
         raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), hint)
@@ -51,13 +51,6 @@ def adopt(run: Run) -> list[str]:
         stage = re.compile(rf"^  ({'|'.join(others)}):\n(    .*\n)*", re.MULTILINE)
         write_whole(run.dvc_lock, stage.sub("", run.dvc_lock.read_text(encoding="utf-8")))
     return sorted(name for name in stages if before.get(name) != after[name])
-
-
-def _strangers(stages: dict[str, Stage]) -> list[str]:
-    """Return the files in folders that a stage reads as a whole and that no stage writes."""
-    made = {path for stage in stages.values() for path in stage.writes}
-    folders = {path for stage in stages.values() for path in stage.reads if path.startswith("results/")}
-    return [str(file) for path in folders - made for file in dvc_lock_file.inside(path) if str(file) not in made]
 
 
 @dataclass(frozen=True)

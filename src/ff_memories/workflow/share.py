@@ -194,7 +194,7 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
     limit = max(LEAST, TIMES * archive.stat().st_size)
     unpack.unpack(archive, "zip", [], folder, limit, inside="")
     if not (folder / SUMS).is_file():
-        raise UserError(f"{archive}: has no {SUMS}", "verify it with the version of ff-memories that wrote it")
+        raise UserError(f"{archive}: has no {SUMS}", "verify it with the version that wrote it")
     made_by, config, digests = _sums(archive, folder)
     run = _run(archive, folder, config)
     _refuse_others(archive, folder, run, digests)

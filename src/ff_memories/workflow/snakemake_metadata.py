@@ -12,6 +12,7 @@ from ff_memories.workflow import private_api
 from ff_memories.workflow.dvc_lock_file import digest
 from ff_memories.workflow.runs.run import OF_SHARD
 
+LOCKS = Path(".snakemake/locks")
 CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
 
 
@@ -47,16 +48,28 @@ def remove_not_own(rules: Iterable[Any], command: list[str]) -> None:
     Args:
         rules: Snakemake's.
         command: the stage's command line, which ends with ``--`` and its targets, files and names of rules.
+
+    Raises:
+        UserError: another Snakemake may be writing these files.
     """
+    if any(LOCKS.glob("*.lock")):
+        hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"
+        raise UserError("this folder is locked", hint)
     targets = command[len(command) - command[::-1].index("--") :]
     files = [str(file) for rule in rules if rule.name in targets for file in rule.output or rule.input]
-    record_of, todo = private_api.recorded_jobs(), [*targets, *files]
-    while todo:
-        path = todo.pop()
+    record_of = private_api.recorded_jobs()
+
+    def is_removed(path: str) -> bool:
         record = record_of(path)
-        if os.path.exists(path) and any(True for _ in faults(path, record)):
+        wrong = os.path.exists(path) and any(True for _ in faults(path, record))
+        shards = [shard for shard in (record and record.input) or () if re.search(OF_SHARD, shard)]
+        wrong = any([wrong, *map(is_removed, shards)])  # Snakemake would not look for shards of a file that is there
+        if wrong and os.path.exists(path):
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
-        todo += [shard for shard in (record and record.input) or () if re.search(OF_SHARD, shard)]
+        return wrong
+
+    for path in (*targets, *files):
+        is_removed(path)
 
 
 def refuse_edited(found: Any) -> None:

@@ -1,0 +1,68 @@
+"""A stage of DVC makes again what is not its jobs' own result, which Snakemake would leave by its time."""
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ff_memories.base.errors import UserError
+from ff_memories.workflow import private_api, snakemake_metadata
+from ff_memories.workflow.dvc_lock_file import digest
+
+TABLE, SHARD, INPUT = "tables/t.parquet", "shards/1-of-2/t.parquet", "text.txt"
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """A folder with an output, its shard and an input, and Snakemake's records of them."""
+    monkeypatch.chdir(tmp_path)
+    for name in (TABLE, SHARD, INPUT):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(name)
+    checksum = lambda path: {path: f"sha256:{digest(path, 'sha256')}"}
+    record = lambda path, given: SimpleNamespace(
+        rule="t", endtime=os.stat(path).st_mtime, input=[given], input_checksums=checksum(given)
+    )
+    found = {TABLE: record(TABLE, SHARD), SHARD: record(SHARD, INPUT)}
+    monkeypatch.setattr(private_api, "recorded_jobs", lambda: found.get)
+    return found
+
+
+def left(*targets):
+    rule = SimpleNamespace(name="t", output=[TABLE], input=[])
+    snakemake_metadata.remove_not_own([rule], ["snakemake", "--allowed-rules", "t", "--", *targets])
+    return {path for path in (TABLE, SHARD, INPUT) if os.path.exists(path)}
+
+
+def test_nothing_is_removed_beside_another_snakemake(records, tmp_path):
+    records.clear()
+    (tmp_path / snakemake_metadata.LOCKS).mkdir(parents=True)
+    (tmp_path / snakemake_metadata.LOCKS / "0.output.lock").write_text(TABLE)
+    with pytest.raises(UserError, match=r"locked\n  fix: .* snakemake --unlock"):
+        left("t")
+    assert os.path.exists(TABLE)
+
+
+@pytest.mark.parametrize("target", ["t", TABLE])
+def test_what_a_job_wrote_of_the_inputs_here_stays(records, target):
+    assert left(target) == {TABLE, SHARD, INPUT}
+
+
+def older_input(records):
+    Path(INPUT).write_text("x")
+    os.utime(INPUT, (1, 1))
+
+
+@pytest.mark.parametrize(
+    "change, removed",
+    [
+        (lambda records: os.utime(TABLE, (1, 1)), {TABLE}),  # edited, or pulled again
+        (lambda records: records.pop(TABLE), {TABLE}),  # pulled
+        (older_input, {SHARD, TABLE}),
+        (lambda records: os.unlink(TABLE), {TABLE}),
+    ],
+)
+def test_what_no_job_wrote_of_them_is_removed(records, change, removed):
+    change(records)
+    assert left("t") == {TABLE, SHARD, INPUT} - removed
