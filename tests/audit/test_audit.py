@@ -19,14 +19,16 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit.recompute import baselines, checks, structure
-from ff_memories.audit.recompute.audit import LEFT_OUT, READ, audit, contradictions, look
+from ff_memories.audit.recompute import baselines, checks, structure, tolerances
+from ff_memories.audit.recompute.audit import LEFT_OUT, READ, Finding, audit, contradictions, draw, look
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
 from ff_memories.audit.recompute.rows import ROWS, recomputed
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
 from ff_memories.base.errors import UserError
+from ff_memories.base.precision import Precision
+from ff_memories.corpus import store
 from ff_memories.patterns.automatic import proxy
 from ff_memories.workflow.runs.run import Run
 
@@ -47,6 +49,9 @@ RUNS = {
     ),
 }  # fmt: skip
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
+
+
+NO_TEXT = store.Corpus(np.zeros(0, np.uint32), np.zeros(1, np.int64), 0)
 
 
 def basis(folder, changes, options, never=()):
@@ -532,6 +537,39 @@ def test_wrong_rows_are_found_as_often_as_is_said():
     n = Aim(0.9, 0.01).rows
     expected = 1 - math.comb(population - len(bad), n) / math.comb(population, n)
     assert abs(found / times - expected) < 4 * math.sqrt(expected * (1 - expected) / times)
+
+
+def test_more_models_dilute_nothing():
+    aim = Aim(0.95, 0.0075)
+    assert [aim.of_each(models).rows for models in (1, 2, 4, 41)] == [398, 199, 99, 99]
+
+
+def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():
+    examples = pl.DataFrame({"example": range(500)})
+    rows = examples.join(pl.DataFrame({"layer": range(1, 17)}), how="cross").sort("example", "layer")
+    frames = {"examples": examples, "composition": rows, "refinement": rows, "triggers": rows}
+    (works, sizes), text = draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames)), list[tuple[str, int]]()
+    for work in works:
+        text += [row for row in work.rows if row[0] != "triggers"]
+    seen = {name: [i if name == "examples" else i // 16 for table, i in text if table == name] for name in frames}
+    assert sizes["composition"] == 8000 and seen["examples"] == sorted(seen["examples"])
+    assert seen["examples"] == seen["composition"] == seen["refinement"] and len(set(seen["examples"])) == 398
+    assert sum(len(work.rows) for work in works) == 4 * 398
+
+
+def test_more_near_ties_than_a_stated_share_show_too_little():
+    cases: list[tuple[Precision, int]] = [("float32", 13), ("tf32", 49), ("bfloat16", 109)]
+    for precision, most in cases:
+        limits = tolerances.of(precision)
+        found = [Finding("removals", 3840, looked_at=398, near_ties=ties) for ties in (most, most + 1)]
+        assert [one.hangs(limits) for one in found] == [False, True]
+
+
+def test_other_memories_than_rounding_may_choose_are_no_near_tie(sound):
+    """All that follows from removing them is right."""
+    for row in sound.tables["removals"].filter(pl.col("layer") == 2).sort("removed").to_dicts()[:3]:
+        assert recomputed("removals", sound, row).state == MATCH
+        assert recomputed("removals", sound, {**row, "loss": (row["loss"] or 0.0) + 0.3}).state == DIFFERS
 
 
 def test_a_seed_draws_the_same_rows_again_and_another_draws_others():

@@ -276,7 +276,7 @@ def test_a_removed_word_of_other_tokens_is_found(words):
                     assert recomputed("mutations", words, row | {column: wrong}).state == DIFFERS
     other = frame.with_columns(pl.col("removed_tokens") % 2 + 1)
     changed = Basis(words.oracle, words.corpus, words.config, words.tables | {"mutations": other})
-    assert faults(changed) == ["mutations: not the keys and tokens that the seed draws"]
+    assert faults(changed) == ["mutations: removed_tokens does not follow from the seed, the text or other tables"]
 
 
 def test_a_fault_in_a_table_is_found_by_the_audit_of_all_its_rows(sound):

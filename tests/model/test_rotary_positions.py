@@ -208,7 +208,7 @@ def test_the_reference_of_audits_runs_a_prefix_as_its_sentence(tmp_path):
         apart = reference.layers(sentence[:j].view(np.ndarray))[-1].m
         assert (j < LIMIT) == (not torch.allclose(apart, whole[-1].m[: j + 1], rtol=1e-3))
     nothing = torch.zeros(tiny.MODEL, dtype=torch.float64)
-    changed = reference.changed(sentence[:5], whole[-1].output[5], 2, nothing)
+    changed = reference.changed(sentence[:5], reference.layers(sentence[:5]), 2, nothing)
     torch.testing.assert_close(changed.after, whole[-1].output[5], rtol=1e-4, atol=1e-6)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ff_memories.audit.references.activations import Activations, Changed, Enough, held, stop
+from ff_memories.audit.references.activations import Activations, Enough, held, stop
 from ff_memories.audit.references.reading import Reading
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
@@ -48,15 +48,14 @@ class FairseqOracle(Reading):
         return (block.fc1.weight if of == "key" else block.fc2.weight.T).detach()
 
     @torch.no_grad()
-    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+    def changed(self, tokens: Collection[int], layer: int, vector: torch.Tensor) -> list[Activations]:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
         given = list(tokens)
         last = torch.zeros(len(given) + 1, 1, 1, dtype=vector.dtype)
         last[-1] = 1
         hook = self.decoder.layers[layer - 1].fc2.register_forward_hook(lambda m, i, o: o + last * vector)
         try:
-            seen = self.layers(given)
-            return Changed(before, seen[-1].output[-1], vector, seen[layer - 1].ffn[-1])
+            return self.layers(given)
         finally:
             hook.remove()
 

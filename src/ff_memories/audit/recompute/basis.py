@@ -178,6 +178,14 @@ class Basis:
         side = np.searchsorted(self.oracle.limits, self.corpus.lengths[row["sentence"]] + 1)
         return int(side), self.prefix(row).tobytes()
 
+    @memo
+    def listed(self, layer: int, key: int) -> dict[tuple[int, bytes], list[int]]:
+        """Return {what a trigger of a key is read as: its places in the list, from 0}."""
+        found: dict[tuple[int, bytes], list[int]] = {}
+        for place, row in enumerate(self.lists[layer, key].iter_rows(named=True)):
+            found.setdefault(self.read_as(row), []).append(place)
+        return found
+
     def parts(self, row: TableRow) -> list[tuple[int, int]]:
         """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
         starts, length = np.arange(row["position"]), row["position"]

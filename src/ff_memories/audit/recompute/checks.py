@@ -383,7 +383,7 @@ def causal(basis: Basis, row: TableRow) -> Result:
         drawn = changes.direction(basis.config.seed, layer, memory, row["prefix"], len(vector))
         vector = vector.norm() * torch.from_numpy(drawn)
     change = vector * (row["set_to"] - row["coefficient"])
-    found = oracle.changed(text, through[-1].output[-1], layer, change)
+    found = oracle.changed(text, through, layer, change)
     return together(results + _outcomes(basis, row, found, at))
 
 
@@ -460,18 +460,17 @@ def removals(basis: Basis, row: TableRow) -> Result:
     layer = row["layer"]
     text = basis.numbered(row["prefix"])
     through = basis.layers(text)
-    seen, before = through[layer - 1], through[-1].output[-1]
-    sizes = seen.m[-1].abs() * basis.norms(layer)
+    sizes = through[layer - 1].m[-1].abs() * basis.norms(layer)
     if row["by"] == "size":
-        every = _strongest(basis, layer, seen, sizes, row["removed"])
+        every = _strongest(basis, layer, through[layer - 1], sizes, row["removed"])
     elif row["removed"] != 1:
         return Result(DIFFERS, f"{row['removed']} memories are removed by margin, which takes one")
     else:
-        every = ([memory] for memory in _of_margin(basis, layer, seen, text, before))
-    first = _removed(basis, row, seen, text, before, sizes, next(every))
+        every = ([memory] for memory in _of_margin(basis, layer, through[layer - 1]))
+    first = _removed(basis, row, through, text, sizes, next(every))
     if first.state != DIFFERS:
         return first
-    tried = (_removed(basis, row, seen, text, before, sizes, memories) for memories in islice(every, CHOICES))
+    tried = (_removed(basis, row, through, text, sizes, memories) for memories in islice(every, CHOICES))
     if any(other.state != DIFFERS for other in tried) or next(every, None) is not None:
         return Result(NEAR_TIE, first.says)
     return first
@@ -480,16 +479,15 @@ def removals(basis: Basis, row: TableRow) -> Result:
 def _removed(
     basis: Basis,
     row: TableRow,
-    seen: Activations,
+    through: list[Activations],
     text: np.ndarray,
-    before: torch.Tensor,
     sizes: torch.Tensor,
     memories: list[int],
 ) -> Result:
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
     layer, oracle = row["layer"], basis.oracle
-    values = basis.vectors("added", layer)[memories]
-    found = oracle.changed(text, before, layer, -(seen.m[-1, memories] @ values))
+    seen, values = through[layer - 1], basis.vectors("added", layer)[memories]
+    found = oracle.changed(text, through, layer, -(seen.m[-1, memories] @ values))
     whole, said = float(sizes.sum()), (oracle.said(seen.ffn[-1]), oracle.said(found.ffn))
     return together(
         [
@@ -520,7 +518,7 @@ def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor,
             yield [*inside, *few]
 
 
-def _of_margin(basis: Basis, layer: int, seen: Activations, text: np.ndarray, before: torch.Tensor) -> Iterator[int]:
+def _of_margin(basis: Basis, layer: int, seen: Activations) -> Iterator[int]:
     """Yield the memory that adds most to the margin of a layer's prediction, then the others that rounding may choose.
 
     The norms behind it are held, so what a memory adds is its product with one vector.
@@ -530,7 +528,7 @@ def _of_margin(basis: Basis, layer: int, seen: Activations, text: np.ndarray, be
     slack, best = 2 * basis.near.slack(said), said.topk(min(CHOICES, len(said)))
     values = basis.vectors("added", layer)
     scaled = _through(lambda change: oracle.held_final(change, y), said.new_empty(len(y)))
-    passed = _through(lambda change: oracle.changed(text, before, layer, change).direct, said.new_empty(len(y)))
+    passed = _through(lambda change: oracle.direct(seen, layer, change), said.new_empty(len(y)))
     tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
     pairs, known = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
     for top, second in pairs:

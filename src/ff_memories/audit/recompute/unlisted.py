@@ -60,7 +60,7 @@ class Unlisted:
         if rows is None:
             return missing
         text = self.basis.read_as({"sentence": sentence, "position": position})
-        same = [row for row in rows.iter_rows(named=True) if self.basis.read_as(row) == text]
+        same = [rows.row(i, named=True) for i in self.basis.listed(layer, key).get(text, ())]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
         if len(rows) < self.options.top:

@@ -1,6 +1,6 @@
 """What the audit's reference models see, and what the audit asks of them."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -117,11 +117,16 @@ class Reference(Protocol):
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
 
-    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+    def changed(
+        self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
+    ) -> Changed:
         """Run one sentence (ids without the first token) with a vector (d,) added to m V at its last token.
 
-        ``before``: (d,) what its last token gives behind the last layer without that.
+        ``seen``: what its layers give without that; those below ``layer`` give the same.
         """
+
+    def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
+        """Return what a vector (d,) adds to y if it is added to m V at the last token, with the norm between held."""
 
     def final(self, h: torch.Tensor) -> torch.Tensor:
         """Return a layer's output (d,) behind the model's final norm, if it has one."""

@@ -5,7 +5,7 @@ no forward pass, attention, softmax, batching, tiling or precision.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import torch
@@ -49,31 +49,37 @@ class Equations(Reading):
         """Return the keys or the values (d_m, d) of layer 1..L; what a memory adds is its value."""
         return self.own[f"layers.{layer - 1}.{'keys' if of == 'key' else 'values'}"]
 
-    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
+    def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
+        """Return what a vector (d,) adds to y if it is added to m V: itself."""
+        return vector
+
+    def changed(
+        self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
+    ) -> Changed:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
-        seen = self.layers(tokens, change=(layer, vector))
-        return Changed(before, seen[-1].output[-1], vector, seen[layer - 1].ffn[-1])
+        ffn = torch.cat([seen[layer - 1].ffn[:-1], seen[layer - 1].ffn[-1:] + vector])
+        x = seen[layer - 1].residual + ffn
+        for block in range(layer, self.about.layers):
+            x = self._layer(x, block).output
+        return Changed(seen[-1].output[-1], x[-1], vector, ffn[-1])
 
-    def layers(
-        self, tokens: Collection[int], until: int | None = None, change: tuple[int, torch.Tensor] | None = None
-    ) -> list[Activations]:
-        """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``.
-
-        ``change``: a layer, and what is added to its feed-forward output at the last token.
-        """
+    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``."""
         x = torch.stack([self._input(token, place) for place, token in enumerate([EOS, *map(int, tokens)])])
         seen = []
         for block in range(until or self.about.layers):
-            own = lambda name, at=f"layers.{block}.": self.own[at + name]
-            residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), own)
-            score = self._norm(residual, f"layers.{block}.norm") @ own("keys").T + own("key_bias")
-            m = score.clamp(min=0)
-            ffn = m @ own("values") + own("value_bias")
-            if change is not None and block + 1 == change[0]:
-                ffn = torch.cat([ffn[:-1], ffn[-1:] + change[1]])
-            x = residual + ffn
-            seen.append(Activations(residual, m, (score,), ffn, x))
+            seen.append(self._layer(x, block))
+            x = seen[-1].output
         return seen
+
+    def _layer(self, x: torch.Tensor, block: int) -> Activations:
+        """Run one layer, counted from 0, on its input (rows, d)."""
+        own = lambda name: self.own[f"layers.{block}.{name}"]
+        residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), own)
+        score = self._norm(residual, f"layers.{block}.norm") @ own("keys").T + own("key_bias")
+        m = score.clamp(min=0)
+        ffn = m @ own("values") + own("value_bias")
+        return Activations(residual, m, (score,), ffn, residual + ffn)
 
     def _input(self, token: int, place: int) -> torch.Tensor:
         """Return a token's input vector (d,): its embedding, projected if its band is narrower, plus its place."""

@@ -8,7 +8,7 @@ Several families compute softmax, RMSNorm or rotary positions in float32 whateve
 about 1e-6.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,7 @@ class TransformersOracle:
         self.start = start_of(folder, plain, tokenizer, start, str(folder))
         self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
         self.beside = residual == "read" and self.family.wiring == "parallel"
+        self.tuples = False  # whether blocks give tuples
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words.shape[1])
@@ -99,35 +100,48 @@ class TransformersOracle:
         return weight.t() if isinstance(module, nn.Linear) == of_inputs else weight
 
     @torch.no_grad()
-    def changed(self, tokens: Collection[int], before: torch.Tensor, layer: int, vector: torch.Tensor) -> Changed:
-        """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
-        raw: list[torch.Tensor] = []
-        last = len(tokens)
+    def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
+        """Return what a vector (d,) adds to y if it is added to m V at the last token, with the norm between held."""
+        if self.family.norm_after is None:
+            return vector
         block = self.blocks[layer - 1]
+        raw = block.get_submodule(self.family.down)(here.m[-1:])[0]
+        return _held(block.get_submodule(self.family.norm_after), vector, raw)
+
+    @torch.no_grad()
+    def changed(
+        self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
+    ) -> Changed:
+        """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
+        last, block, skipped = len(tokens), self.blocks[layer - 1], [] if self.limits else self.blocks[: layer - 1]
 
         def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
             rows = out.clone()
-            raw.append(rows.flatten(0, -2)[last].clone())
             rows.flatten(0, -2)[last] += vector
             return rows
 
         hook = block.get_submodule(self.family.down).register_forward_hook(add)
+        for below, known in zip(skipped, seen, strict=False):  # the library runs the other layers as it does
+            given = known.output[None].clone()
+            below.forward = lambda *_, given=given, **__: (given,) if self.tuples else given
         try:
-            seen = self.layers(tokens)
+            again = self.layers(tokens, begin=len(skipped))
         finally:
             hook.remove()
-        after, ffn = seen[-1].output[-1], seen[layer - 1].ffn[-1]
-        if self.family.norm_after is None:
-            return Changed(before, after, vector, ffn)
-        return Changed(before, after, _held(block.get_submodule(self.family.norm_after), vector, raw[0]), ffn)
+            for below in skipped:
+                del below.forward
+        direct = self.direct(seen[layer - 1], layer, vector)
+        return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1 - len(skipped)].ffn[-1])
 
     @torch.no_grad()
-    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
+    def layers(self, tokens: Collection[int], until: int | None = None, begin: int = 0) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
+
+        Those of the first layers, up to ``begin``, are left out.
 
         Of a prefix, a row at the position of its sentence's last token tells a model how long the sentence is.
         """
-        blocks = self.blocks[:until]
+        blocks = self.blocks[begin:until]
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
         hooks.append(blocks[-1].register_forward_hook(stop))
@@ -158,9 +172,13 @@ class TransformersOracle:
         def made(name: str) -> Any:
             return lambda _, args, out: record.update({name: _rows(out)})
 
+        def kind(_: nn.Module, args: Any, out: Any) -> None:
+            self.tuples = isinstance(out, tuple)
+
         hooks = [
             block.register_forward_pre_hook(given("input"), with_kwargs=True),
             block.register_forward_hook(made("output")),
+            block.register_forward_hook(kind),
             block.get_submodule(row.down).register_forward_pre_hook(given("m"), with_kwargs=True),
             block.get_submodule(row.norm_after or row.down).register_forward_hook(made("ffn")),
             block.get_submodule(row.up).register_forward_hook(made("up")),
