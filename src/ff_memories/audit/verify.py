@@ -405,7 +405,7 @@ def _with_few(parts: list[CheckedPart]) -> str:
     few = [(said["recomputed"], said["asked"]) for said in every if said["recomputed"] < said["asked"]]
     if not few:
         return ""
-    rows, asked = min(few, key=lambda one: one[0] / one[1])
+    rows, asked = max(few, key=lambda one: (one[1], -one[0]))
     return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {asked})"
 
 
