@@ -100,7 +100,7 @@ class Check:
     def own(self) -> frozenset[str]:
         """The outputs that differ from the record because jobs of this machine wrote them, and nobody edited them."""
         known: dict[str, str] = {}
-        for log in Path(self.run.results, "logs").rglob("*.log"):
+        for log in sorted(Path(self.run.results, "logs").rglob("*.log")):
             known |= machine.said(log, machine.MADE, {})
         files = lambda path: list(map(str, lock.inside(path))) if os.path.isdir(path) else [path]
         here = lambda path: files(path) and all(known.get(file) == lock.digest(file) for file in files(path))
