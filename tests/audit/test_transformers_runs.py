@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -275,7 +276,7 @@ def test_a_removed_word_of_other_tokens_is_found(words):
                 for wrong in (row[column] + 1, row[column] - 1):
                     assert recomputed("mutations", words, row | {column: wrong}).state == DIFFERS
     other = frame.with_columns(pl.col("removed_tokens") % 2 + 1)
-    changed = Basis(words.oracle, words.corpus, words.config, words.tables | {"mutations": other})
+    changed = replace(words, tables=words.tables | {"mutations": other})
     assert faults(changed) == ["mutations: removed_tokens does not follow from the seed, the text or other tables"]
 
 

@@ -243,6 +243,8 @@ def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[s
             found.different.append(f"{found.shown}: only one of the runs has this table")
             continue
         on_moved = moved.get(found.folder) if found.table in ON_TRIGGERS else None
+        if a[name].equals(b[name]) and on_moved is None:
+            continue
         other = _compare_rows(found, a[name], b[name], limits, on_moved)
         if found.table == "triggers":
             moved[found.folder] = other

@@ -99,7 +99,7 @@ class Check:
     def own(self) -> frozenset[str]:
         """The outputs that differ from the record because jobs of this machine wrote them, and nobody edited them."""
         known: dict[str, str] = {}
-        for log in Path(self.run.results, "logs").rglob("*.log"):
+        for log in sorted(Path(self.run.results, "logs").rglob("*.log")):
             known |= machine.said(log, machine.MADE, {})
         files = lambda path: list(map(str, dvc_lock_file.inside(path))) if os.path.isdir(path) else [path]
         here = lambda path: files(path) and all(known.get(file) == dvc_lock_file.digest(file) for file in files(path))
@@ -404,7 +404,7 @@ def _with_few(parts: list[CheckedPart]) -> str:
     few = [(said["recomputed"], said["asked"]) for said in every if said["recomputed"] < said["asked"]]
     if not few:
         return ""
-    rows, asked = min(few, key=lambda one: one[0] / one[1])
+    rows, asked = max(few, key=lambda one: (one[1], -one[0]))
     return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {asked})"
 
 

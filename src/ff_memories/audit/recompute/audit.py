@@ -87,10 +87,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables; no row stands for what follows from other tables."""
+    """A piece of the audit: some rows of a model's tables; no row stands for what follows from other tables.
+
+    ``round``: of a check that has a limit of time; 0 is done whatever it takes.
+    """
 
     model: str
     rows: tuple[Drawn, ...] = ()
+    round: int = 0
 
     @property
     def steps(self) -> int:
@@ -148,7 +152,7 @@ def draw(
         for number, part in enumerate(rounds):
             part[name] = drawn[number :: len(rounds)].tolist()
     works = []
-    for part in rounds:
+    for number, part in enumerate(rounds):
         together = [group for group in TOGETHER if set(group) & part.keys()]
         for group in [*together, *((name,) for name in part if name not in sum(together, ()))]:
             keyed = []
@@ -161,7 +165,7 @@ def draw(
                 keyed += [((row[0], name != "examples", *row), (name, i))
                           for row, i in zip(places.iter_rows(), part[name], strict=True)]  # fmt: skip
             rows = [row for _, row in sorted(keyed)]
-            works += [Work(model, tuple(rows[i : i + AT_ONCE])) for i in range(0, len(rows), AT_ONCE)]
+            works += [Work(model, tuple(rows[i : i + AT_ONCE]), number) for i in range(0, len(rows), AT_ONCE)]
     return works, sizes
 
 
@@ -231,9 +235,11 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     for model in names:
         frames = {name: reading.read(at(baselines.file(run, model, name))) for name in baselines.OWN}
         some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
-        works.insert(0, Work(model, tuple(row for work in some for row in work.rows)))
+        # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
+        works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
         sizes |= {name: len(frames[name]) for name in baselines.LABELS} | {baselines.PERPLEXITY: 1}
         found |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
+    works.sort(key=lambda work: (work.round, work.model == OWN))  # the longest pieces first
     faults: list[str] = []
     with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
         do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
@@ -270,11 +276,11 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
 def _each(
     works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None = None
 ) -> Iterator[tuple[Work, list[Said]]]:
-    """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no more of them."""
+    """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no further round."""
     until = time.monotonic() + (seconds or float("inf"))
     if workers == 1:
         for work in works:
-            if time.monotonic() < until:
+            if not work.round or time.monotonic() < until:
                 yield work, do(work)
         return
     try:
@@ -285,7 +291,7 @@ def _each(
                     if not done.cancelled():
                         yield todo[done], done.result()
                     if time.monotonic() > until:
-                        for waiting in todo:
+                        for waiting in (future for future, work in todo.items() if work.round):
                             waiting.cancel()
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
                 for process in (others := active_children()):

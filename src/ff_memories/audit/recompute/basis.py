@@ -259,15 +259,16 @@ class Basis:
         Returns:
             (memories,) the top token of each; and (pairs,) each: memories, and tokens that may be their top.
         """
-        values = self.vectors("value", layer)
-        every = values if self.oracle.signs == 1 else torch.cat([values, -values])
-        best, pairs = [], []
-        for first, part in enumerate(every.split(PROJECTED)):
-            said = self.among(types, self.oracle.of_memory(part))
-            best.append(said.argmax(1))
-            row, token = (said >= (said.amax(1) - self.near.slacks(said))[:, None]).nonzero(as_tuple=True)
-            pairs.append((row + first * PROJECTED, token))
-        return torch.cat(best), torch.cat([row for row, _ in pairs]), torch.cat([token for _, token in pairs])
+        values, found = self.vectors("value", layer), []
+        for first, part in enumerate(values.split(PROJECTED)):
+            said = self.oracle.of_memory(part)
+            for negative in range(self.oracle.signs):  # without a bias, -v's logits are v's with their signs changed
+                each = self.among(types, (-said).log_softmax(-1) if negative else said)
+                row, token = (each >= (each.amax(1) - self.near.slacks(each))[:, None]).nonzero(as_tuple=True)
+                found.append((negative, each.argmax(1), row + first * PROJECTED + negative * len(values), token))
+        _, *columns = zip(*sorted(found, key=lambda one: one[0]), strict=True)
+        best, memories, tokens = map(torch.cat, columns)
+        return best, memories, tokens
 
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:

@@ -23,11 +23,3 @@ def precision_of(path: str | Path) -> Precision:
         return tables.precision_of(path)
     except pl.exceptions.PolarsError as error:
         raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
-
-
-def rows_of(path: str | Path) -> int:
-    """Return a table's number of rows. Raises ``UserError`` if the file is no table."""
-    try:
-        return int(pl.scan_parquet(path).select(pl.len()).collect().item())
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None

@@ -198,12 +198,10 @@ def _drawn(basis: Basis, looked_at: int | None = None) -> mutations.Sample:
 
 
 def _mutations(basis: Basis) -> Iterator[str]:
-    found, again = basis.tables["mutations"], _drawn(basis).rows.drop("removed_tokens", strict=False)
+    found, again = basis.tables["mutations"], _drawn(basis).rows
     if basis.found_here:  # random tokens are drawn in the order of triggers, in which near-ties may change places
-        again = again.drop("removed")
+        again = again.drop("removed", "removed_tokens", "coefficient", strict=False)
     else:
-        if basis.config.mutations.unit == "word":
-            again = _drawn(basis).rows
         its = basis.tables["triggers"].select(*KEY, "rank", "coefficient")
         again = again.drop("coefficient", strict=False).join(its, on=[*KEY, "rank"])
     columns_ = [column for column in again.columns if column in found.columns]
