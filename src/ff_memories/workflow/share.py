@@ -214,10 +214,12 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         for path in run.model_files:
             _place(archive, folder, path, (converted / Path(path).name).resolve())
         _name_source(folder, run)
+    largest = lambda files: max(files, key=lambda path: (folder / path).stat().st_size)
     says = [
         f"{kind}: {'given' if part['given'] else part['name']}; {PurePosixPath(path).name} has the SHA-256 {digest}"
         for kind, part in said.items()
-        for path, digest in list(part["files"].items())[-1:]
+        for path, digest in part["files"].items()
+        if path == largest(part["files"])
     ]
     if made_by != (here := version("ff-memories")):
         says.append(f"made by ff-memories {made_by}; this is {here}, whose code may differ: see the part `record`")
