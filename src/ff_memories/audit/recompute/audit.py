@@ -81,7 +81,7 @@ class Finding:
             self.differ.append(f"{where}: {result.says}")
 
     def hangs(self, limits: Tolerances) -> bool:
-        """Return whether more rows than a stated share hang on near-ties, so that they show too little."""
+        """Return whether more rows than a stated share hang on near-ties: then they show too little."""
         return self.near_ties > limits.near_ties * self.looked_at + FEW
 
 

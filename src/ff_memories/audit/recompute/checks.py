@@ -455,7 +455,7 @@ def removals(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``removals``: which memories are removed, and what follows.
 
     Where rounding may choose other memories, a choice of them must explain the whole row. Only if there are more than
-    ``CHOICES``, so that not all are tried, the row cannot be told, and counts as a near-tie.
+    ``CHOICES``, of which not all are tried, the row cannot be told, and counts as a near-tie.
     """
     layer = row["layer"]
     text = basis.numbered(row["prefix"])
