@@ -25,7 +25,7 @@ from ff_memories.workflow.snakefile import snakefile
 
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
-DIGITS, WIDTH = 16, 120  # of a digest, and of a line
+DIGITS, WIDTH = 16, 140  # of a digest, and of a line
 MODELS, OWN = "models", "own"  # the stages of the other models; the wildcard's value for the run's own
 ITEM = "${item.model}"
 ABOUT_MODELS = "Measure the other models that the run compares its own with: the same steps on each."
@@ -105,13 +105,11 @@ def stages(run: Run) -> dict[str, Stage]:
     for stage in out.values():
         stage.reads -= stage.writes | scattered
         stage.writes -= scattered
-        targets = [rule for rule in stage.rules.values() if not rule.has_wildcards()]
-        whole = gathering.get(stage.name)
+        whole, named = gathering.get(stage.name), set[str]()
         if whole is not None and stage.writes.issuperset(map(str, whole.input)):
-            stage.rules[stage.name] = whole
-            targets.append(whole)
-        named = {str(file) for rule in targets for file in rule.output or rule.input}
-        words = sorted(rule.name for rule in targets) + sorted(stage.writes - named)
+            stage.rules[stage.name], named = whole, set(map(str, whole.input))
+        # else files: Snakemake runs a rule with outputs that is a target again if its benchmark is not here
+        words = [stage.name] * bool(named) + sorted(stage.writes - named)
         stage.cmd = f"{program(run)} --allowed-rules {' '.join(sorted(stage.rules))} -- {shlex.join(words)}"
     others = {commonpath(stage.writes): stage for name, stage in out.items() if name.startswith(f"{MODELS}@")}
     for stage in out.values():
