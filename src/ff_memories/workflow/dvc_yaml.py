@@ -24,7 +24,8 @@ from ff_memories.workflow.snakefile import snakefile
 
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
-DIGITS, WIDTH = 16, 120  # of a digest, and of a line
+DIGITS, WIDTH = 16, 140  # of a digest, and of a line
+LETTER = "x"  # in front of a digest: YAML reads some as numbers
 MODELS = "models"  # the stages of the models of the baselines
 ITEM = "${item.model}"
 ABOUT_MODELS = "Measure the other models that the run compares its own with: the same steps on each."
@@ -115,10 +116,9 @@ def stages(run: Run) -> dict[str, Stage]:
         every = list(found.rules)
     for stage in out.values():
         stage.reads -= stage.writes
-        targets = [rule for rule in stage.rules.values() if not rule.has_wildcards()]
-        named = {str(file) for rule in targets for file in rule.output}
-        words = sorted(rule.name for rule in targets if rule.name != "models") + sorted(stage.writes - named)
-        stage.cmd = f"{program(run)} --allowed-rules {' '.join(_allowed(stage, every))} -- {shlex.join(words)}"
+        # files: Snakemake runs a rule that is a target again if its benchmark is not here
+        words = shlex.join(sorted(stage.writes))
+        stage.cmd = f"{program(run)} --allowed-rules {' '.join(_allowed(stage, every))} -- {words}"
     return dict(sorted(out.items()))
 
 
@@ -147,7 +147,7 @@ def digests(every: Iterable[Stage]) -> dict[str, str]:
     does: dict[str, set[tuple[str, ...]]] = defaultdict(set)
     for stage in every:
         does[stage.key] |= stage.does
-    return {key: hashlib.sha256(repr(sorted(does[key])).encode()).hexdigest()[:DIGITS] for key in sorted(does)}
+    return {key: LETTER + hashlib.sha256(repr(sorted(does[key])).encode()).hexdigest()[:DIGITS] for key in sorted(does)}
 
 
 class _Row(list[Any]):
