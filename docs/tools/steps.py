@@ -22,9 +22,10 @@ HEAD = """\
                               │                              │
            validation text ───┴─► composition ─► refinement ─┘
 
-Each section describes one step: its definition, its functions, and its tables with their columns. `snakemake -- FILE`
-makes a file and all that it depends on, such as results/demo/tables/values.parquet. Column types are those of polars. Layers count from 1, keys from 0. E1 to E14
-are this package's numbers for the paper's experiments. `python docs/tools/steps.py` generates this page.
+Each section describes one step: its definition, its functions, and its tables with their columns.
+`snakemake -- results/demo/tables/values.parquet` makes a table and all that it depends on. Column types are those of
+polars. Layers count from 1, keys from 0. E1 to E14 are this package's numbers for the paper's experiments. `python
+docs/tools/steps.py` generates this page.
 """
 
 

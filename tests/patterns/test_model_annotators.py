@@ -249,18 +249,16 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside
     assert not problems.found and not judged and {r.annotator for r in records} == {"model-a model"}
     assert {r.item for r in records} == set(plan["item"])
     t = lambda name: here / RUN / "tables" / f"{name}.parquet"
-    out, model = tmp_path / "merged", here / RUN / "model"
+    out = tmp_path / "merged"
     text = ["--corpus", here / RUN / "corpus" / "corpus.safetensors", "--dictionary", "dict.txt"]
-    proxy = [t(name) for name in ("annotations", "pattern_labels", "annotation_scores")]
-    distances = tmp_path / "distance_labels.parquet"
+    names = ("annotations", "pattern_labels", "annotation_scores", "distance_labels")
+    proxy = [here / RUN / "proxy" / f"{name}.parquet" for name in names]
     seen = ["--examples", t("examples"), "--refinement", t("refinement")]
-    step("distance", "--config", "my.yaml", "--weights", model / "model.safetensors", "--description",
-         model / "model.json", *text, *seen, "--distances", distances)  # fmt: skip
     person = tmp_path / "ann.csv"
     said = (tmp_path / "a.csv").read_text(encoding="utf-8")
     person.write_text(said.replace("model-a model", "ann"), encoding="utf-8")
-    step("patterns", "--config", "my.yaml", "--annotated", tmp_path / "a.csv", *others, "--plan", t("annotation_plan"),
-         "--triggers", t("triggers"), *seen, *text, "--proxy", *proxy, distances,
+    step("patterns", "--config", "my.yaml", "--annotated", tmp_path / "a.csv", *others,
+         "--plan", out / "annotation_plan.parquet", "--triggers", t("triggers"), *seen, *text, "--proxy", *proxy,
          "--annotations", out / "annotations.parquet", "--labels", out / "pattern_labels.parquet", "--distances",
          out / "distance_labels.parquet", "--scores", out / "annotation_scores.parquet", "--stale", out / "s.csv",
          "--counts", out / "counts.parquet")  # fmt: skip

@@ -353,7 +353,8 @@ def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):
 
 
 def test_a_gallery_is_never_pushed():
-    (out,) = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["gallery"]["outs"]
+    outs = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["gallery"]["outs"]
+    (out,) = (out for out in outs if "results/demo/gallery" in out)
     assert out["results/demo/gallery"]["cache"] is False  # what the cache has not cannot be pushed
 
 

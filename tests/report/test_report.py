@@ -352,10 +352,9 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
 
     def step(name, sentences="sentences"):
         files = (sentences, *(table for table in EXCERPTS[name].tables if table != "sentences"))
-        out = (f"--{suffix}={tmp_path}/{name}.{suffix}" for suffix in ("html", "csv", "tex"))
         read = ["--tables", *(f"{tmp_path}/{file}.parquet" for file in files)]
         with pytest.raises(SystemExit) as end:
-            cli.main(["step", "table", "--table", name, "--config", config, *read, *shared, *out])
+            cli.main(["step", "excerpts", f"--out={tmp_path}", "--config", config, *read, *shared, "--excerpts", name])
         return end.value.code
 
     for name in EXCERPTS:

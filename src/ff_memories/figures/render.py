@@ -65,7 +65,7 @@ def own_ids(drawing: str, figure: str) -> str:
 
     Vega keeps counting from chart to chart within a process, and two drawings on one page must not share an id.
     """
-    for kind, own in (("clip", f"{figure}-clip"), ("gradient_", "gradient_")):
+    for kind, own in (("clip", f"{figure}-clip"), ("gradient_", f"{figure}-gradient")):
         order = {name: place for place, name in enumerate(dict.fromkeys(re.findall(rf'id="({kind}\d+)"', drawing)))}
         drawing = re.sub(rf'(?<=["#]){kind}\d+(?=[")])', lambda found: f"{own}{order[found[0]]}", drawing)  # noqa: B023
     return drawing
