@@ -19,19 +19,3 @@ rule golden:
         registry=registry(),
     shell:
         command("golden")
-
-
-rule golden_triggers:
-    """Check the triggers of keys that the paper shows."""
-    input:
-        corpus=rules.corpus.output.corpus,
-        triggers=run_.table("triggers"),
-        dictionary=run_.dictionary,
-    output:
-        out=run_.golden_triggers,
-    params:
-        **run_.step("golden_triggers"),
-        source=run_.fetched("model")["name"],
-        registry=registry(),
-    shell:
-        command("golden-triggers")

@@ -40,3 +40,19 @@ rule triggers:
         **run_.step("triggers", "triggers extraction", *run_.sampling),
     shell:
         command("triggers")
+
+
+rule golden_triggers:
+    """Check the triggers of keys that the paper shows."""
+    input:
+        corpus=rules.corpus.output.corpus,
+        triggers=run_.table("triggers"),
+        dictionary=run_.dictionary,
+    output:
+        out=run_.golden_triggers,
+    params:
+        **run_.step("golden_triggers"),
+        source=run_.fetched("model")["name"],
+        registry=registry(),
+    shell:
+        command("golden-triggers")

@@ -40,6 +40,7 @@ from ff_memories.model.info import read_info
 from ff_memories.report.wording import counted
 from ff_memories.workflow import constraints, dvc_lock_file, machines, rebuild, record_check
 from ff_memories.workflow.dvc_yaml import is_kept
+from ff_memories.workflow.jobs import is_intermediate
 from ff_memories.workflow.runs.run import Run
 
 PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "verdicts", "environment")
@@ -208,7 +209,8 @@ def _rebuilt(check: Check) -> CheckedPart:
     found = rebuild.compare(check.folder, todo, check.run, check.own)
     total = len(found.same) + len(found.differ)
     line = f"{len(found.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
-    notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in lacking]
+    gone = [path for path in lacking if not is_intermediate(path)]
+    notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in gone]
     return CheckedPart("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
 
 
