@@ -1,7 +1,6 @@
 """Compare Snakemake's record of a finished job with the files that are here now."""
 
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import private_api
 from ff_memories.workflow.dvc_lock_file import digest
-from ff_memories.workflow.runs.run import OF_SHARD
+from ff_memories.workflow.jobs import is_intermediate
 
 LOCKS = Path(".snakemake/locks")
 CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
@@ -62,8 +61,8 @@ def remove_not_own(rules: Iterable[Any], command: list[str]) -> None:
     def is_removed(path: str) -> bool:
         record = record_of(path)
         wrong = os.path.exists(path) and any(True for _ in faults(path, record))
-        shards = [shard for shard in (record and record.input) or () if re.search(OF_SHARD, shard)]
-        wrong = any([wrong, *map(is_removed, shards)])  # Snakemake would not look for shards of a file that is there
+        before = [file for file in (record and record.input) or () if is_intermediate(file)]
+        wrong = any([wrong, *map(is_removed, before)])  # Snakemake would not look behind a file that is there
         if wrong and os.path.exists(path):
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
         return wrong
