@@ -55,11 +55,6 @@ TABLES = {
         },
         measured=True,
     ),
-    "trigger_lengths": Schema(
-        about="a toy: the mean length of every key's triggers",
-        by={"layer": LAYER, "key": KEY},
-        fields={"length": Column(pl.Float64)},
-    ),
     "mutations": Schema(
         about="E3: memory coefficients of triggers with one token removed; with `mutations.unit: word`, with "
         "the `removed_tokens` tokens of a word removed, of which `removed` is the first",
