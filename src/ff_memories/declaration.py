@@ -29,6 +29,7 @@ from ff_memories.base.hardware import machine
 from ff_memories.base.options import threads, tokens, whole
 from ff_memories.base.parameters import Execution, Tables
 from ff_memories.base.progress import of_part
+from ff_memories.base.sharding import remove_shards
 
 STEPS = Path(__file__).parent / "steps"
 PARSING = threading.Lock()  # Snakemake starts jobs in threads; two that parse at once fail at times (CPython #106905)
@@ -138,7 +139,11 @@ class Step:
         given |= {p.name: Tables.of(given[p.name]) for p in self.parameters if p.type == "Tables"}
         parts = [str(given[p.name]).strip("/") for p in self.parameters if p.type in ("Wildcard", "Shard")]
         with of_part([part for part in parts if part not in ("", "1-of-1")]):
-            return run(**given)
+            result = run(**given)
+        if any(p.type == "Shard" and given[p.name] == "1-of-1" for p in self.parameters):
+            for path in (given[p.name] for p in self.parameters if p.type == "Output"):
+                remove_shards(path)
+        return result
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:

@@ -77,6 +77,7 @@ def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old,
         ("figures/drawn/figure4.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
         ("claims/claims.toml", "\n", "\n[[claims_of_tomorrow]]\n", {"claims", "baselines"}, {"values", "triggers"}),
         ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
+        ("tables/gallery.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
         ("steps/values.py", *LINE, {"values"}, {"composition", "mutations"}),
     ],
 )  # fmt: skip

@@ -137,6 +137,7 @@ def shards(step, model):
 def join_shards(step):
     """Declare the rule that joins the shards of a step's files, if there are any."""
     of = workflow.get_rule(step)
+    of.set_params(joined=lambda wildcards: code_digest.digest("join"))
     made = [strip_wildcard_constraints(file) for file in of.output]
     models = [
         "(?:)" if shards(step, "") else None,  # the run's own

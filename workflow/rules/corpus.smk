@@ -23,6 +23,8 @@ rule cut_shard:
         pipeline=run_.fetched("pipeline")["files"],
     output:
         cuts=run_.path("cuts", "{scatteritem}.safetensors"),
+    resources:
+        shard=lambda wildcards: wildcards.scatteritem,
     params:
         **run_.step(
             "cut_shard",

@@ -5,8 +5,8 @@ rule gallery_tables:
     """Compute the gallery's tables: coefficients, tokens that values promote, and similar memories."""
     input:
         weights=rules.model.output.weights,
-        description=rules.model.output.description,
-        corpus=rules.corpus.output.corpus,
+        description=description,
+        corpus=text,
         triggers=of_model("tables/triggers.parquet"),
         values=of_model("tables/values.parquet"),
         causal=of_model("tables/causal.parquet"),

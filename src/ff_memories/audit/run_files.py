@@ -89,7 +89,7 @@ def measured(folder: Path) -> list[str]:
     return [
         f"{folder}/{path}"
         for path in found
-        if is_shared(f"/{path}") and table_of(path) and model_of(str(Path(path).parent))
+        if is_shared(f"results/run/{path}") and table_of(path) and model_of(str(Path(path).parent))
     ]
 
 
@@ -116,7 +116,7 @@ def _folder(given: Path) -> RunFiles:
     found = RunFiles(given, given.resolve().name)
     for file in sorted(file for file in given.rglob("*") if file.is_file()):
         path = file.relative_to(given).as_posix()
-        if not (WITHIN.match(path) and is_shared(f"/{path}")) or file.name == ".snakemake_timestamp":
+        if not (WITHIN.match(path) and is_shared(f"results/run/{path}")) or file.name == ".snakemake_timestamp":
             continue  # logs, text, and what can be made again
         found.files[path] = file
         if file.stem not in TABLES or TABLES[file.stem].compared is not None:

@@ -5,6 +5,7 @@ a run of consecutive units, so the number of shards changes no unit, hence no nu
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from ff_memories.base.errors import UserError
@@ -20,6 +21,13 @@ def shard_of(text: str) -> Shard:
     if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
         raise UserError(f"--shard {text}: not a shard", "name a shard in the form 1-of-4")
     return int(number), int(shards)
+
+
+def remove_shards(path: Path) -> None:
+    """Remove the shards of a file that one job has made: they are of a run that cut the step's work."""
+    for folder in path.parents:
+        for shard in (folder / "shards").glob(f"*-of-*/{path.relative_to(folder).as_posix()}"):
+            shard.unlink()
 
 
 def share(units: Sequence[Unit], shard: Shard) -> Sequence[Unit]:

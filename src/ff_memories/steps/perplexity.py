@@ -34,3 +34,4 @@ def run(
         found = perplexity.perplexity(model, text, config.seed, execution.batch_tokens, sentences)
         found[perplexity.IN_WINDOWS] = perplexity.in_windows(model, text, types, sentences)
         write_whole(path, json.dumps(found, indent=1) + "\n")
+        del model  # before the next one is drawn

@@ -3,6 +3,7 @@
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
+from ff_memories.base.sharding import remove_shards
 from ff_memories.config import Settings
 from ff_memories.corpus import prefixes, store
 from ff_memories.memories.search import chosen, trigger_table
@@ -50,3 +51,5 @@ def run(
         best.neurons,
     )
     remove_others(shards)
+    if not shards:
+        remove_shards(triggers.parent.parent / "lists.safetensors")

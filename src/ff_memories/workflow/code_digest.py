@@ -1,13 +1,12 @@
 """What the code of a step is: a digest of the modules that it imports and of the data files that these read.
 
 Docstrings, comments, help texts and line breaks change no digest. The config's modules are left out, as a job's
-``params`` have its values, and so are the tables' declarations: ``params`` have those that the job reads and writes.
-An edited line makes due every step that imports its module, so what two steps share belongs into a module of its own.
+``params`` have its values, and so are the tables' declarations, ``TABLES``: ``params`` have those that the job reads
+and writes. An edited line makes due every step that imports its module, so what two steps share belongs into a module of its own.
 """
 
 import ast
 import hashlib
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 from ff_memories.base.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
-ELSEWHERE = re.compile(r"ff_memories\.(config|tables\.(?!files|schema)\w+)\b")  # modules whose content is in `params`
+CONFIG, TABLES = "ff_memories.config", "ff_memories.tables."  # modules whose content, or part of it, is in `params`
 DATA = {".conf", ".toml", ".j2", ".css", ".js", ".html"}
-WORDS = frozenset({"description", "help", "hint"})  # arguments that say something to a reader
+WORDS = frozenset({"description", "help", "hint"})  # arguments that say something to a reader, in calls of:
+READ = {"Column", "Field", "Schema", "UserError", "add_argument"}
 # arguments of a table's declaration that no step reads
 OF_READERS = frozenset(
     {"about", "compared", "measured", "names_people", "of_baselines", "open_rows", "quotes_text", "score", "tied"}
@@ -33,7 +33,7 @@ def digest(step: str) -> str:
         raise UserError(f"{step}: no such step", "ff-memories step --help lists them")
     code, waiting = dict[str, str](), [start]
     while waiting:
-        if (name := waiting.pop()) not in code and not ELSEWHERE.match(name):
+        if (name := waiting.pop()) not in code and not f"{name}.".startswith(f"{CONFIG}."):
             code[name], imported = _module(name)
             waiting += imported
     data = {file: content for folder in {_modules()[name].parent for name in code} for file, content in _data(folder)}
@@ -44,11 +44,9 @@ def digest(step: str) -> str:
 def declarations() -> dict[str, str]:
     """Return {table: a digest of its declaration}, without what steps do not read of it."""
     found: dict[str, str] = {}
-    for tree in (ast.parse(path.read_bytes()) for name, path in _modules().items() if ELSEWHERE.match(name)):
-        for node in tree.body:
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict) and _binds(node, "TABLES"):
-                rows = zip(node.value.keys, node.value.values, strict=True)
-                found |= {ast.literal_eval(key): _digest(_tree(row, WORDS | OF_READERS)) for key, row in rows if key}
+    for tree in (ast.parse(path.read_bytes()) for name, path in _modules().items() if name.startswith(TABLES)):
+        for name, row in (one for node in tree.body for one in _rows(node) or ()):
+            found[name] = _digest(_tree(row, WORDS | OF_READERS))
     return found
 
 
@@ -73,6 +71,9 @@ def _module(name: str) -> tuple[str, list[str]]:
             named |= (
                 {module for module in _modules() if module.startswith(package)} if package.count(".") > 1 else set()
             )
+    if name.startswith(TABLES):  # constants and shared columns: declarations are in `params`
+        plain = (node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom))
+        tree.body = [node for node in plain if _rows(node) is None]
     return _digest(_tree(tree)), sorted(named & _modules().keys())
 
 
@@ -87,20 +88,23 @@ def _data(folder: Path) -> list[tuple[str, str]]:
 def _tree(node: Any, without: frozenset[str] = WORDS) -> Any:
     """Return a syntax tree in a form that no version of Python changes, without docstrings and some arguments."""
     if isinstance(node, list):
-        return [_tree(part, without) for part in node if not _is_left_out(part, without)]
+        docstring = lambda part: isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+        return [_tree(part, without) for part in node if not docstring(part)]
     if not isinstance(node, ast.AST):
         return ascii(node)
-    fields = ((name, value) for name, value in ast.iter_fields(node) if name not in UNSEEN)
-    return type(node).__name__, [(name, _tree(value, without)) for name, value in fields]
+    fields = {name: value for name, value in ast.iter_fields(node) if name not in UNSEEN}
+    if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in READ:
+        fields["keywords"] = [given for given in node.keywords if given.arg not in without]
+    return type(node).__name__, [(name, _tree(value, without)) for name, value in fields.items()]
 
 
-def _is_left_out(node: Any, names: frozenset[str]) -> bool:
-    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return docstring or (isinstance(node, ast.keyword) and node.arg in names)
-
-
-def _binds(node: ast.Assign, name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in node.targets)
+def _rows(node: ast.stmt) -> list[tuple[str, ast.expr]] | None:
+    """Return the names and declarations of the tables that a statement declares; ``None`` for another statement."""
+    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)):
+        return None
+    if ast.unparse(node.targets[0]) != "TABLES":
+        return None
+    return [(ast.literal_eval(key), row) for key, row in zip(node.value.keys, node.value.values, strict=True) if key]
 
 
 def _digest(tree: Any) -> str:

@@ -111,7 +111,7 @@ def stages(run: Run) -> dict[str, Stage]:
                 stage.reads |= {_annotators(str(path)) for path in job.input if not is_intermediate(path)}
                 stage.writes |= {path for path in made if not is_intermediate(path)}
                 stage.keys |= set(job.params.get("watched", []))
-                known = [str(job.params.get(param)) for param in ("code", "config", "tables", "command")]
+                known = [str(job.params.get(param)) for param in ("code", "config", "tables", "command", "joined")]
                 stage.does.add((job.rule.name, *known))
         every = list(found.rules)
     for stage in out.values():
@@ -232,7 +232,7 @@ def texts(run: Run, every: dict[str, Stage]) -> dict[Path, str]:
     """Return the files that declare a run to DVC, by path."""
     where = stage_of_sources(run)
     stage: dict[str, Any] = {
-        "desc": "Write a digest of what each stage does: its commands, the meaning of its code and its config.",
+        "desc": "Write a digest of what each stage does: its commands, its code and its config.",
         "wdir": "../" * len(where.parent.parts),
         "cmd": f"ff-memories sources{run.option}",
         "deps": _Row([*(("Snakefile", "src/ff_memories", "workflow/rules") if _in_clone() else ()), run.file]),

@@ -15,7 +15,7 @@ from typing import Any
 
 from ff_memories.base.progress import Progress
 from ff_memories.workflow import dvc_lock_file, dvc_yaml
-from ff_memories.workflow.jobs import makes_intermediates, workflow
+from ff_memories.workflow.jobs import is_intermediate, makes_intermediates, workflow
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import snakefile
 
@@ -62,11 +62,16 @@ def tasks(
         sharded: include jobs in shards.
         wanted: tells the jobs to include; a job whose missing input no other of them makes is left out.
     """
-    every = [task for task in _derived(run, sharded) if wanted(task)]
+    known = _derived(run, sharded)
+    every = [task for task in known if wanted(task)]
     lacking: set[str] = set()
     while True:
         made = {path for task in every for path in task.makes}
         missing = {path for task in every for path in task.reads if path not in made and not Path(path).exists()}
+        before = [task for task in known if task not in every and missing & set(filter(is_intermediate, task.makes))]
+        if before:  # what they read is made on the way
+            every += before
+            continue
         if not missing:
             return sorted(every, key=lambda task: task.makes), sorted(lacking)
         lacking |= missing

@@ -91,6 +91,8 @@ def restore(run: Run) -> Restored:
                 due |= set(map(str, job.output))
     for path in shards:
         Path(path).unlink(missing_ok=True)
+    for folder in [*Path(run.results).glob("shards"), *Path(run.results).glob("models/*/shards")]:
+        shutil.rmtree(folder)  # of any state; the jobs here are those of a run without shards
     kept = sorted(path for stage in stages.values() for path in stage.writes if path not in due)
     _snakemake(run, "--touch", "--forceall", "--", *kept)
     if present := sorted(filter(os.path.lexists, due)):
@@ -181,6 +183,7 @@ def _lost(run: Run) -> Callable[[rebuild.Task], bool]:
         own = remade & set(task.makes)
         gone = {path for path in own if not os.path.exists(path) or path in changed.get(task.stage, {})}
         shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
-        return bool(gone and task.stage in ours) or not all(map(os.path.exists, shared))
+        drawn = task.makes if task.rule == "models" else []  # seconds; else all models would be measured anew
+        return bool(gone and task.stage in ours) or not all(map(os.path.exists, [*shared, *drawn]))
 
     return lost

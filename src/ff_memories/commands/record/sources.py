@@ -1,6 +1,6 @@
 """Write sources.yaml: for each stage of a run, a digest of what it does.
 
-The digest is of the stage's commands, the meaning of its code and the values of its config. DVC compares it with its
+The digest is of the stage's commands, its code and the values of its config. DVC compares it with its
 record. A comment, a docstring or a help text does not change it; `dvc repro` runs this command first.
 """
 

@@ -34,7 +34,7 @@ from ff_memories.workflow.snakefile import snakefile
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
-OF_SHARD = re.compile(r"/shards/\d+-of-\d+/")  # in a path
+OF_SHARD = re.compile(r"/(shards|cuts)/\d+-of-\d+[./]")  # in a path
 SMALL = 100_000_000  # bytes of a model's files: on a smaller one, only the search for triggers takes long enough to cut
 FORMATS = (".pdf", ".png", ".svg", ".vl.json", ".csv", ".html")  # of a figure
 SLOWEST = 5  # rules whose time a finished run says
