@@ -2,7 +2,8 @@
 
 Docstrings, comments, help texts and line breaks change no digest. The config's modules are left out, as a job's
 ``params`` have its values, and so are the tables' declarations, ``TABLES``: ``params`` have those that the job reads
-and writes. An edited line makes due every step that imports its module, so what two steps share belongs into a module of its own.
+and writes. An edited line makes due every step that imports its module, so what two steps share belongs into a module
+of its own.
 """
 
 import ast
