@@ -95,7 +95,7 @@ def test_restore_makes_only_what_is_never_recorded_whatever_is_newer(pulled, tmp
     shown = run(folder, "ff-memories", "restore", **HERE)
     again = shown.stderr.partition("rebuilding: ")[2].splitlines()[0]
     shown = {stage.partition("-")[0] for stage in again.split(", ")}
-    assert shown <= {"model", "corpus", "figure_pages", "table", "report", "gallery"}
+    assert shown <= {"model", "corpus", "figures", "report", "gallery", "baselines"}
     assert files(results / "tables") == contents
     assert {p.name for p in recorded} == {p.name for p in (results / "tables").iterdir()}
     assert not due(folder)
@@ -120,7 +120,7 @@ def test_dvc_repro_runs_what_a_change_touches_and_nothing_else(pulled, tmp_path)
     configure(folder, "figures.figure4", {"width": 300})
     shown = run(folder, "dvc", "repro", **HERE).stdout
     ran = [line.split("'")[1] for line in shown.splitlines() if line.startswith("Running stage")]
-    assert sorted(ran) == ["figure-figure4", "figure_pages", "report", SOURCES]
+    assert sorted(ran) == ["figures", "report", SOURCES]
     assert not due(folder)
     assert "up to date" in run(folder, "dvc", "status").stdout
 
@@ -174,7 +174,7 @@ def test_recording_here_leaves_both_tools_in_agreement(recomputed, tmp_path):
     configure(folder, "figures.figure4", {"width": 300})
     shown = run(folder, "dvc", "repro", **HERE).stdout
     ran = {line.split("'")[1] for line in shown.splitlines() if line.startswith("Running")}
-    assert ran == {"figure-figure4", "figure_pages", "report", SOURCES}
+    assert ran == {"figures", "report", SOURCES}
     assert not due(folder)
     run(folder, "dvc", "push", "--quiet")
     shutil.rmtree(folder / "results")

@@ -179,7 +179,7 @@ def test_adopt_refuses_an_edited_figure_and_restore_draws_it_again(clone, tmp_pa
     refused = run(tmp_path / "copy", "ff-memories", "adopt", check=False)
     assert refused.returncode == 2 and f"{path}: " in refused.stderr
     said = run(tmp_path / "copy", "ff-memories", "restore").stdout
-    assert "rebuilt: figure-figure4" in said and figure.read_bytes() == drawn
+    assert "rebuilt: figures" in said and figure.read_bytes() == drawn
 
 
 def test_the_record_names_every_file_of_the_run_by_its_content(here):

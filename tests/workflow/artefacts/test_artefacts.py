@@ -71,7 +71,7 @@ def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_
         (tmp_path / "other", ["dvc", "repro", "-q"]),
     ):
         configure(folder, "figures.figure4.width", 300)
-        assert steps(folder, *tool) == {"figure4", "figure_pages", "report"}
+        assert steps(folder, *tool) == {"figures_4", "report"}
         run(folder, "ff-memories", "adopt")
         locks.append((folder / "dvc.lock").read_bytes())
         assert not due(folder)

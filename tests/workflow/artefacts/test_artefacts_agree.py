@@ -17,7 +17,7 @@ from ff_memories.patterns.readers.records import Pattern
 pytestmark = pytest.mark.long
 
 LATE = {"claims", "report"}
-FIGURES = {f"figure{n}" for n in range(2, 12)}
+FIGURES = {"figures_3", "figures_4", "figures_5"}
 
 
 def edit(folder, name, old, new):
@@ -69,24 +69,24 @@ def reads_more(folder):
 # change -> (what it does, some of the steps that must run, some that must not, whether `restore` is called first)
 LIGHT = {
     "a figure's parameter": (
-        lambda f: configure(f, "figures.figure4.width", 300), {"figure4", "figure_pages", "report"}, {"claims"}, 0,
+        lambda f: configure(f, "figures.figure4.width", 300), {"figures_4", "report"}, {"claims"}, 0,
     ),
     "an experiment's parameter": (
         lambda f: configure(f, "mutations.random", "inner"),
-        {"mutations", "figure3", "baselines"} | LATE, {"values", "triggers", "composition"}, 0,
+        {"mutations", "figures_3", "baselines"} | LATE, {"values", "triggers", "composition"}, 0,
     ),
     "a source of one step, backdated": (source, LATE, FIGURES, 0),
     "a comment and a help text": (comment, set(), FIGURES | LATE, 0),
     "time stamps alone": (touch, set(), FIGURES | LATE, 0),
     "an output deleted": (lambda f: (f / RESULTS / "claims.json").unlink(), LATE, FIGURES, 1),
     "an intermediate deleted": (
-        lambda f: (f / RESULTS / "tables/mutations.parquet").unlink(), {"mutations", "figure3"} | LATE, {"values"}, 1,
+        lambda f: (f / RESULTS / "tables/mutations.parquet").unlink(), {"mutations", "figures_3"} | LATE, {"values"}, 1,
     ),
     "an output edited by hand": (
         lambda f: replace_by_hand(f, f"{RESULTS}/tables/mutations.parquet", b"junk"),
-        {"mutations", "figure3"} | LATE, {"values"}, 1,
+        {"mutations", "figures_3"} | LATE, {"values"}, 1,
     ),
-    "another input of a rule": (reads_more, {"table1", "table2", "table3", "report"}, {"claims"}, 0),
+    "another input of a rule": (reads_more, {"excerpts", "report"}, {"claims"}, 0),
     "the number of shards": (lambda f: configure(f, "execution.shards", 3), set(), FIGURES | LATE, 0),
 }  # fmt: skip
 HEAVY = {
@@ -121,7 +121,7 @@ def test_both_tools_agree_in_both_orders(fresh, tmp_path, pairs, name, cache):
         change(folder)
         if restore and first is snakemake:
             assert ("to be rerun" in run(folder, "ff-memories", "restore").stdout) == bool(must)
-        ran.append({step.partition("/")[0] for step in steps(folder, *first)})
+        ran.append({name.rpartition("/")[2].removesuffix("_joined") for name in steps(folder, *first)})
         run(folder, "ff-memories", "adopt")  # refuses while anything is due
         locks.append((folder / "dvc.lock").read_bytes())
         assert steps(folder, *second) == set()
@@ -152,7 +152,7 @@ def test_both_tools_notice_a_file_of_annotations_and_that_it_is_gone(fresh, tmp_
         )
         (folder / name).write_text(by_ann(folder), encoding="utf-8")
         ran = steps(folder, *first)
-        assert {"patterns", "figure2"} | LATE <= ran and not {"annotation_plan", "proxy", "distance", "triggers"} & ran
+        assert {"patterns", "figures_3"} | LATE <= ran and not {"proxy", "triggers"} & ran
         assert set(tables.read(folder / RESULTS / table)["annotator"]) == {"Ann", "proxy"}
         by_proxy = b"annotators: proxy"
         assert by_proxy in before[0][1] and by_proxy not in (folder / RESULTS / figure).read_bytes()
