@@ -87,9 +87,9 @@ def test_how_many_shards_there_are_changes_nothing(copy):
 def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(published, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(published, folder, symlinks=True)
-    shard, source = f"{RESULTS}/shards/1-of-2.safetensors", folder / "src/ff_memories/steps/trigger_shard.py"
+    shard, source = f"{RESULTS}/shards/1-of-2/lists.safetensors", folder / "src/ff_memories/steps/trigger_shard.py"
     whole = source.read_text()
-    source.write_text(whole.replace("checkpoint_seconds: float = 60", "checkpoint_seconds: float = 50"))
+    source.write_text(f"{whole}\nOTHER = 1\n")
     run(folder, "snakemake", "-q", "all", "--", shard)
     source.write_text(whole)
     assert due(folder)
@@ -99,10 +99,11 @@ def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(pub
 
 
 def test_shards_of_another_cut_are_removed(tmp_path):
-    for name in ("1-of-2", "2-of-2", "1-of-3", "3-of-3", "notes"):
-        (tmp_path / f"{name}.safetensors").touch()
-    remove_others([tmp_path / f"{n}-of-2.safetensors" for n in (1, 2)])
-    assert {p.stem for p in tmp_path.iterdir()} == {"1-of-2", "2-of-2", "notes"}
+    for name in ("1-of-2", "2-of-2", "1-of-3", "3-of-3"):
+        (tmp_path / "shards" / name).mkdir(parents=True)
+        (tmp_path / "shards" / name / "lists.safetensors").touch()
+    remove_others([tmp_path / "shards" / f"{n}-of-2" / "lists.safetensors" for n in (1, 2)])
+    assert {path.parent.name for path in tmp_path.rglob("lists.safetensors")} == {"1-of-2", "2-of-2"}
 
 
 def test_an_edited_output_is_not_adopted_and_is_due_after_restore(copy):
