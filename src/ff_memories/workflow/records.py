@@ -162,7 +162,7 @@ def _rebuild(run: Run) -> tuple[list[str], dict[str, str]]:
                     shutil.rmtree(path) if os.path.isdir(path) else None
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
                     (SCRATCH / path).replace(path)
-                    done.add(task.stage)
+                    done |= set() if jobs.is_intermediate(path) else {task.stage}
     finally:
         shutil.rmtree(SCRATCH, ignore_errors=True)
     return sorted(done), differing
