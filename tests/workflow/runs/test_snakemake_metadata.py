@@ -10,7 +10,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.workflow import private_api, snakemake_metadata
 from ff_memories.workflow.dvc_lock_file import digest
 
-TABLE, SHARD, INPUT = "results/tables/t.parquet", "results/shards/1-of-2/t.parquet", "text.txt"
+TABLE, SHARD, INPUT = "results/r/tables/t.parquet", "results/r/shards/1-of-2/t.parquet", "text.txt"
 
 
 @pytest.fixture
