@@ -146,23 +146,17 @@ def test_a_record_names_no_file_that_would_be_read(tmp_path):
     assert list(record_check._params({"params": params}, run)) == ["seed than in my.yaml", f"config, {tmp_path}/secret"]
 
 
-MANIFEST = {"format": 1, "version": "0.1.0", "config": "my.yaml"} | {
-    kind: {"files": {}} for kind in ("model", "text", "pipeline")
-}
-FILE = {"sha256": "0" * 64, "bytes": 1}
-MANIFESTS = {
-    "escapes": (json.dumps(MANIFEST | {"version": "1\x1b[2K\rVERIFIED"}), "version: .* has a control character"),
-    "a line": (json.dumps(MANIFEST | {"version": "1\nVERIFIED"}), "version: .* has a control character"),
-    "words": (json.dumps(MANIFEST | {"version": "1 VERIFIED"}), "version: String should match"),
-    "a number": (json.dumps(MANIFEST | {"version": 1}), "version: Input should be a valid string"),
-    "endless": (
-        json.dumps(MANIFEST | {"model": {"files": {"a": FILE | {"bytes": float("inf")}}}}),
-        "is no finite number",
-    ),
-    "no digest": (json.dumps(MANIFEST | {"model": {"files": {"a": FILE | {"sha256": 5}}}}), "model.files.a.sha256: "),
-    "no files": (json.dumps(MANIFEST | {"text": []}), "text: Input should be an object"),
-    "a config that is a number": (json.dumps(MANIFEST | {"config": 5}), "config: Input should be a valid string"),
-    "deep": ("[" * 100_000, "recursion"),
+UNREADABLE, HEAD = "SHA256SUMS cannot be read", "# ff-memories 0.1.0: my.yaml\n"
+MANIFESTS: dict[str, tuple[str | bytes, str]] = {
+    "escapes": ("# ff-memories 1\x1b[2K\rVERIFIED: my.yaml\n", UNREADABLE),
+    "a line": ("# ff-memories 1\nVERIFIED: my.yaml\n", UNREADABLE),
+    "words": ("# ff-memories 1 VERIFIED: my.yaml\n", UNREADABLE),
+    "nothing": ("", UNREADABLE),
+    "no text": (b"# ff-memories 1: \xff.yaml\n", UNREADABLE),
+    "no digest": (f"{HEAD}5  a\n", UNREADABLE),
+    "a row of words": (f"{HEAD}VERIFIED\n", UNREADABLE),
+    "a path with escapes": (f"{HEAD}{'0' * 64}  ../\x1b[2Ja\n", "refused, because the path .* leads out"),
+    "a config with escapes": ("# ff-memories 1: my\x1b[2K.yaml\n", "its config cannot be read"),
 }
 
 
@@ -170,8 +164,8 @@ MANIFESTS = {
 def test_an_archives_manifest_is_refused_in_one_line(tmp_path, capsys, what):
     content, said = MANIFESTS[what]
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("shared.json", content)
-    with pytest.raises(UserError, match=rf"a\.zip: shared\.json: .*{said}"):
+        archive.writestr("SHA256SUMS", content)
+    with pytest.raises(UserError, match=rf"a\.zip: {said}"):
         receive(tmp_path / "a.zip", tmp_path / "out", [], [])
     with pytest.raises(SystemExit):
         main(["verify", str(tmp_path / "a.zip")])

@@ -76,7 +76,7 @@ def test_init_overwrites_no_more_than_a_file(folder, capsys, name):
         ("plan", "--devices", "-1"),
         ("show", "--top", "0"),
         ("show", "--top", "-1"),
-        ("table", "--rows", "1.5"),
+        ("excerpts", "--rows", "1.5"),
         ("verify", "--seed", "-1"),
         ("verify", "--cores", "9" * 5000),
         ("export agreement", "--projection-seed", str(2**63)),
