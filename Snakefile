@@ -57,6 +57,7 @@ find_producers_by_path(workflow.rules)
 if workflow.is_main_process and run_.inside_dvc and not only_read():
     remove_not_own(workflow.rules, sys.argv)
 if workflow.is_main_process:
+    run_.check_folder()
     logger.info("", extra={"words": words(workflow.rules)})
 
 

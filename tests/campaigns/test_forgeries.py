@@ -33,7 +33,7 @@ def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(r
     results = project / "results/planted"
     before = trained(results)
     for model in UNTRAINED:
-        path = results / "baselines" / model / "mutations.parquet"
+        path = results / "models" / model / "tables/mutations.parquet"
         frame = tables.read(path)
         same = pl.col("coefficient")
         tables.write(frame.with_columns(mutated=same, change=pl.lit(0, pl.Float32)), path)
@@ -74,7 +74,7 @@ def test_a_log_that_claims_forged_untrained_models_excuses_nothing(recorded_run,
     frame = tables.read(path)
     tables.write(frame.with_columns(mutated=pl.col("coefficient"), change=pl.lit(0, pl.Float32)), path)
     made = {path.relative_to(project).as_posix(): dvc_lock_file.digest(path)}
-    (project / "results/planted/logs/forged.log").write_text(f"{machine.MADE}{json.dumps(made)}\n")
+    (project / "results/planted/logs/zz.log").write_text(f"{machine.MADE}{json.dumps(made)}\n")  # read last
     done = run(project, "ff-memories", "verify", "--only", "files", "recomputed", check=False)
     assert done.returncode == 1
     assert "others were computed here" in done.stdout and "FAIL recomputed   different from the record" in done.stdout

@@ -72,7 +72,8 @@ def test_a_step_whose_folder_is_read_only(project):
 
 def test_a_whole_folder(project):
     project.chmod(0o555)
-    assert "\n.snakemake: Permission denied\n  fix: run in a folder that you may write to" in run(project, *snakemake())
+    said = run(project, *snakemake())
+    assert f"{project}: no permission to write to it\n  fix: run in a folder that you may write to\n" in said
 
 
 @pytest.mark.parametrize(

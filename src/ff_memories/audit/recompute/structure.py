@@ -50,7 +50,8 @@ def faults(basis: Basis) -> list[str]:
 def columns(basis: Basis, name: str) -> set[str]:
     """Return the columns that a table of the run has: those of its schema that config and model ask for."""
     own, schema = basis.config.values.types, recorded_tables.TABLES[name]
-    alike = basis.found_here and name == "values" and not basis.never  # both choices of types: one is kept
+    # where both choices of types have the same numbers, the tables of other models keep one
+    alike = basis.found_here and not basis.never and (name == "values" or basis.config.values.projection != "random")
 
     def has(column: str) -> bool:
         if column == "removed_tokens":

@@ -144,6 +144,11 @@ class Run:
             sample.check(Path(given))
         return missing
 
+    def check_folder(self) -> None:
+        """Raise ``UserError`` if the working folder may not be written to."""
+        if not os.access(".", os.W_OK | os.X_OK):
+            raise UserError(f"{Path.cwd()}: no permission to write to it", "run in a folder that you may write to")
+
     def check_outputs(self) -> None:
         """Raise ``UserError`` if the run's folder, one in it or one above it may not be written to."""
         above = [Path("results"), Path(self.results)]
