@@ -33,9 +33,9 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import composition, mutations, values
+from ff_memories.memories.gallery import promoted, shading
 from ff_memories.memories.search import batching, shards, trigger_table, triggers
 from ff_memories.memories.search.topk import TopTriggers
-from ff_memories.memories.shown import promoted, shading
 from ff_memories.model import decoder as decoders
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint, converted

@@ -9,9 +9,9 @@ from pydantic.fields import FieldInfo
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.config.model import KINDS
+from ff_memories.config.run import Config
 from ff_memories.config.section import STATED, keys_of
 from ff_memories.config.shown import FigureOptions
-from ff_memories.config.whole import Config
 
 MISSING = object()  # stands for a key that a file must state and does not
 

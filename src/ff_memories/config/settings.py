@@ -7,12 +7,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.precision import Precision
-from ff_memories.config.chosen import Chosen
 from ff_memories.config.experiments import Triggers
+from ff_memories.config.memory_selection import Chosen
 from ff_memories.config.reading import faults, load, with_gaps
+from ff_memories.config.run import Config
 from ff_memories.config.running import Extraction
 from ff_memories.config.section import keys_of
-from ff_memories.config.whole import Config
 
 if TYPE_CHECKING:
     _Keys = Config  # type checkers see all of the config's keys

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from ff_memories.config.chosen import Chosen
+from ff_memories.config.memory_selection import Chosen
 from ff_memories.config.section import Section
 
 

@@ -9,7 +9,7 @@ import torch
 from ff_memories.base.progress import Progress
 from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.search import chosen
+from ff_memories.memories.search import memory_selection
 from ff_memories.memories.targets import targets as targets
 from ff_memories.model import finite
 from ff_memories.model.decoder import LanguageModel
@@ -166,7 +166,7 @@ def table(
     values = values.join(counts, on=["layer", "key"], how="left", maintain_order="left")
     for choice, suffix in ((types, ""), (other(types), f"_{other(types)}")):
         values = _with_predictions(values, known, found[choice], suffix, folds)
-    return chosen.rows(keys, values.with_columns(pl.col("triggers").fill_null(0)))
+    return memory_selection.rows(keys, values.with_columns(pl.col("triggers").fill_null(0)))
 
 
 def _with_predictions(

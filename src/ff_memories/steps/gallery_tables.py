@@ -11,11 +11,11 @@ from ff_memories.base.parameters import Execution, Input, Output, Shard
 from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories.search import chosen, imported_triggers
-from ff_memories.memories.shown import coefficient_sample, keys
-from ff_memories.memories.shown import promoted as promotion
-from ff_memories.memories.shown import shading as shades
-from ff_memories.memories.shown import similar as similarity
+from ff_memories.memories.gallery import coefficient_sample, keys
+from ff_memories.memories.gallery import promoted as promotion
+from ff_memories.memories.gallery import shading as shades
+from ff_memories.memories.gallery import similar as similarity
+from ff_memories.memories.search import imported_triggers, memory_selection
 from ff_memories.model.loading import load_model
 
 
@@ -43,7 +43,7 @@ def run(
     predicted, shape = tables.read(values), decoder.description
     if options.keys is not None:
         shown = keys.shown(options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed)
-        found, predicted = chosen.rows(shown, found), chosen.rows(shown, predicted)
+        found, predicted = memory_selection.rows(shown, found), memory_selection.rows(shown, predicted)
     shaded = found.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
     shaded = shades.of_shard(shaded, execution.batch_tokens, own)
     along = shades.table(decoder, text, shaded, execution.batch_tokens)

@@ -7,7 +7,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories import causal as changes
 from ff_memories.memories import removals as removed
-from ff_memories.memories.search import chosen
+from ff_memories.memories.search import memory_selection
 from ff_memories.model.loading import load_model
 
 
@@ -33,7 +33,7 @@ def run(
         config.values,
         seed=config.seed,
         batch_tokens=execution.batch_tokens,
-        looked_at=chosen.of_model(config.looked_at, decoder, config),
+        looked_at=memory_selection.of_model(config.looked_at, decoder, config),
         shard=own,
     )
     without = removed.table(

@@ -7,8 +7,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.words import Words
 from ff_memories.memories import mutations as mutants
-from ff_memories.memories.search import chosen as asked
-from ff_memories.memories.search import imported_triggers
+from ff_memories.memories.search import imported_triggers, memory_selection
 from ff_memories.model.loading import load_model
 
 
@@ -35,7 +34,8 @@ def run(
         random=options.random,
         single_token=options.single_token,
         seed=config.seed,
-        looked_at=decoder.signs * asked.count(config.looked_at, decoder.description.layers, decoder.description.keys),
+        looked_at=decoder.signs
+        * memory_selection.count(config.looked_at, decoder.description.layers, decoder.description.keys),
         words=Words.of(text) if options.unit == "word" else None,
     )
     rows = mutants.of_shard(decoder, text, chosen.rows, execution.batch_tokens, own)

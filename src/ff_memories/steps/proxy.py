@@ -18,7 +18,7 @@ from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
-from ff_memories.memories.search import chosen
+from ff_memories.memories.search import memory_selection
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import distance, sample, scoring
@@ -96,7 +96,7 @@ def _labelled(
     keys = sample.read_keys(found, text, options.keys_per_layer, options.top, seed)
     annotator = proxy.Annotator.of(text, types, own.embedding.float(), found, seed)
     patterns, labelled = proxy.annotate(annotator, keys)
-    looked_at = own.signs * chosen.count(config.looked_at, shape.layers, shape.keys)
+    looked_at = own.signs * memory_selection.count(config.looked_at, shape.layers, shape.keys)
     reasons = {
         "keys_with_too_few_triggers": looked_at - sample.keys_with_enough(found).height,
         "keys_sampled": len(keys),

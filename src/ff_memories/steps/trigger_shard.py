@@ -7,7 +7,7 @@ from ff_memories.base.sharding import WHOLE, shard_of
 from ff_memories.base.sharding import Shard as Part
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories.search import batching, chosen
+from ff_memories.memories.search import batching, memory_selection
 from ff_memories.memories.search.shards import save
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.search.trigger_table import require_enough
@@ -55,6 +55,6 @@ def search(
         per_sentence=options.per_sentence,
         duplicates=options.duplicates,
         batch_tokens=execution.batch_tokens,
-        keys=chosen.of_model(options.keys, decoder, config),
+        keys=memory_selection.of_model(options.keys, decoder, config),
         shard=of_batches,
     )

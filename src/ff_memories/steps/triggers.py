@@ -6,8 +6,8 @@ from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
 from ff_memories.base.sharding import remove_shards
 from ff_memories.config import Settings
 from ff_memories.corpus import prefixes, store
-from ff_memories.memories.search import chosen, trigger_table
 from ff_memories.memories.search import firing as how_often
+from ff_memories.memories.search import memory_selection, trigger_table
 from ff_memories.memories.search.shards import merged
 from ff_memories.steps.join import remove_others
 from ff_memories.steps.trigger_shard import search
@@ -38,12 +38,12 @@ def run(
             "check that checkpoint, dictionary and text belong together",
         )
     neurons = best.neurons or best.keys
-    asked = chosen.memories(options.keys, len(best.lists), neurons, config)
-    keys = best.keys // neurons * chosen.count(options.keys, len(best.lists), neurons)
+    asked = memory_selection.memories(options.keys, len(best.lists), neurons, config)
+    keys = best.keys // neurons * memory_selection.count(options.keys, len(best.lists), neurons)
     tables.write_counts("triggers", trigger_table.reasons(table, text, options, keys), counts)
     tables.write(table, triggers, best.precision, best.neurons)
     total = int(prefixes.available(text, options.positions).sum())
-    looked_at = None if asked is None else chosen.keys(asked, neurons, best.keys // neurons)
+    looked_at = None if asked is None else memory_selection.keys(asked, neurons, best.keys // neurons)
     tables.write(
         how_often.table(best.fired.cpu().numpy(), total, looked_at),
         firing,

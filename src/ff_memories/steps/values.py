@@ -9,7 +9,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import folded, never_trained, read_types
 from ff_memories.memories import values as predictions
-from ff_memories.memories.search import chosen, imported_triggers
+from ff_memories.memories.search import imported_triggers, memory_selection
 from ff_memories.model.loading import load_model
 
 
@@ -36,7 +36,9 @@ def run(
     folds = None if dictionary is None or model else folded(read_types(dictionary))
     text = store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
-    asked = predictions.keys_of_shard(decoder, chosen.of_model(config.looked_at, decoder, config), shard_of(shard))
+    asked = predictions.keys_of_shard(
+        decoder, memory_selection.of_model(config.looked_at, decoder, config), shard_of(shard)
+    )
     predicted = predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked, folds)
     if model and not never_trained(dictionary):  # both choices of values.types have the same numbers: one is kept
         predicted = predicted.drop(cs.ends_with(f"_{predictions.other(options.types)}"))

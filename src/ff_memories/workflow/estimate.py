@@ -13,8 +13,8 @@ from ff_memories.config import Config
 from ff_memories.config.running import CHANGED_MEMORIES, MUTATED_TRIGGERS, REMOVED_PREFIXES
 from ff_memories.memories import perplexity
 from ff_memories.memories.causal import CONTROLS
-from ff_memories.memories.shown import coefficient_sample
-from ff_memories.memories.shown.promoted import LOGITS
+from ff_memories.memories.gallery import coefficient_sample
+from ff_memories.memories.gallery.promoted import LOGITS
 from ff_memories.memories.survey import POOL
 from ff_memories.memories.values import TILE
 from ff_memories.workflow import sizes

@@ -20,7 +20,7 @@ from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf, model_folder
-from ff_memories.memories.search import chosen
+from ff_memories.memories.search import memory_selection
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import estimate
@@ -127,11 +127,11 @@ def _refuse_wide(shape: Shape) -> None:
 def _refuse_unknown_keys(config: Config, shape: Shape) -> None:
     """Raise ``UserError`` for memories that the model lacks, or that the gallery shows and the run does not look at."""
     neurons = shape.keys // shape.signs
-    found = chosen.memories(config.triggers.keys, shape.layers, neurons, config)
+    found = memory_selection.memories(config.triggers.keys, shape.layers, neurons, config)
     if config.gallery.keys is not None:
         found = found or [np.arange(neurons)] * shape.layers
-        own = pl.DataFrame(chosen.keys(found, neurons, 1), schema=["layer", "key"], orient="row")
-        chosen.in_gallery(config.gallery.keys, own, shape.layers, neurons, config.seed)
+        own = pl.DataFrame(memory_selection.keys(found, neurons, 1), schema=["layer", "key"], orient="row")
+        memory_selection.in_gallery(config.gallery.keys, own, shape.layers, neurons, config.seed)
 
 
 def _bytes(source: registry.Source) -> int:

@@ -16,7 +16,7 @@ PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
 ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
 SURVEYED = 512  # prefixes whose coefficients `memories.causal` holds
 SURVEYED_BYTES = 0.5e9  # of what it gathers and reads besides
-SAMPLED_BYTES = 4 << 27  # of the coefficients that `memories.shown.coefficient_sample` holds at once
+SAMPLED_BYTES = 4 << 27  # of the coefficients that `memories.gallery.coefficient_sample` holds at once
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from ff_memories.base.hardware import arithmetic
 from ff_memories.cli import main
 from ff_memories.config import load, parse
 from ff_memories.inputs import registry
-from ff_memories.memories.shown import coefficient_sample
+from ff_memories.memories.gallery import coefficient_sample
 from ff_memories.steps.model import PAPER_SIZE
 from ff_memories.workflow import estimate, planning, sizes, speed
 from ff_memories.workflow.sizes import SENTENCE, Shape

@@ -26,7 +26,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.memories import perplexity as perplexities
 from ff_memories.memories import survey
-from ff_memories.memories.search import chosen
+from ff_memories.memories.search import memory_selection
 from ff_memories.memories.search.trigger_table import table as trigger_table
 from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model import drawn
@@ -166,7 +166,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
         per_sentence=options.per_sentence,
         duplicates=options.duplicates,
         batch_tokens=BATCH,
-        keys=chosen.of_model(options.keys, decoder, config),
+        keys=memory_selection.of_model(options.keys, decoder, config),
     )
     found = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
     found = found.with_columns(pl.Series("sentence", _numbers(text)[found["sentence"].to_numpy()].astype(np.uint32)))

@@ -28,7 +28,7 @@ from ff_memories.corpus.store import Corpus, whole_length
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
 from ff_memories.memories import survey
-from ff_memories.memories.search import chosen
+from ff_memories.memories.search import memory_selection
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
@@ -132,8 +132,8 @@ class Basis:
     def looked_at(self) -> list[tuple[int, int]] | None:
         """(layer, key) of the keys that the run looks at, drawn again from its seed; ``None`` for all."""
         (layers, keys), signs = self.oracle.keys, self.oracle.signs
-        found = chosen.memories(self.config.looked_at, layers, keys // signs, self.config)
-        return None if found is None else chosen.keys(found, keys // signs, signs)
+        found = memory_selection.memories(self.config.looked_at, layers, keys // signs, self.config)
+        return None if found is None else memory_selection.keys(found, keys // signs, signs)
 
     @cached_property
     def largest(self) -> dict[int, float]:

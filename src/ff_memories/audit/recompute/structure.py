@@ -21,10 +21,10 @@ from ff_memories.base.precision import Precision
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
 from ff_memories.memories import causal, composition, mutations, removals, survey
+from ff_memories.memories.gallery import coefficient_sample
+from ff_memories.memories.gallery import keys as shown_keys
 from ff_memories.memories.refinement import kinds
-from ff_memories.memories.search import chosen, trigger_table
-from ff_memories.memories.shown import coefficient_sample
-from ff_memories.memories.shown import keys as shown_keys
+from ff_memories.memories.search import memory_selection, trigger_table
 from ff_memories.memories.targets import targets
 from ff_memories.memories.values import other
 
@@ -80,7 +80,7 @@ def counted(basis: Basis, step: str) -> dict[str, int] | None:
     """Return what the table ``counts`` has to say of a measuring step; ``None`` for a step without a rule."""
     tables, config = basis.tables, basis.config
     (layers, keys), signs = basis.oracle.keys, basis.oracle.signs
-    looked_at = signs * chosen.count(config.looked_at, layers, keys // signs)
+    looked_at = signs * memory_selection.count(config.looked_at, layers, keys // signs)
     if step == "triggers":
         return trigger_table.reasons(tables["triggers"], basis.corpus, config.triggers, looked_at)
     if step == "mutations":

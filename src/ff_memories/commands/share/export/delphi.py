@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.memories.shown.shading import prefix_coefficients
+    from ff_memories.memories.gallery.shading import prefix_coefficients
     from ff_memories.model.loading import load_model
 
     wanted = sorted({delphi.chosen(text) for text in args.keys})

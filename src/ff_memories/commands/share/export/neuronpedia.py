@@ -90,7 +90,7 @@ def run(args: argparse.Namespace) -> None:
 
 def _computed(args: argparse.Namespace, run_: Run, corpus: store.Corpus, shown: pl.DataFrame) -> pl.DataFrame:
     """Return the coefficients along triggers, from the model: rows of the table `shading`."""
-    from ff_memories.memories.shown import shading as shades
+    from ff_memories.memories.gallery import shading as shades
     from ff_memories.model.loading import load_model
 
     weights = Path(run_.path("model", "model.safetensors"))

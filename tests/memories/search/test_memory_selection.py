@@ -11,8 +11,8 @@ from polars.testing import assert_frame_equal
 from ff_memories import config as configs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.memories.search import chosen
-from ff_memories.memories.shown import keys
+from ff_memories.memories.gallery import keys
+from ff_memories.memories.search import memory_selection
 
 LISTED = {1: [3, 0], 3: [7, 11, 2]}
 SAME = ("triggers", "values", "promoted", "examples", "composition", "refinement")  # shading runs in other batches
@@ -101,7 +101,7 @@ class Seed:
 
 
 def test_a_smaller_sample_is_part_of_a_larger_one_and_seeds_draw_others():
-    few, many = (chosen.memories(n, 4, 500, Seed) for n in (20, 90))
+    few, many = (memory_selection.memories(n, 4, 500, Seed) for n in (20, 90))
     for layer in range(4):
         assert len(few[layer]) == 20
         assert set(few[layer]) < set(many[layer])
@@ -110,9 +110,10 @@ def test_a_smaller_sample_is_part_of_a_larger_one_and_seeds_draw_others():
     class Other:
         seed = 2
 
-    assert any((a != b).any() for a, b in zip(few, chosen.memories(20, 4, 500, Other), strict=True))
-    assert chosen.memories(None, 4, 500, None) is None
-    assert chosen.keys([np.array([2, 5]), np.array([0])], 10, 2) == [(1, 2), (1, 5), (1, 12), (1, 15), (2, 0), (2, 10)]
+    assert any((a != b).any() for a, b in zip(few, memory_selection.memories(20, 4, 500, Other), strict=True))
+    assert memory_selection.memories(None, 4, 500, None) is None
+    both_signs = [(1, 2), (1, 5), (1, 12), (1, 15), (2, 0), (2, 10)]
+    assert memory_selection.keys([np.array([2, 5]), np.array([0])], 10, 2) == both_signs
 
 
 @pytest.mark.parametrize(
@@ -125,24 +126,24 @@ def test_a_smaller_sample_is_part_of_a_larger_one_and_seeds_draw_others():
 )
 def test_memories_that_do_not_exist_are_refused(asked, says):
     with pytest.raises(UserError, match=says):
-        chosen.memories(asked, 4, 500, Seed)
+        memory_selection.memories(asked, 4, 500, Seed)
     shown = pl.DataFrame({"layer": [1, 2], "key": [1, 3]})
     with pytest.raises(UserError, match=says):
-        chosen.in_gallery(asked, shown, 4, 500, 1)
+        memory_selection.in_gallery(asked, shown, 4, 500, 1)
 
 
 def test_the_gallery_shows_only_what_the_run_looked_at():
     shown = pl.DataFrame({"layer": [1, 1, 2], "key": [1, 501, 3]})
-    assert chosen.in_gallery({1: [1]}, shown, 4, 500, 1).rows() == [(1, 1), (1, 501)]
-    assert chosen.in_gallery(7, shown, 4, 500, 1).rows() == shown.rows()
+    assert memory_selection.in_gallery({1: [1]}, shown, 4, 500, 1).rows() == [(1, 1), (1, 501)]
+    assert memory_selection.in_gallery(7, shown, 4, 500, 1).rows() == shown.rows()
     with pytest.raises(UserError, match="did not look at memory 4 of layer 2"):
-        chosen.in_gallery({1: [1], 2: [4]}, shown, 4, 500, 1)
+        memory_selection.in_gallery({1: [1], 2: [4]}, shown, 4, 500, 1)
 
 
 def test_a_sample_for_the_gallery_gains_the_memories_that_were_changed():
     every = pl.DataFrame({"layer": [1] * 1000, "key": list(range(1000))})
     changed = pl.DataFrame({"layer": [1, 1, 2], "key": [7, 508, 9]})  # the run looks at layer 1 alone
-    sample = chosen.in_gallery(3, every, 4, 500, 1)
+    sample = memory_selection.in_gallery(3, every, 4, 500, 1)
     shown = keys.shown(3, every, changed, 4, 500, 1)
     more = [(1, key) for memory in (7, 8) for key in (memory, memory + 500)]
     assert shown.rows() == sorted({*sample.rows(), *more}) and len(shown) == 10

@@ -2,17 +2,17 @@
 
 import polars as pl
 
-from ff_memories.memories.search import chosen
+from ff_memories.memories.search import memory_selection
 
 
 def shown(
-    asked: chosen.Asked, looked_at: pl.DataFrame, causal: pl.DataFrame, layers: int, neurons: int, seed: int
+    asked: memory_selection.Asked, looked_at: pl.DataFrame, causal: pl.DataFrame, layers: int, neurons: int, seed: int
 ) -> pl.DataFrame:
-    """Return ``layer`` and ``key``, sorted: what ``chosen.in_gallery`` says, see its arguments and errors.
+    """Return ``layer`` and ``key``, sorted: what ``memory_selection.in_gallery`` says, see its arguments and errors.
 
     A random sample gains the memories of the table ``causal``: their pages then show what removing them does.
     """
-    keys = chosen.in_gallery(asked, looked_at, layers, neurons, seed)
+    keys = memory_selection.in_gallery(asked, looked_at, layers, neurons, seed)
     if not isinstance(asked, int):
         return keys
     memory = pl.col("key").cast(pl.Int64) % neurons
