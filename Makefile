@@ -80,12 +80,11 @@ docs: .venv/.docs models
 # regenerate the documentation pages that follow from the package and from docs/data
 docs-pages: .venv/.tests
 	for page in atlas_pictures bfloat16 commands config deviations families findings readme steps; do $(BIN)/python docs/tools/$$page.py || exit 1; done
-	$(BIN)/python -m campaigns.page
-	$(BIN)/python -m campaigns.forgery page
+	$(BIN)/python -m qa.forgery page
 
 # run everything that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes, in parts that can be resumed
 gpu-campaign: .venv/.tests inputs
-	$(BIN)/python -m campaigns.gpu
+	$(BIN)/python -m qa.gpu
 
 # rewrite all that follows from the code: dvc.yaml of the recorded runs, generated pages
 generated: models docs-pages
@@ -114,7 +113,7 @@ EXTRAS = crate demo pickle spacy wikipedia s3 ssh slurm fairseq
 RELEASE = .release
 TRY = $(PYTHON) -m venv --clear $(RELEASE)/try && \
   $(RELEASE)/try/bin/python -m pip install --quiet -c constraints.txt "$$it" && \
-  $(RELEASE)/try/bin/python -m pip check && $(RELEASE)/try/bin/python campaigns/installed.py
+  $(RELEASE)/try/bin/python -m pip check && $(RELEASE)/try/bin/python qa/installed.py
 release: inputs
 	rm -rf build dist $(RELEASE)
 	$(PYTHON) -m venv $(RELEASE)/tools

@@ -22,7 +22,6 @@ from dvc.cli.parser import get_main_parser
 from running import ROOT
 
 import config
-from campaigns import rehearsal
 from ff_memories import cli, tables
 from ff_memories.audit.recompute import tolerances
 from ff_memories.base.errors import UserError
@@ -32,6 +31,7 @@ from ff_memories.claims.shown import summary
 from ff_memories.commands import GROUPS
 from ff_memories.model.info import NEEDED
 from ff_memories.workflow import dvc_lock_file
+from qa import rehearsal
 
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
 
@@ -305,14 +305,6 @@ def test_the_output_of_verify_is_that_of_the_record():
     files = sum(len(stage["outs"]) for stage in stages.values())
     assert f"dvc.lock: {len(stages)} stages, all made" in page
     assert f"{files} of {files} files have the recorded content" in page
-
-
-def test_the_table_of_faults_follows_from_what_was_recorded():
-    from campaigns.page import page  # with what its tests need
-
-    said = page()
-    assert (ROOT / "docs" / "faults.md").read_text(encoding="utf-8") == said
-    assert "**no**" not in said, "a fault that does not hold needs mending or a word of why"
 
 
 LIMITS = {"coefficient": "coefficients, relative", "tie": "coefficients that may swap, relative",

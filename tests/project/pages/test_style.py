@@ -19,8 +19,8 @@ SHORT, LONGEST_SENTENCE, LONGEST_LINE = (
     30,
     120,
 )
-# Numbers fill these pages; their paragraphs come from the campaigns as single lines.
-MEASURED = {"benchmark.md", "faults.md", "forgeries.md", "gpu.md", "rehearsal.md"}
+# Numbers fill these pages; their paragraphs come from the checks as single lines.
+MEASURED = {"benchmark.md", "forgeries.md", "gpu.md", "rehearsal.md"}
 # Words of the paper that are everyday words too (a config key, memory in GB): a link at each would be noise.
 EVERYDAY = {
     *("agreement", "baseline", "claim", "coefficient", "composition"),

@@ -1,7 +1,8 @@
 """What is fuzzed: every reader of a file that somebody else made, and what it may say of one.
 
-A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. ``python -m campaigns.fuzz`` looks
-for one with atheris, guided by coverage; what it finds belongs into tests/data/fuzz/READER/.
+A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. The long tests of
+tests/robustness/test_fuzz.py look for one with atheris, guided by coverage; what it finds belongs into
+tests/data/fuzz/READER/.
 """
 
 import argparse

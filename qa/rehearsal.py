@@ -1,6 +1,6 @@
 """The paper's run rehearsed: its sizes, formats and file names, with random weights and made-up text.
 
-    python -m campaigns.rehearsal FOLDER [--fused] [--sentences 150]
+    python -m qa.rehearsal FOLDER [--fused] [--sentences 150]
 
 builds a checkpoint of the paper's architecture and a text in WikiText's format, packs both as they are published,
 serves them from this machine with the faults that servers have, and runs config/paper.yaml on them: first with the
@@ -31,7 +31,7 @@ from ff_memories.base.hardware.machine import hardware
 from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parent.parent
-RECORD, SCALING = (ROOT / "docs" / "data" / f"{name}.json" for name in ("rehearsal", "scaling"))
+RECORD = ROOT / "docs" / "data" / "rehearsal.json"
 PAGE = ROOT / "docs" / "rehearsal.md"
 MODEL, TEXT = "adaptive_lm_wiki103.v2", "wikitext-103"
 
@@ -207,7 +207,7 @@ def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float
 HEAD = """\
 # The paper's run, rehearsed
 
-`python -m campaigns.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page.
+`python -m qa.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page.
 `--fused` rehearses the second checkpoint format below.
 
 - The architecture, the formats, the file names and `config/paper.yaml` are the paper's.
@@ -246,21 +246,7 @@ def page() -> str:
             f"\nEstimate for the paper's whole run ({told['whole_tokens']:,} tokens) without a GPU, on machines "
             f"like this one: {machines}.\n"
         )
-    return "".join(parts) + (scaling(json.loads(SCALING.read_text(encoding="utf-8"))) if SCALING.exists() else "")
-
-
-def scaling(told: dict) -> str:
-    """Return how the plan's estimate for several devices compares with what they took."""
-    rows = [
-        f"| {n} | {duration(told['measured'][n]) if n in told['measured'] else 'not run'} | {duration(seconds)} |\n"
-        for n, seconds in told["estimated"].items()
-    ]
-    return (
-        "\n## Parallel shards\n\n`python -m campaigns.scaling` measures the trigger pass of the demo run, "
-        f"{told['tokens']:,} tokens in {told['shards']} shards of one thread each, on the same kind of machine "
-        f"({told['machine']['processor']}, {told['machine']['cores']} cores).\n\n"
-        "| shards at once | measured | estimated |\n|---|---|---|\n" + "".join(rows)
-    )
+    return "".join(parts)
 
 
 def main() -> int:

@@ -9,12 +9,12 @@ import pytest
 from projects import run
 from running import ROOT
 
-from campaigns import forgery
 from ff_memories import tables
 from ff_memories.audit import compare
 from ff_memories.base.hardware import machine
 from ff_memories.claims.register import register
 from ff_memories.workflow import dvc_lock_file
+from qa import forgery
 
 UNTRAINED = ("untrained-1", "untrained-2", "untrained-3")
 MUTATED = ("K1", "K2", "K3", "K4", "K5")
@@ -97,42 +97,9 @@ def test_the_certificate_says_of_every_verdict_what_it_rests_on(recorded_run, tm
     assert found["K6"]["rests_on"]["annotations"] == "rebuilt to the byte"
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("kind", forgery.KINDS)
-def test_no_wrong_cell_is_equal_and_none_that_a_verdict_rests_on_is_verified(kind, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = forgery.forge_cells(kind, forgery.make(kind, tmp_path / "run"), 2, lambda number: number % 23 == 5)
-    assert len(found) > 20
-    assert [row for row in found if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
-    beside = [row for row in found if not row["chance"] and not row["tolerated"]]
-    assert all(
-        row["table"].startswith("sensitivity/") or row["table"] in ("tables/firing", "tables/histogram")
-        for row in beside
-    ), beside
-    assert not any(row["rests"] for row in beside), beside
-
-
-SAYS = {"rebuilt", "all rows", "refused"}  # what `verify` finds for sure
-
-
-@pytest.mark.long
-def test_no_forged_file_is_equal_or_verified(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    found = forgery.forge_files("fairseq", forgery.make("fairseq", tmp_path / "run"), 2)
-    assert {row["file"] for row in found} >= {"claims.json", "claims", "report/claims.tex", forgery.LAST_BIT}
-    assert {row["compare"] for row in found} == {"different", "refused"}, found
-    assert {row["verify"] for row in found} == SAYS, found
-
-
-def test_the_recorded_campaign_found_no_wrong_equal():
-    held = json.loads(forgery.OUT.read_text(encoding="utf-8"))
-    assert {row["run"] for row in held["cells"]} == held["every"].keys() <= forgery.KINDS.keys()
-    assert [row for row in held["cells"] if row["compare"] in ("equal", "identical") and not row["tolerated"]] == []
-    assert not [row for row in held["cells"] if row["rests"] and not row["chance"] and not row["tolerated"]]
-    assert {row["run"] for row in held["files"]} == forgery.KINDS.keys()
-    assert {row["compare"] for row in held["files"]} == {"different", "refused"}
-    assert {row["verify"] for row in held["files"]} == SAYS
-    for row in held["verdicts"]:
+def test_the_page_follows_from_what_was_recorded():
+    recorded = json.loads(forgery.OUT.read_text(encoding="utf-8"))
+    for row in recorded["verdicts"]:
         if row["to"] and not row["for_sure"]:
             assert abs(row["found"] / row["times"] - row["chance_few"]) < 0.35, row
     assert (ROOT / "docs" / "forgeries.md").read_text(encoding="utf-8") == forgery.page()

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from campaigns import gpu
+from qa import gpu
 
 PART = "compare-bfloat16"
 HOST = {"processor": "a processor", "cores": 2, "memory": "8 GiB"}

@@ -1,7 +1,7 @@
 """Do on one GPU all that only a GPU can show, in parts that can be taken up again.
 
     make gpu-campaign
-    python -m campaigns.gpu --parts compare-tf32 --again --minutes 9
+    python -m qa.gpu --parts compare-tf32 --again --minutes 9
 
 Each part is a process of its own and has nine minutes. What it found is kept in FOLDER/gpu.json as soon as it ends; a
 part that is kept there is not run again. At the end docs/gpu.md is written. Where there is no GPU, every part runs at
@@ -201,7 +201,7 @@ def told(found: dict[str, Any]) -> dict[str, Any]:
 
 def rehearsed(at: At) -> dict[str, Any]:
     """Rehearse the paper's run: its architecture, formats and file names, from mirrors that fail to the report."""
-    from campaigns.rehearsal import FULL, TINY, rehearse
+    from qa.rehearsal import FULL, TINY, rehearse
 
     size, sentences = (FULL, 150) if at.gpu else (TINY, 40)
     targets = () if at.gpu else ("--", "results/paper/tables/triggers.parquet")
@@ -266,7 +266,7 @@ def run_part(name: str, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "found.json").unlink(missing_ok=True)
     begun = time.monotonic()
-    process = [sys.executable, "-m", "campaigns.gpu", "--inside", name, "--folder", str(folder)]
+    process = [sys.executable, "-m", "qa.gpu", "--inside", name, "--folder", str(folder)]
     with (folder / "log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen(process, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
         try:
