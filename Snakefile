@@ -18,7 +18,6 @@ include: "workflow/rules/values.smk"
 include: "workflow/rules/composition.smk"
 include: "workflow/rules/baselines.smk"
 include: "workflow/rules/interventions.smk"
-include: "workflow/rules/released.smk"
 include: "workflow/rules/patterns.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/claims.smk"
@@ -45,7 +44,6 @@ rule all:
         run_.tables(*CLAIM_TABLES),
         of_models(*OF_MODELS),
         run_.golden_triggers,
-        rules.released.output if run_.config.fidelity == "released" else [],
     message:
         "All results of the run are there."
 

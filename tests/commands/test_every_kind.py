@@ -145,17 +145,6 @@ def test_a_run_is_exported(here, ended, tmp_path, name):
     assert any(file.stat().st_size for file in (tmp_path / "out").rglob("*") if file.is_file())
 
 
-def test_triggers_are_exported_with_their_texts(here, ended, tmp_path):
-    out, info = tmp_path / "triggers.jsonl", Path(here.path("model", "info.json"))
-    status, shown = ended(
-        "export", "triggers", "--triggers", here.table("triggers"), "--sentences", here.table("sentences"),
-        "--info", info, "--top", 2, "--dims", 0, 1, "--out", out,
-    )  # fmt: skip
-    assert status == 0, shown
-    of_dims = [json.loads(line)["top_values"] for line in out.read_text().splitlines()]
-    assert [len(layers) for layers in of_dims] == 2 * [json.loads(info.read_text())["layers"]]
-
-
 @pytest.fixture(scope="module")
 def clone(project, tmp_path_factory):
     return restored(project, tmp_path_factory.mktemp("clones") / "clone")

@@ -7,8 +7,9 @@ import re
 import numpy as np
 import polars as pl
 import pytest
+from contributed import use
 from factories import words
-from pipeline import config, run_steps, step, write_inputs
+from pipeline import config, run_steps, write_inputs
 from reference import rule_sentences
 from running import ROOT
 
@@ -21,12 +22,12 @@ RELEASED = dict(fidelity="released", corpus__segmenter="line", composition__samp
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A released run that drew for itself, and what export-sample made of it."""
+    """A released run that drew for itself, and what `sample` made of it."""
     folder = tmp_path_factory.mktemp("draws")
     write_inputs(folder, TYPES, seed=5, decoder_layers=2)
     out = run_steps(folder, config(fidelity="released"))
-    step("export", "sample", "--sentences", out / "sentences.parquet", "--examples", out / "examples.parquet",
-         "--out", out / "sample")  # fmt: skip
+    use("released_code", "sample", "--sentences", out / "sentences.parquet", "--examples", out / "examples.parquet",
+        "--out", out / "sample")  # fmt: skip
     return folder, out
 
 
@@ -53,12 +54,9 @@ def test_the_page_tells_how_to_take_a_draw_out_of_the_released_data_frame(run, t
     texts = tmp_path / "texts"
     texts.mkdir()
     (texts / "train.txt").write_bytes((out / "sample" / "train.txt").read_bytes())
-    step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
-         out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
-         out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet", "--device", "cpu",
-         "--threads", 1)  # fmt: skip
-    step("export", "layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
-         "--sentences", out / "sentences.parquet", "--out", texts / "layer.pkl")  # fmt: skip
+    use("released_code", "layer", "--weights", out / "model.safetensors", "--description", out / "model.json",
+        "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet", "--sentences",
+        out / "sentences.parquet", "--out", texts / "layer.pkl", "--device", "cpu", "--threads", 1)  # fmt: skip
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/released.md").read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(texts)
     exec(code, {})

@@ -13,8 +13,9 @@ import pytest
 import released_columns
 import scorer
 import torch
+from contributed import use
 from factories import drawn
-from pipeline import config, run_steps, step
+from pipeline import config, run_steps
 from reference import Reference, rule_sentences
 
 from ff_memories import tables
@@ -51,24 +52,8 @@ def paper(request, tmp_path_factory):
 def released(request, tmp_path_factory):
     made = draw(tmp_path_factory.mktemp("released"), request.param, "released")
     out = made[-1]
-    step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
-         out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
-         out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet",
-         "--device", "cpu", "--threads", 1)  # fmt: skip
-    step(
-        "export",
-        "triggers",
-        "--triggers",
-        out / "triggers.parquet",
-        "--sentences",
-        out / "sentences.parquet",
-        "--info",
-        out / "info.json",
-        "--top",
-        TOP,
-        "--out",
-        out / "triggers.jsonl",
-    )
+    use("released_code", "triggers", "--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet",
+        "--info", out / "info.json", "--top", TOP, "--out", out / "triggers.jsonl")  # fmt: skip
     return made
 
 
@@ -122,14 +107,14 @@ def test_sentences_values_examples_and_layers_in_the_papers_reading(paper):
 
 
 def test_layer_and_dim_columns(released):
-    _, reference, _, frames, out = released
-    layer = tables.read(out / "released_layer.parquet").join(frames["examples"], on="example")
+    _, reference, _, _, out = released
+    layer, dim = released_columns.measured(out)
     for row in layer.select("example", "sentence", "position").unique().iter_rows(named=True):
         tokens = store.read(out / "corpus.safetensors").sentence(row["sentence"])[: row["position"]]
         expected = released_columns.literal(reference, tokens.tolist())
         got = layer.filter(example=row["example"]).sort("layer").to_dicts()
         released_columns.assert_cells(got, expected)
-    released_columns.check_dim_columns(reference, out)
+    released_columns.check_dim_columns(reference, out, dim)
 
 
 def test_values_by_the_released_scripts_softmax(released):

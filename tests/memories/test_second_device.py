@@ -22,6 +22,7 @@ from benchmarks import methods
 from benchmarks.__main__ import main as benchmark
 from benchmarks.measures import plans
 from benchmarks.subjects import SIZES, random_corpus, random_decoder
+from contrib.released_code import agreement_script, columns
 from ff_memories import api, tables
 from ff_memories.audit.golden import golden
 from ff_memories.base.errors import UserError
@@ -32,7 +33,7 @@ from ff_memories.config import parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import composition, mutations, values
+from ff_memories.memories import composition, mutations, projection_seeds, values
 from ff_memories.memories.gallery import promoted, shading
 from ff_memories.memories.search import batching, shards, trigger_table, triggers
 from ff_memories.memories.search.topk import TopTriggers
@@ -40,7 +41,6 @@ from ff_memories.model import decoder as decoders
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import load_decoder
-from ff_memories.released import agreement_script, columns, random_projections
 from ff_memories.report.gallery import TABLES, parts
 from ff_memories.workflow import speed
 
@@ -325,7 +325,7 @@ def test_the_released_codes_columns_and_what_the_model_predicts(weights):
 def test_ranks_over_seeds_of_projections_that_were_never_loaded(paper):
     decoder = model(paper)
     known = values.table(decoder, decoder.vocabulary, found(decoder), TEXT, "next")
-    both(lambda place: random_projections.rank_table(model(paper, place), known, range(1, 4)))
+    both(lambda place: projection_seeds.rank_table(model(paper, place), known, range(1, 4)))
 
 
 def test_what_the_gallery_reads_from_the_model(weights):
@@ -529,8 +529,6 @@ def later_steps(folder, out, device):
     baseline(folder, out, "untrained-1", out / "untrained-1", device)
     step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
          t("projection_seeds"))  # fmt: skip
-    step("released", *model, *there, *text, "--examples", t("examples"), "--released-layer", t("released_layer"),
-         "--released-dim", t("released_dim"))  # fmt: skip
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
     step("gallery", "--config", folder / "config.yaml", *text, "--tables", *map(t, TABLES),

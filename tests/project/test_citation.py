@@ -9,9 +9,9 @@ import pytest
 import yaml
 from running import ROOT
 
+from contrib.released_code import data_frames
 from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
-from ff_memories.released import data_frames
 
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 

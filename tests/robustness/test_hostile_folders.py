@@ -421,12 +421,9 @@ READ = {
     "results/small/model/types.json": "trace text --configfile my.yaml",
     "results/small/model/model.safetensors": "trace text --configfile my.yaml",
     "results/small/tables/triggers.parquet": "show --layer 1 --key 0 --top 3 --configfile my.yaml",
-    "results/small/tables/sentences.parquet": f"export sample --examples {TABLES}/examples.parquet --out sample "
-    f"--sentences {TABLES}/sentences.parquet",
     "results/small/corpus/corpus.safetensors": "export neuronpedia --configfile my.yaml --out np",
     "someone.csv": "annotate score --files someone.csv --configfile my.yaml",
     "text.txt": "trace --file text.txt --configfile my.yaml",
-    "triggers.jsonl": "export texts --jsonl triggers.jsonl --out texts",
 }
 
 

@@ -79,7 +79,6 @@ def test_init_overwrites_no_more_than_a_file(folder, capsys, name):
         ("excerpts", "--rows", "1.5"),
         ("verify", "--seed", "-1"),
         ("verify", "--cores", "9" * 5000),
-        ("export agreement", "--projection-seed", str(2**63)),
         ("projection-seeds", "--seeds", "٣"),
         ("golden", "--windows", "0"),
     ],

@@ -347,7 +347,7 @@ def _beside(check: Check) -> list[tuple[str, str]]:
         (name, f"only {text} tells, so only its rows and bounds were checked")
         for name, text in whole.items()
         if f"tables/{name}.parquet" in left
-    ] + [(path, "it takes as long as the run") for path in left if path.startswith(("sensitivity/", "tables/released"))]
+    ] + [(path, "it takes as long as the run") for path in left if path.startswith("sensitivity/")]
 
 
 def _environment(check: Check) -> CheckedPart | None:

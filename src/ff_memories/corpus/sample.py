@@ -3,7 +3,6 @@
 The names are those of the released code's data frames, which record its random sample.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.corpus.text import lines
 
 FORM = '{"text": "But when bees and wasps resemble each other .", "random_pos": 6}'
-
-
-def written(examples: pl.DataFrame, texts: dict[int, str]) -> str:
-    """Return rows of ``examples`` as the file's text."""
-    rows = examples.sort("example").select("sentence", "position").iter_rows()
-    records = ({"text": texts[sentence], "random_pos": position} for sentence, position in rows)
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
 
 
 def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame:

@@ -4,8 +4,8 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution, Input, Output
 from ff_memories.config import Settings
+from ff_memories.memories.projection_seeds import rank_table
 from ff_memories.model.loading import load_decoder
-from ff_memories.released.random_projections import rank_table
 
 
 def run(

@@ -8,18 +8,10 @@ import polars as pl
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.precision import ROUNDOFF, Precision
-from ff_memories.tables import annotation, corpus, gallery, memories, predictions, released, results
+from ff_memories.tables import annotation, corpus, gallery, memories, predictions, results
 from ff_memories.tables.schema import KEY, SIGN, Schema
 
-TABLES = (
-    corpus.TABLES
-    | memories.TABLES
-    | gallery.TABLES
-    | predictions.TABLES
-    | annotation.TABLES
-    | released.TABLES
-    | results.TABLES
-)
+TABLES = corpus.TABLES | memories.TABLES | gallery.TABLES | predictions.TABLES | annotation.TABLES | results.TABLES
 PRECISION = "extraction.precision"  # the key in a file's metadata
 NEURONS = "d_m"  # likewise, of a table with both signs
 MOST_NEURONS = 1 << 15  # with both signs, so keys still fit their type

@@ -12,6 +12,7 @@ from ff_memories.tables.schema import (
     PROBABILITY,
     RANK,
     SENTENCE,
+    STATISTIC,
     TOKEN,
     Column,
     Schema,
@@ -87,5 +88,21 @@ TABLES = {
         },
         measured=True,
         of_baselines=True,
+    ),
+    "projection_seeds": Schema(
+        about="ranks of the top triggers' targets by layer, under the released script's random projections "
+        "(`random`, one row per seed) and the model's own softmax (`adaptive`, seed 0); `moved` is the "
+        "share of ranks that differ from the model's own, and the quartiles cover the `n_tail` targets "
+        "outside the softmax's head",
+        by={"projection": pl.Enum(["adaptive", "random"]), "seed": pl.UInt64, "layer": LAYER},
+        fields={
+            "n": Column(pl.UInt32, compared=STATISTIC),
+            "agreement": Column(pl.Float64, compared=STATISTIC),
+            "moved": Column(pl.Float64, compared=STATISTIC),
+            "n_tail": Column(pl.UInt32, compared=STATISTIC),
+            "q1": Column(pl.Float64, null=True, compared=STATISTIC),
+            "median": Column(pl.Float64, null=True, compared=STATISTIC),
+            "q3": Column(pl.Float64, null=True, compared=STATISTIC),
+        },
     ),
 }

@@ -4,8 +4,19 @@ import math
 
 import polars as pl
 
+from contrib.released_code import columns
 from ff_memories import tables
 from ff_memories.corpus import store
+from ff_memories.model.decoder import Decoder
+from ff_memories.model.files import converted
+
+
+def measured(out):
+    """The 'layer' and 'dim' columns of a run's examples, with the examples' places."""
+    decoder = Decoder(*converted.load(out / "model.safetensors", out / "model.json"))
+    examples = tables.read(out / "examples.parquet")
+    found = columns.columns(decoder, store.read(out / "corpus.safetensors"), examples, 16_384)
+    return [frame.join(examples, on="example") for frame in found]
 
 
 def literal(reference, tokens):
@@ -53,11 +64,10 @@ def assert_cells(rows, expected):
                 assert got[name] == value, name
 
 
-def check_dim_columns(reference, out):
+def check_dim_columns(reference, out, frame):
     """Compare the first examples' cells; return how many ranks only the order of equals decides."""
     corpus, block = store.read(out / "corpus.safetensors"), reference.blocks[-1]
     values = block.fc2.weight.detach()
-    frame = tables.read(out / "released_dim.parquet").join(tables.read(out / "examples.parquet"), on="example")
     assert frame["layer"].unique().to_list() == [len(reference.blocks)]
     # as the released code finds a rank: among equals, the lower id comes first
     rank = lambda logp, token: logp.argsort(descending=True, stable=True).tolist().index(token)

@@ -6,10 +6,11 @@ import polars as pl
 import pytest
 import torch
 from factories import words
-from pipeline import config, run_steps, step, write_inputs
+from pipeline import config, run_steps, write_inputs
 from reference import Reference
-from released_columns import assert_cells, check_dim_columns, literal
+from released_columns import assert_cells, check_dim_columns, literal, measured
 
+from contrib.released_code import columns
 from ff_memories import tables
 from ff_memories.corpus import store
 
@@ -27,18 +28,13 @@ def run(request, tmp_path_factory):
     model = write_inputs(folder, TYPES, **RUNS[request.param])
     settings = config(composition__positions="0..N")
     out = run_steps(folder, settings)
-    step("released", "--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
-         out / "corpus.safetensors", "--examples", out / "examples.parquet", "--released-layer",
-         out / "released_layer.parquet", "--released-dim", out / "released_dim.parquet",
-         "--device", "cpu", "--threads", 1)  # fmt: skip
-    return Reference(model, TYPES), out
+    return Reference(model, TYPES), out, measured(out)
 
 
 @pytest.mark.slow
 def test_every_layer_column_is_the_released_codes(run):
-    reference, out = run
+    reference, out, (frame, _) = run
     corpus = store.read(out / "corpus.safetensors")
-    frame = tables.read(out / "released_layer.parquet").join(tables.read(out / "examples.parquet"), on="example")
     positions = set()
     for _, part in frame.sort("example", "layer").group_by("example", maintain_order=True):
         part = part.to_dicts()
@@ -51,14 +47,14 @@ def test_every_layer_column_is_the_released_codes(run):
 
 @pytest.mark.slow
 def test_every_dim_column_is_the_released_codes(run):
-    assert check_dim_columns(*run)
+    reference, out, (_, frame) = run
+    assert check_dim_columns(reference, out, frame)
 
 
 def test_scaling_moves_some_memories_predictions(tmp_path):
     """The shortcut for scaled values is needed, and right: tops of v and of m v differ for some tail words."""
     from ff_memories.model.files import checkpoint
     from ff_memories.model.vocabulary import Vocabulary
-    from ff_memories.released.columns import scalable, scaled_value_tops
 
     write_inputs(tmp_path, TYPES, seed=3)
     description, weights = checkpoint.read(tmp_path / "model.pt")
@@ -67,7 +63,7 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
     values = torch.randn(300, 16, generator=draw, dtype=torch.float64) * 4
     coefficients = torch.relu(torch.randn(9, 300, generator=draw, dtype=torch.float64) * 0.3)
     tops = vocabulary.predict(values).top
-    got = scaled_value_tops(vocabulary, values, coefficients, tops, scalable(vocabulary, values))
+    got = columns.scaled_value_tops(vocabulary, values, coefficients, tops, columns.scalable(vocabulary, values))
     every = torch.stack([vocabulary.log_probabilities(values * row[:, None]).argmax(1) for row in coefficients])
     assert torch.equal(got, every)
     active = coefficients > 0
@@ -79,9 +75,8 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
 def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
     from ff_memories.model.decoder import Decoder
     from ff_memories.model.files import converted
-    from ff_memories.released import columns
 
-    _, out = run
+    _, out, _ = run
     decoder = Decoder(*converted.load(out / "model.safetensors", out / "model.json"))
     given = decoder, store.read(out / "corpus.safetensors"), tables.read(out / "examples.parquet"), 200
     layer, dim = columns.columns(*given)
@@ -95,15 +90,3 @@ def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
     assert columns.output_distributions(*given) == pytest.approx(output, rel=1e-4)
     assert output.argmax(1).tolist() == given[2]["model_top"].to_list()
     assert output.sum(1) == pytest.approx(1, rel=1e-5)
-
-
-@pytest.mark.more
-def test_a_run_with_fidelity_released_makes_them(planted_copy):
-    from running import change, snakemake
-
-    change(planted_copy, "fidelity", "released")
-    snakemake(
-        planted_copy, "--", "results/planted/tables/released_layer.parquet", "results/planted/tables/values.parquet"
-    )
-    frame = tables.read(planted_copy / "results/planted/tables/released_layer.parquet")
-    assert frame.select(pl.col("coeffs_l0").min()).item() >= 1  # the residual is always counted

@@ -1,4 +1,4 @@
-"""Export a run's sentences in order, and the sampled prefixes on which it observed the layers.
+"""Write a run's sentences in order, and the sampled prefixes on which it observed the layers.
 
 Writes train.txt and validation.txt, with one sentence per line, and sample.jsonl, with the `text` and `random_pos` of
 every example. To repeat the sample with any seed, run these texts with `corpus.segmenter: line` and
@@ -6,14 +6,15 @@ every example. To repeat the sample with any seed, run these texts with `corpus.
 """
 
 import argparse
+import json
 from pathlib import Path
 
 import polars as pl
 
+from contrib.released_code import run_types
 from ff_memories import tables
 from ff_memories.base.files import write_whole
-from ff_memories.corpus import sample, texts
-from ff_memories.exports import run_types
+from ff_memories.corpus import texts
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,4 +30,11 @@ def run(args: argparse.Namespace) -> None:
     for split in ("train", "validation"):
         numbers = sentences.filter(pl.col("split") == split)["sentence"]
         write_whole(args.out / f"{split}.txt", "".join(read[number] + "\n" for number in numbers))
-    write_whole(args.out / "sample.jsonl", sample.written(examples, read))
+    write_whole(args.out / "sample.jsonl", records(examples, read))
+
+
+def records(examples: pl.DataFrame, read: dict[int, str]) -> str:
+    """Return rows of ``examples`` as JSON lines, which ``ff_memories.corpus.sample`` reads."""
+    rows = examples.sort("example").select("sentence", "position").iter_rows()
+    listed = ({"text": read[sentence], "random_pos": position} for sentence, position in rows)
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in listed)

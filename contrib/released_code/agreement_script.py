@@ -10,9 +10,9 @@ import torch
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import UNK, Dictionary
+from ff_memories.memories import projection_seeds
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.released import random_projections
 
 COLUMNS = (
     "layer",
@@ -42,7 +42,9 @@ def targets(path: Path) -> Counter[str]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file", "write all keys' files with ff-memories export texts") from None
+        raise UserError(
+            f"{path}: no such file", "write all keys' files with python -m contrib.released_code texts"
+        ) from None
     return Counter(target(line.split("\t")[1]) for line in lines if line)
 
 
@@ -60,7 +62,7 @@ def rows(
         ids = torch.tensor([dictionary.ids.get(word, UNK) for _, word, _ in wanted], device=decoder.device)
         which = torch.tensor([key for key, _, _ in wanted], device=decoder.device)
         if state is not None:
-            tops, maxima, ranks, state = random_projections.predictions(vocabulary, block.values, state, which, ids)
+            tops, maxima, ranks, state = projection_seeds.predictions(vocabulary, block.values, state, which, ids)
         else:
             top = vocabulary.predict(block.values)
             tops, maxima = top.top.tolist(), top.probability.tolist()

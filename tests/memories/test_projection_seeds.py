@@ -11,7 +11,7 @@ from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.released import random_projections
+from ff_memories.memories import projection_seeds
 
 TYPES = words(44)
 
@@ -76,10 +76,8 @@ def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
 
 
 def test_how_many_distributions_are_held_at_once_decides_nothing(run, monkeypatch):
-    from ff_memories.released import random_projections
-
     folder, out, _ = run
-    monkeypatch.setattr(random_projections, "FULL", 5)
+    monkeypatch.setattr(projection_seeds, "FULL", 5)
     step("projection-seeds", *arguments(folder, out)[:-1], out / "again/projection_seeds.parquet")
     assert tables.read(out / "again/projection_seeds.parquet").equals(tables.read(out / "projection_seeds.parquet"))
 
@@ -104,8 +102,8 @@ def test_a_model_without_projections_is_refused(tmp_path, capsys):
 
 def test_a_row_of_ranks_is_summed_up():
     ranks = pl.DataFrame({"next_token": [1, 2, 30, 31, 32], "rank": [0, 1, 4, 6, 0], "trained": [0, 2, 4, 5, 0]})
-    row = random_projections._summary(3, 7, ranks, 20).row(0, named=True)
+    row = projection_seeds._summary(3, 7, ranks, 20).row(0, named=True)
     assert row == {"projection": "random", "seed": 7, "layer": 3, "n": 5, "agreement": 0.4, "moved": 0.4, "n_tail": 3,
                    "q1": 2, "median": 4, "q3": 5}  # fmt: skip
-    trained = random_projections._summary(3, None, ranks, 33).row(0, named=True)
+    trained = projection_seeds._summary(3, None, ranks, 33).row(0, named=True)
     assert (trained["projection"], trained["seed"], trained["n_tail"], trained["median"]) == ("adaptive", 0, 0, None)

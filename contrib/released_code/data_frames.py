@@ -1,13 +1,14 @@
 """Arrange the 'layer' and 'dim' columns as the released code's data frames: one row per sentence, mostly lists."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from contrib.released_code.columns import LAYER_COLUMNS
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import atomic_write
-from ff_memories.released.columns import LAYER_COLUMNS
 
 PAIRS = ("output_rank", "output_prob", "argmax", "argmax_prob")  # of the residual and the feed-forward
 # one number per dimension; the first two and the coefficients have one more, for the residual
@@ -19,6 +20,7 @@ DIM_COLUMNS = (
     "coeffs_vals",
 )
 FORMATS = (".parquet", ".jsonl", ".pkl")
+Arrangement = Callable[[pl.DataFrame, pl.DataFrame, pl.DataFrame, dict[int, str], np.ndarray | None], pl.DataFrame]
 
 
 def _sentences(examples: pl.DataFrame, texts: dict[int, str], distributions: np.ndarray | None) -> pl.DataFrame:
@@ -37,30 +39,37 @@ def _ordered(frame: pl.DataFrame, columns: list[str]) -> pl.DataFrame:
 
 
 def layer_frame(
-    released: pl.DataFrame, examples: pl.DataFrame, texts: dict[int, str], distributions: np.ndarray | None = None
+    layers: pl.DataFrame,
+    dims: pl.DataFrame,
+    examples: pl.DataFrame,
+    texts: dict[int, str],
+    distributions: np.ndarray | None,
 ) -> pl.DataFrame:
-    """Return the released 'layer' frame: every column of ``released_layer`` as a list over layers.
+    """Return the released 'layer' frame: every 'layer' column as a list over layers.
 
     Args:
-        released: the ``released_layer`` table.
+        layers, dims: of ``columns.columns``.
         examples: the ``examples`` table, which sets the order of rows.
         texts: the sentences' texts.
         distributions: (examples, vocab) the model's output, for ``output_dist_vals``.
     """
-    lists = released.sort("example", "layer").group_by("example", maintain_order=True).agg(LAYER_COLUMNS)
+    lists = layers.sort("example", "layer").group_by("example", maintain_order=True).agg(LAYER_COLUMNS)
     frame = _sentences(examples.sort("example"), texts, distributions)
     return _ordered(frame.join(lists, on="example", maintain_order="left"), list(LAYER_COLUMNS))
 
 
 def dim_frame(
-    released: pl.DataFrame,
+    layers: pl.DataFrame,
     dims: pl.DataFrame,
     examples: pl.DataFrame,
     texts: dict[int, str],
-    distributions: np.ndarray | None = None,
+    distributions: np.ndarray | None,
 ) -> pl.DataFrame:
-    """Return the released 'dim' frame of the last layer: lists over dimensions, and (residual, ffn) pairs."""
-    last = released.filter(pl.col("layer") == pl.col("layer").max())
+    """Return the released 'dim' frame of the last layer: lists over dimensions, and (residual, ffn) pairs.
+
+    Args: as of ``layer_frame``.
+    """
+    last = layers.filter(pl.col("layer") == pl.col("layer").max())
     pairs = last.select(
         "example",
         *(pl.concat_list(f"residual_{name}", f"ffn_{name}").alias(f"residual_ffn_{name}") for name in PAIRS),
@@ -75,11 +84,15 @@ def dim_frame(
     return _ordered(frame, [*pairs.columns[1:], *DIM_COLUMNS])
 
 
+def check_name(path: str | Path) -> None:
+    """Raise ``UserError`` if a file's suffix names no format."""
+    if (suffix := Path(path).suffix) not in FORMATS:
+        raise UserError(f"{path}: expected the suffix {' or '.join(FORMATS)}, found {suffix or 'none'}")
+
+
 def write(frame: pl.DataFrame, path: str | Path) -> None:
     """Write a data frame in the format of the suffix: ``.parquet``, ``.jsonl`` or, as in released code, ``.pkl``."""
     suffix = Path(path).suffix
-    if suffix not in FORMATS:
-        raise UserError(f"{path}: expected the suffix {' or '.join(FORMATS)}, found {suffix or 'none'}")
     with atomic_write(path) as partial:
         if suffix == ".parquet":
             frame.write_parquet(partial)

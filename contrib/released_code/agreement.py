@@ -1,4 +1,4 @@
-"""Export the agreement of values and triggers as the released script's TSV, from the text files of all keys.
+"""Write the agreement of values and triggers as the released script's TSV, from the text files of all keys.
 
 The released script never loads the softmax's projections to classes and tails, and it leaves dropout on. Its tail
 probabilities and ranks therefore differ from run to run. Here, --projection-seed determines the random projections, as
@@ -9,25 +9,27 @@ probabilities and ranks therefore differ from run to run. Here, --projection-see
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from contrib.released_code import agreement_script
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.options import whole
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.declaration import add_execution, execution
-
-if TYPE_CHECKING:
-    import torch
-
-    from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.model.files.checkpoint import load_tensors
+from ff_memories.model.loading import load_decoder
+from ff_memories.model.vocabulary import Vocabulary
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", required=True, type=Path, help="model.safetensors")
     parser.add_argument("--description", required=True, type=Path, help="model.json")
     add_execution(parser)
-    parser.add_argument("--texts", required=True, type=Path, help="folder that `export texts` wrote")
+    parser.add_argument("--texts", required=True, type=Path, help="folder that `texts` wrote")
     parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
     parser.add_argument(
         "--projection",
@@ -46,11 +48,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    import torch  # takes a second to load
-
-    from ff_memories.model.loading import load_decoder
-    from ff_memories.released import agreement_script
-
     decoder = load_decoder(args.weights, args.description, execution(args))
     vocabulary = decoder.vocabulary.reading(args.projection, args.projection_seed)
     if (args.dropout or args.projections_from) and vocabulary.generator_state is None:
@@ -69,14 +66,8 @@ def run(args: argparse.Namespace) -> None:
         _export(vocabulary, args)
 
 
-def _given(path: Path, vocabulary: "Vocabulary") -> "tuple[torch.Tensor, list[torch.Tensor]]":
+def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch.Tensor]]:
     """Read projections that ``_export`` wrote, or the released script's softmax as torch saves it."""
-    import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    from ff_memories.model.files.checkpoint import load_tensors
-
     hint = "give a file that --projections or torch.save(softmax.state_dict(), PATH) wrote"
     if not path.is_file():
         raise UserError(f"{path}: no such file", hint)
@@ -97,9 +88,7 @@ def _given(path: Path, vocabulary: "Vocabulary") -> "tuple[torch.Tensor, list[to
     return classes, tails
 
 
-def _export(vocabulary: "Vocabulary", args: argparse.Namespace) -> None:
-    from safetensors.torch import save_file
-
+def _export(vocabulary: Vocabulary, args: argparse.Namespace) -> None:
     names = ["class_proj", *(f"tail.{k}" for k in range(len(vocabulary.clusters) - 1))]
     with atomic_write(args.projections) as partial:
         save_file(

@@ -83,7 +83,10 @@ def _pack(decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, part: np.nda
 def columns(
     decoder: Decoder, corpus: Corpus, examples: pl.DataFrame, batch_tokens: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tables ``released_layer`` and ``released_dim`` for rows of ``examples``."""
+    """Return the 'layer' columns by example and layer, and the last layer's 'dim' columns by example and key.
+
+    Layers count from 1. Of the 'dim' columns, key d_m is the residual.
+    """
     vocabulary, names = decoder.vocabulary, examples["example"].to_numpy()
     layers: list[pl.DataFrame] = []
     dims: list[pl.DataFrame] = []

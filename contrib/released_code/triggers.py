@@ -1,15 +1,15 @@
-"""Export triggers as the released code's JSON lines, one line per dimension."""
+"""Write triggers as the released code's JSON lines, one line per dimension."""
 
 import argparse
 
+from contrib.released_code import run_types
+from contrib.released_code.trigger_files import jsonl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.base.options import whole
 from ff_memories.corpus.texts import of_sentences
-from ff_memories.exports import run_types
 from ff_memories.model.info import read_info
-from ff_memories.released.trigger_files import jsonl
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -66,7 +66,7 @@ def record(line: bytes, place: str) -> Record:
         where = "".join(f"{part}: " for part in [".".join(map(str, first["loc"]))] if part)
         raise UserError(
             f"{place}: not a dimension with its triggers ({where}{first['msg']})",
-            "give a file that `ff-memories export triggers` or the released code wrote",
+            "give a file that `python -m contrib.released_code triggers` or the released code wrote",
         ) from None
 
 

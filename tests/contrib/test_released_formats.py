@@ -8,21 +8,20 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from contributed import says, use
 from factories import words
-from pipeline import config, run_steps, step, write_inputs
+from hostile import Touch
+from pipeline import config, run_steps, write_inputs
 from reference import Reference, rule_sentences
+from released_columns import measured
 from safetensors.torch import load_file
 from scorer import scorer_tokens
 
+from contrib.released_code.agreement_script import target
 from ff_memories import tables
-from ff_memories.base.errors import UserError
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.splitting import moses
-from ff_memories.corpus.splitting.segment import rule
-from ff_memories.corpus.text import sentences
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.model.files import checkpoint
-from ff_memories.released.agreement_script import target
 
 TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]
 TOP = 6
@@ -44,31 +43,15 @@ def run(tmp_path_factory):
     out = run_steps(folder, settings)
     model_ = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     texts = ["--sentences", out / "sentences.parquet"]
-    step("released", *model_, "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet",
-         "--released-layer", out / "released_layer.parquet",
-         "--released-dim", out / "released_dim.parquet", "--device", "cpu", "--threads", 1)  # fmt: skip
-    step(
-        "export",
-        "triggers",
-        "--triggers",
-        out / "triggers.parquet",
-        *texts,
-        "--info",
-        out / "info.json",
-        "--top",
-        TOP,
-        "--out",
-        out / "triggers.jsonl",
-    )
-    step("export", "texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
-    step("export", "agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
-         "--projection-seed", 7, "--projections", out / "projections.safetensors", "--out",
-         out / "agreement")  # fmt: skip
-    step("export", "dim", "--released-layer", out / "released_layer.parquet", "--released-dim",
-         out / "released_dim.parquet", "--examples", out / "examples.parquet", *texts, "--out",
-         out / "dim.parquet")  # fmt: skip
-    step("export", "layer", "--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
-         *texts, "--out", out / "layer.parquet")  # fmt: skip
+    use("released_code", "triggers", "--triggers", out / "triggers.parquet", *texts, "--info", out / "info.json",
+        "--top", TOP, "--out", out / "triggers.jsonl")  # fmt: skip
+    use("released_code", "texts", "--jsonl", out / "triggers.jsonl", "--out", out / "texts")
+    use("released_code", "agreement", *model_, "--texts", out / "texts", "--dictionary", folder / "dict.txt",
+        "--projection-seed", 7, "--projections", out / "projections.safetensors", "--out",
+        out / "agreement")  # fmt: skip
+    examples = [*model_, "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet", *texts]
+    for name in ("layer", "dim"):
+        use("released_code", name, *examples, "--device", "cpu", "--threads", 1, "--out", out / f"{name}.parquet")
     return folder, out, Reference(model, TYPES)
 
 
@@ -131,12 +114,11 @@ def test_single_dimensions_are_exported_alone(run, capsys):
     _, out, _ = run
     options = ["--triggers", out / "triggers.parquet", "--sentences", out / "sentences.parquet", "--info",
                out / "info.json", "--top", TOP, "--out", out / "few.jsonl", "--dims"]  # fmt: skip
-    step("export", "triggers", *options, 5, 2)
+    use("released_code", "triggers", *options, 5, 2)
     every = (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()
     assert (out / "few.jsonl").read_text(encoding="utf-8").splitlines() == [every[5], every[2]]
-    with pytest.raises(AssertionError):
-        step("export", "triggers", *options, 24)
-    assert "--dims 24: the model's dimensions are 0 to 23" in capsys.readouterr().err
+    said = says(capsys, "released_code", "triggers", *options, 24)
+    assert "--dims 24: the model's dimensions are 0 to 23" in said
 
 
 def test_every_key_has_its_text_file_with_the_next_token_starred(run):
@@ -211,8 +193,9 @@ def script(run):
 
 
 def agreement(out, folder, name, *options):
-    step("export", "agreement", "--weights", out / "model.safetensors", "--description", out / "model.json", "--texts",
-         out / "texts", "--dictionary", folder / "dict.txt", *options, "--out", out / name)  # fmt: skip
+    model = ["--weights", out / "model.safetensors", "--description", out / "model.json"]
+    use("released_code", "agreement", *model, "--texts", out / "texts", "--dictionary", folder / "dict.txt", *options,
+        "--out", out / name)  # fmt: skip
     return pl.read_csv(out / f"{name}.tsv", separator="\t")
 
 
@@ -241,19 +224,54 @@ def test_projections_drawn_elsewhere_are_taken(run, script):
     assert not agreement(out, folder, "other", "--projection-seed", 3).equals(drawn)
 
 
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        (["--dropout", "--projection", "flat"], "--dropout: works only with the random projections"),
-        (["--projections-from", "model.safetensors"], "has no softmax projections"),
-    ],
-)
-def test_projections_that_do_not_fit_are_refused(run, capsys, options, said):
+SOFTMAX = {"class_proj": torch.ones(2, 16), "tail.0": torch.ones(8, 16), "tail.1": torch.ones(4, 16)}
+PROJECTIONS = {
+    "another shape": (SOFTMAX | {"tail.0": torch.ones(8)}, "tail.0 has shape (8,), the model's has "),
+    "whole numbers": (SOFTMAX | {"class_proj": torch.ones(2, 16).long()}, "class_proj has entries that"),
+    "another name": ({"classes": torch.ones(2, 16)}, "has no softmax projections"),
+    "a program": (Touch(), "could run code"),
+}
+
+
+@pytest.mark.parametrize("what", PROJECTIONS)
+def test_projections_that_do_not_fit_are_refused(run, capsys, tmp_path, monkeypatch, what):
+    monkeypatch.chdir(tmp_path)
     folder, out, _ = run
-    options = [out / o if o.endswith("safetensors") else o for o in options]
-    with pytest.raises(AssertionError, match="ended with 2"):
-        agreement(out, folder, "refused", *options)
-    assert said in capsys.readouterr().err
+    content, message = PROJECTIONS[what]
+    torch.save(content, "softmax.pt")
+    given = ["agreement", "--weights", out / "model.safetensors", "--description", out / "model.json", "--texts",
+             out / "texts", "--dictionary", folder / "dict.txt", "--out", "out"]  # fmt: skip
+    assert message in says(capsys, "released_code", *given, "--projections-from", "softmax.pt")
+    assert not (tmp_path / "ran").exists()
+    assert "--dropout: works only" in says(capsys, "released_code", *given, "--dropout", "--projection", "flat")
+
+
+def line_of(dim=3, **changes):
+    trigger = {"rank": 0, "layer_index": 0, "token_indice": 1.0, "fc1_value": 0.5, "text": "a b c"} | changes
+    return json.dumps({"dim": dim, "top_values": [[trigger]]}).encode() + b"\n"
+
+
+FOREIGN = {
+    "a name that leads upwards": line_of("../../OUTSIDE"),
+    "a negative dimension": line_of(-1),
+    "no JSON": b"dim 3\n",
+    "no layer": b'{"dim": 3, "top_values": []}\n',
+    "a value that is no number": line_of(fc1_value=math.nan),
+    "an index between two tokens": line_of(token_indice=0.5),
+    "a blank text": line_of(text=" \t"),
+    "a dimension twice": line_of(),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_trigger_examples_that_are_none_are_refused_and_nothing_is_written(tmp_path, capsys, what):
+    path, out = tmp_path / "triggers.jsonl", tmp_path / "in" / "texts"
+    path.write_bytes(line_of() + FOREIGN[what])
+    assert f"{path}, line 2: " in says(capsys, "released_code", "texts", "--jsonl", path, "--out", out)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["in", "triggers.jsonl"]
+    path.write_bytes(line_of(fc1_value=2, text="a\nb\tc"))  # mended, into the same folder
+    use("released_code", "texts", "--jsonl", path, "--out", out)
+    assert [(p.name, p.read_bytes()) for p in out.iterdir()] == [("3_0.txt", b"2\ta *b*\n")]
 
 
 @pytest.mark.parametrize(
@@ -267,7 +285,7 @@ def test_a_records_target_is_the_token_before_the_starred_one(record, word):
 def test_the_layer_columns_come_as_lists_with_their_text(run):
     folder, out, reference = run
     frame, examples = pl.read_parquet(out / "layer.parquet"), pl.read_parquet(out / "examples.parquet")
-    released = pl.read_parquet(out / "released_layer.parquet").sort("example", "layer")
+    released = measured(out)[0].sort("example", "layer")
     texts = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
     assert frame["text"].to_list() == [texts[i] for i in examples["sentence"]]
     assert frame["random_pos"].to_list() == examples["position"].to_list()
@@ -279,8 +297,8 @@ def test_the_layer_columns_come_as_lists_with_their_text(run):
 def test_the_dim_columns_come_as_lists_and_pairs(run):
     _, out, reference = run
     frame, examples = pl.read_parquet(out / "dim.parquet"), pl.read_parquet(out / "examples.parquet")
-    layer, dim = (pl.read_parquet(out / f"released_{n}.parquet") for n in ("layer", "dim"))
-    keys, last = reference.blocks[-1].fc2.weight.shape[1], layer.filter(pl.col("layer") == len(reference.blocks))
+    layer, dim = measured(out)
+    keys, last = reference.blocks[-1].fc2.weight.shape[1], layer.filter(layer=len(reference.blocks)).sort("example")
     assert frame["text"].to_list() == pl.read_parquet(out / "layer.parquet")["text"].to_list()
     assert frame["random_pos"].to_list() == examples["position"].to_list()
     assert frame["coeffs_vals"].list.len().unique().to_list() == [keys + 1]
@@ -297,12 +315,11 @@ def test_data_frames_have_the_released_columns_in_the_released_order(run, suffix
     import pandas
 
     _, out, reference = run
-    model = ["--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
-             out / "corpus.safetensors"]  # fmt: skip
-    tables_ = ["--released-layer", out / "released_layer.parquet", "--examples", out / "examples.parquet",
-               "--sentences", out / "sentences.parquet"]  # fmt: skip
-    step("export", "layer", *tables_, "--distributions", *model, "--out", out / f"full.{suffix}")
-    step("export", "dim", *tables_, "--released-dim", out / "released_dim.parquet", "--out", out / f"full_dim.{suffix}")
+    given = ["--weights", out / "model.safetensors", "--description", out / "model.json", "--corpus",
+             out / "corpus.safetensors", "--examples", out / "examples.parquet", "--sentences",
+             out / "sentences.parquet", "--device", "cpu"]  # fmt: skip
+    use("released_code", "layer", *given, "--distributions", "--out", out / f"full.{suffix}")
+    use("released_code", "dim", *given, "--out", out / f"full_dim.{suffix}")
     read = {"parquet": lambda p: pl.read_parquet(p).to_dicts(), "jsonl": lambda p: pl.read_ndjson(p).to_dicts(),
             "pkl": lambda p: pandas.read_pickle(p).to_dict("records")}[suffix]  # fmt: skip
     layer, dim = read(out / f"full.{suffix}"), read(out / f"full_dim.{suffix}")
@@ -339,8 +356,6 @@ def test_tokens_are_those_of_fairseqs_hub_interface():
     from factories import ODD
     from fairseq.data.encoders.moses_tokenizer import MosesTokenizer
 
-    from ff_memories.corpus.splitting import moses
-
     hub = MosesTokenizer(Namespace(moses_no_dash_splits=False, moses_no_escape=False))
     rng = np.random.default_rng(0)
     pieces = [*ODD, "word", "Mr.", "U.S.", "x.", "…", "[", "é-è", "日本語", "<b>", "$5", "'", "--", "a\u00a0b", "it's"]
@@ -350,71 +365,22 @@ def test_tokens_are_those_of_fairseqs_hub_interface():
         assert moses.printer()(text) == hub.tok.tokenize(text)
 
 
-def test_a_sentences_text_keeps_what_is_no_plain_blank(tmp_path):
-    """As the released code does, which splits lines at blanks alone."""
-    path = tmp_path / "text.txt"
-    path.write_text(" a\u00a0b  c\td . e   f \n", encoding="utf-8")
-    rows = {"sentence": [0, 1], "split": ["train"] * 2, "file": [str(path)] * 2, "line": [1, 1], "first_token": [0, 5]}
-    assert of_sentences(pl.DataFrame(rows | {"tokens": [5, 2]})) == {0: "a\u00a0b c\td .", 1: "e f"}
-
-
-@pytest.fixture
-def texts(tmp_path):
-    """A text, and its ``sentences`` table as the run of a corpus makes it."""
-    path = tmp_path / "text.txt"
-    path.write_text("a b . c-d e .\n\nf g h . i j . k l m .\n", encoding="utf-8")
-
-    def read(tokenize=None, most=None):
-        words_ = Dictionary(["<s>", "<pad>", "</s>", "<unk>"])
-        return sentences([path], words_, rule, 9, tokenize=tokenize, max_sentences=most).frame("train", 0)
-
-    return path, read
-
-
-@pytest.mark.parametrize("tokenize", [None, moses.tokenizer()], ids=["blanks", "moses"])
-def test_a_run_that_ends_within_a_line_has_its_last_sentence_alone(texts, tokenize):
-    _, read = texts
-    every = ["a b .", "c-d e .", "f g h .", "i j .", "k l m ."]
-    for most in range(1, 6):
-        assert of_sentences(read(tokenize, most)) == dict(enumerate(every[:most]))
-
-
-@pytest.mark.parametrize("tokenize", [None, moses.tokenizer()], ids=["blanks", "moses"])
-@pytest.mark.parametrize(
-    "change, line",
-    [
-        (lambda text: text.replace("b . c", "b x . c"), 1),
-        (lambda text: text.replace("i j", "i"), 3),
-        (lambda text: text.replace("k l", "k"), 3),
-        (lambda text: text.replace("c-d e .", ""), 1),
-        (lambda text: text.split("\n")[0], 3),
-        (lambda text: "\n" + text, 1),
-        (lambda text: "x\n" * 3, 1),
-        (lambda text: "", 1),
-    ],
-)
-def test_a_text_that_changed_since_the_run_is_refused(texts, tokenize, change, line):
-    path, read = texts
-    table = read(tokenize)
-    path.write_text(change(path.read_text()))
-    with pytest.raises(UserError, match=rf"text\.txt, line {line}: changed since the run"):
-        of_sentences(table)
-
-
-def test_a_changed_text_is_refused_by_the_exports_of_it(run, tmp_path, capsys):
+def test_a_text_that_changed_since_the_run_is_refused(run, tmp_path, capsys):
     folder, out, _ = run
     (tmp_path / "train.txt").write_text("another text\n" * 200)
     here = pl.col("file").str.replace(str(folder / "train.txt"), str(tmp_path / "train.txt"), literal=True)
     moved = pl.read_parquet(out / "sentences.parquet").with_columns(here)
     tables.write(moved, tmp_path / "sentences.parquet")
-    common = ["--sentences", tmp_path / "sentences.parquet", "--out", tmp_path / "x.jsonl"]
-    examples = ["--examples", out / "examples.parquet"]
-    for name, options in (
-        ("sample", examples),
-        ("triggers", ["--triggers", out / "triggers.parquet", "--info", out / "info.json"]),
-        ("layer", ["--released-layer", out / "released_layer.parquet", *examples]),
-    ):
-        with pytest.raises(AssertionError, match="ended with 2"):
-            step("export", name, *common, *options)
-        assert "train.txt, line 1: changed since the run" in capsys.readouterr().err
+    given = ["--sentences", tmp_path / "sentences.parquet", "--out", tmp_path / "x.jsonl"]
+    triggers = ["--triggers", out / "triggers.parquet", "--info", out / "info.json"]
+    for name, options in (("sample", ["--examples", out / "examples.parquet"]), ("triggers", triggers)):
+        said = says(capsys, "released_code", name, *given, *options)
+        assert "train.txt, line 1: changed since the run" in said
     assert sorted(p.name for p in tmp_path.iterdir()) == ["sentences.parquet", "train.txt"]
+
+
+def test_a_name_of_no_format_is_refused_before_the_model_runs(run, capsys):
+    given = [
+        part for name in ("weights", "description", "corpus", "examples", "sentences") for part in (f"--{name}", "x")
+    ]
+    assert "expected the suffix .parquet" in says(capsys, "released_code", "layer", *given, "--out", "layer.csv")

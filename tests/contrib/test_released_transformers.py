@@ -1,4 +1,4 @@
-"""`export triggers` and `export sample` on models of `transformers`: texts are read as the run read them."""
+"""`triggers` and `sample` on models of `transformers`: texts are read as the run read them."""
 
 import json
 import shutil
@@ -6,9 +6,9 @@ import shutil
 import polars as pl
 import pytest
 import yaml
+from contributed import says, use
 from laid_out import lay_out
-from pipeline import run_steps, step
-from refusing import says
+from pipeline import run_steps
 from transformers_run import prepare
 
 from ff_memories import tables
@@ -40,8 +40,8 @@ def words(results):
 
 def test_triggers_have_the_texts_that_the_run_read(results, tmp_path):
     info = json.loads((results / "model" / "info.json").read_text())
-    step(
-        "export",
+    use(
+        "released_code",
         "triggers",
         *of(results, "triggers", "sentences"),
         "--info",
@@ -64,7 +64,7 @@ def test_triggers_have_the_texts_that_the_run_read(results, tmp_path):
 
 
 def test_a_sample_repeats_the_run(results, tmp_path):
-    step("export", "sample", *of(results, "sentences", "examples"), "--out", tmp_path / "sample")
+    use("released_code", "sample", *of(results, "sentences", "examples"), "--out", tmp_path / "sample")
     known, sentences = words(results), tables.read(results / "tables" / "sentences.parquet")
     for split in ("train", "validation"):
         numbers = sentences.filter(pl.col("split") == split)["sentence"]
@@ -85,8 +85,8 @@ def test_a_sample_repeats_the_run(results, tmp_path):
 def test_types_elsewhere_are_named_by_an_option(results, tmp_path, capsys):
     shutil.copyfile(results / "tables" / "sentences.parquet", tmp_path / "sentences.parquet")
     given = ["--sentences", tmp_path / "sentences.parquet", *of(results, "examples"), "--out", tmp_path / "out"]
-    assert "changed since the run" in says(capsys, "export", "sample", *given)
-    step("export", "sample", *given, "--dictionary", results / "model" / "types.json")
+    assert "changed since the run" in says(capsys, "released_code", "sample", *given)
+    use("released_code", "sample", *given, "--dictionary", results / "model" / "types.json")
     assert (tmp_path / "out" / "train.txt").is_file()
 
 
@@ -95,7 +95,7 @@ def test_a_text_that_did_change_is_refused(results, tmp_path, capsys):
     before = text.read_text()
     text.write_text(before.replace("Anna", "Anna Anna", 1))
     try:
-        said = says(capsys, "export", "sample", *of(results, "sentences", "examples"), "--out", tmp_path / "out")
+        said = says(capsys, "released_code", "sample", *of(results, "sentences", "examples"), "--out", tmp_path / "out")
     finally:
         text.write_text(before)
     assert "train.txt, line " in said and "changed since the run" in said
