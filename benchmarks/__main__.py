@@ -21,12 +21,12 @@ from benchmarks import page
 from benchmarks.measures import MEASURES, MORE, Subject
 from benchmarks.subjects import SIZES, random_decoder
 from ff_memories import tables
+from ff_memories.base import arithmetic
+from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.base.hardware import arithmetic
-from ff_memories.base.hardware.machine import hardware
-from ff_memories.base.options import threads, whole
-from ff_memories.base.precision import ROUNDOFF
+from ff_memories.base.machine import hardware
+from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import Progress
 from ff_memories.figures import render
 from ff_memories.model.loading import chosen_device

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import transformers
 
-from ff_memories.base.precision import Precision
+from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Decoder

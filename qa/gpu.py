@@ -32,8 +32,7 @@ from ff_memories import tables
 from ff_memories.audit import compare, run_files
 from ff_memories.audit.recompute import tolerances
 from ff_memories.base.files import write_whole
-from ff_memories.base.hardware import gpu_locks
-from ff_memories.base.hardware.machine import hardware
+from ff_memories.base.machine import gpu_present, hardware
 from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parents[1]
@@ -249,7 +248,7 @@ def command(*arguments: object, check: bool = True) -> "subprocess.CompletedProc
 
 def inside(name: str, folder: Path) -> None:
     """Carry out one part in this process, and write what it found to FOLDER/found.json."""
-    at = At(gpu_locks.present() and torch.cuda.is_available(), folder)
+    at = At(gpu_present() and torch.cuda.is_available(), folder)
     if at.gpu or name in ("tests", "rehearsal"):  # these bring their device along, or need none
         found = PARTS[name](at)
     else:
@@ -288,7 +287,7 @@ def run_part(name: str, folder: Path) -> dict[str, Any]:
 def machine() -> dict[str, Any]:
     """Return what the campaign runs on."""
     host = dict(hardware())
-    if gpu_locks.present() and torch.cuda.is_available():
+    if gpu_present() and torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
         name = f"{torch.cuda.get_device_name()} ({properties.total_memory / 1e9:.0f} GB)"
         return {"gpu": True, "device": name, "host": host, "torch": torch.__version__}

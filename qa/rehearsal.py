@@ -27,7 +27,7 @@ import yaml
 from factories import write_checkpoint
 from mirror import serving
 
-from ff_memories.base.hardware.machine import hardware
+from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parent.parent

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from contrib.released_code import agreement_script
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
-from ff_memories.base.options import whole
+from ff_memories.base.parameters import whole
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.declaration import add_execution, execution
 from ff_memories.model.files.checkpoint import load_tensors

@@ -7,7 +7,7 @@ from contrib.released_code.trigger_files import jsonl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
-from ff_memories.base.options import whole
+from ff_memories.base.parameters import whole
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.model.info import read_info
 

@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base import memories
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
-from ff_memories.base.precision import Precision
+from ff_memories.base.text import memory_of
 from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
@@ -84,7 +84,7 @@ class Model:
 
     def memory(self, key: int, sign: int = 1) -> int:
         """Return the number of a memory in a layer: of the second sign, d_m + key."""
-        return memories.folded(key, sign, self.decoder.neurons)
+        return memory_of(key, sign, self.decoder.neurons)
 
 
 def load_model(

@@ -21,11 +21,10 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from ff_memories import declaration
-from ff_memories.base import files
+from ff_memories.base import arithmetic, files, machine
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.hardware import arithmetic, heap
-from ff_memories.base.hardware.machine import IN_LOG, MACHINE, MADE, hardware
-from ff_memories.base.text.escaping import SafeStream
+from ff_memories.base.machine import IN_LOG, MACHINE, MADE, hardware
+from ff_memories.base.text import SafeStream
 from ff_memories.commands import GROUPS
 
 PACKAGE = Path(__file__).parent
@@ -90,7 +89,7 @@ def main(argv: list[str] | None = None) -> None:
     for category in (DeprecationWarning, SyntaxWarning):  # what packages cause as they are first compiled and imported
         warnings.filterwarnings("ignore", category=category)
     if argv[:1] == ["step"]:
-        heap.keep_freed()
+        machine.keep_freed_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack signs that are printed, such as U+2423
         sys.stdout.reconfigure(errors="replace")
         if "utf" not in sys.stdout.encoding.lower():  # the processes that are started print there as well

@@ -25,11 +25,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base.hardware import machine
-from ff_memories.base.options import threads, tokens, whole
-from ff_memories.base.parameters import Execution, Tables
+from ff_memories.base import machine
+from ff_memories.base.parameters import WHOLE, Execution, Tables, remove_shards, shard_of, threads, tokens, whole
 from ff_memories.base.progress import of_part
-from ff_memories.base.sharding import remove_shards
 
 STEPS = Path(__file__).parent / "steps"
 PARSING = threading.Lock()  # Snakemake starts jobs in threads; two that parse at once fail at times (CPython #106905)
@@ -61,7 +59,7 @@ KINDS = {
     "Outputs": Kind(Path, "+", "{output.NAME:q}", "files to write"),
     "EveryOutput": Kind(Path, "+", "{output:q}", "files to write"),
     "Wildcard": Kind(str, None, "{wildcards.NAME}"),
-    "Shard": Kind(str, None, "{resources.shard}", "the shard, such as 1-of-4"),
+    "Shard": Kind(shard_of, None, "{resources.shard}", "the shard, such as 1-of-4"),
     "Param": Kind(str, None, "{params.NAME:q}"),
     "Params": Kind(str, "*", "{params.NAME:q}"),
     "Threads": Kind(threads, None, "{threads}", "CPU threads"),
@@ -137,10 +135,12 @@ class Step:
         given = {p.name: getattr(args, p.name) for p in self.parameters if p.type != "Execution"}
         given |= {p.name: execution(args) for p in self.parameters if p.type == "Execution"}
         given |= {p.name: Tables.of(given[p.name]) for p in self.parameters if p.type == "Tables"}
-        parts = [str(given[p.name]).strip("/") for p in self.parameters if p.type in ("Wildcard", "Shard")]
-        with of_part([part for part in parts if part not in ("", "1-of-1")]):
+        parts = [given[p.name].strip("/") for p in self.parameters if p.type == "Wildcard"]
+        shards = [given[p.name] for p in self.parameters if p.type == "Shard"]
+        parts += ["{}-of-{}".format(*shard) for shard in shards if shard != WHOLE]
+        with of_part([part for part in parts if part]):
             result = run(**given)
-        if any(p.type == "Shard" and given[p.name] == "1-of-1" for p in self.parameters):
+        if WHOLE in shards:
             for path in (given[p.name] for p in self.parameters if p.type == "Output"):
                 remove_shards(path)
         return result

@@ -26,8 +26,8 @@ from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
 from ff_memories.audit.recompute.rows import ROWS, recomputed
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
-from ff_memories.base.precision import Precision
 from ff_memories.corpus import store
 from ff_memories.patterns.automatic import proxy
 from ff_memories.workflow.runs.run import Run

@@ -12,7 +12,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 from running import command
 
-from ff_memories.base.hardware import arithmetic, gpu_locks
+from ff_memories.base import arithmetic, machine
 from ff_memories.model import products
 from ff_memories.model.loading import use_precision
 from ff_memories.workflow.runs.run import Run
@@ -172,7 +172,7 @@ def test_steps_wait_for_one_gpu_only_where_there_may_be_one(tmp_path, monkeypatc
     write_inputs(tmp_path, words(60), train=20, validation=10)
     (tmp_path / "my.yaml").write_text(yaml.safe_dump(config(execution__device=device)))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(gpu_locks, "present", lambda: gpu)
+    monkeypatch.setattr(machine, "gpu_present", lambda: gpu)
 
     class Executor:
         class common_settings:
@@ -183,4 +183,4 @@ def test_steps_wait_for_one_gpu_only_where_there_may_be_one(tmp_path, monkeypatc
 
 def test_a_hidden_gpu_is_not_there(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert not gpu_locks.present()
+    assert not machine.gpu_present()

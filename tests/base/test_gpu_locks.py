@@ -5,11 +5,11 @@ import sys
 
 from second_device import another_job
 
-from ff_memories.base.hardware import gpu_locks
+from ff_memories.base import machine
 
 HOLD = """
 import sys, time
-from ff_memories.base.hardware.gpu_locks import acquire
+from ff_memories.base.machine import acquire_gpu as acquire
 print(acquire(2, sys.argv[1], wait=0.02), flush=True)
 time.sleep(float(sys.argv[2]))
 """
@@ -36,7 +36,7 @@ def test_two_jobs_hold_two_devices_and_a_third_gets_the_one_of_a_job_that_was_ki
 
 def test_a_job_takes_from_the_devices_it_was_given_and_keeps_what_it_has(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    take = lambda: [gpu_locks.acquire(2, tmp_path) for _ in range(3)]
+    take = lambda: [machine.acquire_gpu(2, tmp_path) for _ in range(3)]
     with another_job():
         assert take() == [0, 0, 0]
         with another_job():

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from ff_memories import tables
-from ff_memories.base.bootstrap import resamples
+from ff_memories.base.draws import resamples
 from ff_memories.claims import own_text
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging import baselines

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom, norm
 
 from ff_memories import cli, tables
-from ff_memories.base.bootstrap import interval, resamples
+from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.claims.checks import composition as composition_
 from ff_memories.claims.checks import mutations as mutations_

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from ff_memories.base.bootstrap import interval
+from ff_memories.base.draws import interval
 
 
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.5, 0.97])

@@ -11,7 +11,7 @@ from reports import Tags, made_report
 from running import change, command, snakemake
 
 from ff_memories import tables
-from ff_memories.base.hardware import gpu_locks
+from ff_memories.base import machine
 from ff_memories.claims.sensitivity import choices
 from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse
@@ -30,7 +30,7 @@ OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.pr
 
 
 def test_every_alternative_of_every_key_is_a_choice(monkeypatch):
-    monkeypatch.setattr(gpu_locks, "present", lambda: True)  # where tf32 can be chosen
+    monkeypatch.setattr(machine, "gpu_present", lambda: True)  # where tf32 can be chosen
     run = parse(config(execution__device="auto"))
     found = {choice.name for choice in choices.choices(run)}
     for section in choices.SECTIONS:
@@ -66,7 +66,7 @@ def test_every_choice_is_a_config_that_differs_in_it_alone(fidelity):
 
 def test_what_this_machine_or_another_choice_excludes_is_no_choice(monkeypatch):
     precisions = lambda **changes: [c.value for c in choices.choices(parse(config(**changes))) if "precision" in c.path]
-    monkeypatch.setattr(gpu_locks, "present", lambda: False)
+    monkeypatch.setattr(machine, "gpu_present", lambda: False)
     assert precisions(execution__device="auto") == ["bfloat16"]
     assert precisions(fidelity="released") == []
     named = {c.name for c in choices.choices(parse(config(extraction__precision="bfloat16")))}

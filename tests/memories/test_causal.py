@@ -15,7 +15,7 @@ from factories import convert
 from planted import EPSILON, SLOPE
 from planted_run import planted
 
-from ff_memories.base.seeds import generator
+from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import causal
 from ff_memories.memories.survey import Survey, survey

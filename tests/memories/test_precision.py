@@ -22,9 +22,9 @@ from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.rows import ROWS
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
+from ff_memories.base.arithmetic import ROUNDOFF, SLACK
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
-from ff_memories.base.precision import ROUNDOFF, SLACK
 from ff_memories.config import parse
 from ff_memories.memories.search import shards
 from ff_memories.memories.search.topk import TopTriggers

@@ -25,8 +25,8 @@ from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from contrib.released_code import agreement_script, columns
 from ff_memories import api, tables
 from ff_memories.audit.golden import golden
+from ff_memories.base import machine
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import gpu_locks, machine
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.config import parse
@@ -542,7 +542,7 @@ def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks, 
     settings = config(fidelity="released")
     here = run_steps(tmp_path, settings, out="here")
     later_steps(tmp_path, here, "cpu")
-    gpu_locks.acquire(1)  # so that the run finds the first device taken
+    machine.acquire_gpu(1)  # so that the run finds the first device taken
     with SecondDevice() as device, another_job():
         there = run_steps(tmp_path, settings, out="there", device="auto")
         later_steps(tmp_path, there, "cuda")
@@ -578,10 +578,10 @@ def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, pap
 
 
 def test_a_batch_fits_the_device(monkeypatch):
-    monkeypatch.setattr(gpu_locks, "present", lambda: False)
+    monkeypatch.setattr(machine, "gpu_present", lambda: False)
     assert machine.batch_tokens("auto", "cpu") == machine.batch_tokens("auto", "auto") == machine.ON_CPU
     assert machine.batch_tokens(77, "cuda") == 77
-    monkeypatch.setattr(gpu_locks, "present", lambda: True)
+    monkeypatch.setattr(machine, "gpu_present", lambda: True)
     for memory, fits in (
         ("81559 MiB", machine.MOST_TOKENS),
         ("24564 MiB", 25 * 1024),

@@ -12,8 +12,8 @@ import torch
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ff_memories.audit.references.transformers_oracle import TransformersOracle
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.inputs.models import proved_model
 from ff_memories.memories import mutations

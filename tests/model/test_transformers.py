@@ -18,8 +18,8 @@ from tiny import CONFIGS
 from torch import nn
 
 from ff_memories import api
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.memories import composition, mutations

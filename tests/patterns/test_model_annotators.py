@@ -10,7 +10,6 @@ from laid_out import label, lay_out
 from pipeline import config, run_steps, step, write_inputs
 
 from ff_memories import tables
-from ff_memories.base import annotators
 from ff_memories.base.errors import UserError
 from ff_memories.commands.share.annotate import score
 from ff_memories.patterns.annotation_plan import Item
@@ -19,6 +18,7 @@ from ff_memories.patterns.readers import answers, study
 from ff_memories.patterns.readers.records import Problems
 from ff_memories.patterns.sample import FEWEST
 from ff_memories.report.sections.annotation import annotation_section
+from ff_memories.tables import annotation as annotators
 
 ITEM = Item("key", 1, 3, (("a", "red", "cat"), ("the", "cat"), ("dog",), (), ("one", "cat")))
 ITEMS = {ITEM.item: len(ITEM.prefixes)}

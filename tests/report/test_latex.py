@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, frame, texts, value
 
-from ff_memories.base.text.latex import latex
+from ff_memories.base.text import latex
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging.verdicts import verdicts
 from ff_memories.claims.register import register

@@ -26,10 +26,9 @@ from reports import (
 )
 
 from ff_memories import cli, tables
-from ff_memories.base.hardware.machine import hardware
+from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
-from ff_memories.base.text.escaping import cell, csv_text, escape_invisible
-from ff_memories.base.text.latex import latex
+from ff_memories.base.text import cell, csv_text, escape_invisible, latex
 from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.claims.register import register
 from ff_memories.figures.other_types import SAID

@@ -24,7 +24,7 @@ from transformers_run import prepare
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.sharding import shard_of
+from ff_memories.base.parameters import shard_of
 from ff_memories.cli import main
 from ff_memories.commands.explore import init, show
 from ff_memories.commands.record import verify

@@ -14,7 +14,7 @@ from ff_memories import config
 from ff_memories.audit import run_files
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.text.escaping import SafeStream
+from ff_memories.base.text import SafeStream
 from ff_memories.cli import main
 from ff_memories.corpus import tokenizer
 from ff_memories.inputs.models import model_folder

@@ -20,7 +20,7 @@ from factories import convert, words, write_checkpoint, write_dictionary
 from hostile import PROGRAMS, Touch, legacy, zipped
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.text.escaping import SafeStream
+from ff_memories.base.text import SafeStream
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.inputs.fetching.unpack import unpack

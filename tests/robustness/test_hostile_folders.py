@@ -22,8 +22,8 @@ from safetensors.torch import load_file, save_file
 from transformers_run import prepare, settings_of
 
 from ff_memories import api
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic
 from ff_memories.cli import main
 from ff_memories.inputs.models import model_folder
 from ff_memories.model.files import headers

@@ -18,8 +18,7 @@ from polars.testing import assert_frame_equal
 from running import TOOLS, snakemake
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.text.escaping import cell, escape_invisible
-from ff_memories.base.text.latex import latex
+from ff_memories.base.text import cell, escape_invisible, latex
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.splitting.segment import rule

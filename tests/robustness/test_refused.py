@@ -11,7 +11,7 @@ from pipeline import SMALL, line
 from refusing import model_step, run_corpus, says
 from running import BIN
 
-from ff_memories.base.options import threads, whole
+from ff_memories.base.parameters import threads, whole
 from ff_memories.cli import main
 
 pytestmark = pytest.mark.more

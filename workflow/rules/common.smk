@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ff_memories.config import read_yaml
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware.machine import IN_LOG
+from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title

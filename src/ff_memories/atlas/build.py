@@ -13,7 +13,7 @@ from ff_memories.atlas.member import Member
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole, wrote
-from ff_memories.base.text.escaping import csv_text
+from ff_memories.base.text import csv_text
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
-from ff_memories.base.bootstrap import ends
+from ff_memories.base.draws import ends
 from ff_memories.claims import measures, removal
 from ff_memories.claims.statistics import medians
 from ff_memories.report.sections.outline import BEYOND

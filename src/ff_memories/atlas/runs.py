@@ -14,13 +14,13 @@ from ff_memories.atlas import recorded, settings
 from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
 from ff_memories.atlas.text import Text
 from ff_memories.base import foreign
-from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text import escape_invisible
 from ff_memories.claims import own_text
 from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.model.info import read_info
+from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import dvc_lock_file
 
 OWN_TEXT = " (text sampled from the model)"  # behind a run's label: agreement there is of the model's own draws

@@ -26,8 +26,8 @@ from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
 from ff_memories.audit.recompute.tolerances import FEW, INTERVAL, Tolerances
 from ff_memories.audit.run_files import RunFiles, kind_of, model_of
 from ff_memories.base import foreign
+from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
-from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.base.progress import Progress
 from ff_memories.report.wording import counted
 from ff_memories.tables import TABLES

@@ -26,18 +26,18 @@ from ff_memories.audit.recompute import audit, tolerances
 from ff_memories.audit.recompute.audit import LEFT_OUT, OWN, Finding
 from ff_memories.audit.recompute.basis import At
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.base.annotators import ANNOTATOR
+from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.base.hardware import machine
 from ff_memories.base.progress import duration
-from ff_memories.base.text.templates import environment as templates
+from ff_memories.base.text import environment as templates
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.judging.verdicts import measure
 from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.model.info import read_info
 from ff_memories.report.wording import counted
+from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import constraints, dvc_lock_file, machines, rebuild, record_check
 from ff_memories.workflow.dvc_yaml import is_kept
 from ff_memories.workflow.jobs import is_intermediate
@@ -101,7 +101,7 @@ class Check:
         """The outputs that differ from the record because jobs of this machine wrote them, and nobody edited them."""
         known: dict[str, str] = {}
         for log in sorted(Path(self.run.results, "logs").rglob("*.log")):
-            known |= machine.said(log, machine.MADE, {})
+            known |= machine.logged(log, machine.MADE, {})
         files = lambda path: list(map(str, dvc_lock_file.inside(path))) if os.path.isdir(path) else [path]
         here = lambda path: files(path) and all(known.get(file) == dvc_lock_file.digest(file) for file in files(path))
         return frozenset(filter(here, dvc_lock_file.differing(self.run)))
@@ -194,7 +194,7 @@ def _recomputed(check: Check) -> CheckedPart | None:
     found = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
     longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]
     made = longest(row["machine"] for row in machines.read(check.run).values())
-    here = longest(map(machine.of, sorted(Path(check.run.results, "logs").rglob("*.log"))))
+    here = longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
     notes = [found.summary] if found.answer == "equal" else []
     notes += [f"recorded on {one}" for one in made] + [f"computed here on {one}" for one in here]
     line = f"{'different from' if found.different else f'{found.answer} to'} the record"

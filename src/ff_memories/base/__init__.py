@@ -1,1 +1,1 @@
-"""Helpers for every other part: errors, atomic writes, escaping, progress, seeds, GPU locks."""
+"""Helpers for every other part: errors, files, arithmetic and machine, a step's parameters, draws, text, progress."""

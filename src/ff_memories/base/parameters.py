@@ -1,8 +1,16 @@
-"""The types of a step's parameters: each defines an option on the command line and the value that a rule passes."""
+"""The types of a step's parameters: each defines an option on the command line and the value that a rule passes.
 
+A step's work consists of units, such as batches or layers, which follow from its input and its config alone. A shard is
+a run of consecutive units, so the number of shards changes no unit, hence no number.
+"""
+
+import argparse
 import os
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from ff_memories.base.errors import UserError
 
@@ -13,10 +21,13 @@ Output = Path  # a file or a folder that the rule writes
 Outputs = list[Path]
 EveryOutput = list[Path]  # all files that the rule writes
 Wildcard = str  # a wildcard of the rule's paths
-Shard = str  # "1-of-4": Snakemake's item of a scatter
 Param = str
 Params = list[str]  # there may be none
 Threads = int
+Shard = tuple[int, int]  # (1, 4): the first of four, "1-of-4" as Snakemake's item of a scatter
+WHOLE: Shard = (1, 1)
+Unit = TypeVar("Unit")
+LARGEST = 2**63 - 1  # what torch, numpy and polars hold
 
 
 class Tables(dict[str, Path]):
@@ -43,3 +54,51 @@ class Execution:
     threads: int = os.cpu_count() or 1
     batch_tokens: int = 16_384
     arithmetic: str = "fast"
+
+
+def shard_of(text: str) -> Shard:
+    """Return (1, 4) for ``1-of-4``. Raises ``UserError`` for any other form."""
+    number, _, shards = text.partition("-of-")
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
+        raise UserError(f"--shard {text}: not a shard", "name a shard in the form 1-of-4")
+    return int(number), int(shards)
+
+
+def remove_shards(path: Path) -> None:
+    """Remove the shards of a file that one job has made: they are of a run that cut the step's work."""
+    for folder in path.parents:
+        for shard in (folder / "shards").glob(f"*-of-*/{path.relative_to(folder).as_posix()}"):
+            shard.unlink()
+
+
+def share(units: Sequence[Unit], shard: Shard) -> Sequence[Unit]:
+    """Return a shard's units, about as many as any other's; none if there are more shards than units."""
+    number, shards = shard
+    return units[(number - 1) * len(units) // shards : number * len(units) // shards]
+
+
+def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
+    """Return an argparse type for whole numbers from ``least`` to ``most``."""
+
+    def number(text: str) -> int:
+        if not re.fullmatch("[0-9]{1,19}", text) or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text[:60]}: expected a whole number from {least} to {most}")
+        return int(text)
+
+    return number
+
+
+def seconds(text: str) -> float:
+    """Return the seconds of a time such as ``1h30m``, for argparse."""
+    parts = re.findall(r"(\d+)([hms])", text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 20m or 1h30m")
+    return float(sum(int(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts))
+
+
+def tokens(text: str) -> int | str:
+    """Return the tokens of a forward pass, or ``auto``, for argparse."""
+    return text if text == "auto" else whole()(text)
+
+
+threads = whole(most=1024)  # some libraries crash silently at huge thread counts

@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.base import annotators
 from ff_memories.claims.measures import NEAR_ZERO
 from ff_memories.claims.stop_words import stop_words
 from ff_memories.config import Settings
 from ff_memories.corpus.types import read_types
 from ff_memories.model.info import has_inactive
+from ff_memories.tables import annotation as annotators
 
 
 class Missing(Exception):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ff_memories.base.bootstrap import ends
+from ff_memories.base.draws import ends
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ in 0..1, changes are fractions (−0.5 = half), and intervals are 95 % bootstrap
 
 import polars as pl
 
-from ff_memories.base.bootstrap import interval
-from ff_memories.base.precision import ROUNDOFF, Precision
+from ff_memories.base.arithmetic import ROUNDOFF, Precision
+from ff_memories.base.draws import interval
 from ff_memories.tables import KIND, MUTATION
 
 MUTATIONS = tuple(MUTATION.categories)

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import rankdata
 
-from ff_memories.base.bootstrap import RESAMPLES, interval
+from ff_memories.base.draws import RESAMPLES, interval
 from ff_memories.claims.statistics import share_interval
 
 SIGNS = 1 << 20  # more than twice the keys of a layer: numbers memories, both signs of a key apart

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 from scipy.stats import binomtest, norm, rankdata, spearmanr, t
 
-from ff_memories.base.bootstrap import BLOCK, interval, resamples
-from ff_memories.base.bootstrap import RESAMPLES as DRAWS
+from ff_memories.base.draws import BLOCK, interval, resamples
+from ff_memories.base.draws import RESAMPLES as DRAWS
 
 Share = tuple[float, float, float]  # with its 95 % interval
 OUTSIDE = 0.05  # share of the resamples outside an interval, half at either end

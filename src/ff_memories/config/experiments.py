@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from ff_memories.base.options import LARGEST
+from ff_memories.base.parameters import LARGEST
 from ff_memories.config.memory_selection import Chosen
 from ff_memories.config.section import OF_TRANSFORMERS, Section, Stated
 

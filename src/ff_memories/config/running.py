@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from ff_memories.base.hardware import machine
-from ff_memories.base.precision import Precision
+from ff_memories.base import machine
+from ff_memories.base.arithmetic import Precision
 from ff_memories.config.section import Section, Stated
 
 SAME_SAMPLE, UNTRAINED, SHUFFLED = "same_sample", "untrained-", "shuffled-"  # the models of a run's baselines, by name

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.precision import Precision
 from ff_memories.config.experiments import Triggers
 from ff_memories.config.memory_selection import Chosen
 from ff_memories.config.reading import faults, load, with_gaps

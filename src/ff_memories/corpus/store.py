@@ -10,9 +10,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
-from ff_memories.base.seeds import generator
 from ff_memories.corpus.sentences import Sentences
 
 

@@ -14,11 +14,11 @@ import polars as pl
 import yaml
 
 from ff_memories import tables
-from ff_memories.base.annotators import PEOPLE, SIMULATED, is_person
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.exports.published import digest, without_folders
+from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person
 
 TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")
 TEXTS = {

@@ -14,9 +14,9 @@ import polars as pl
 from safetensors.numpy import save_file
 
 from ff_memories import tables
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.memories import read as read_key
-from ff_memories.base.seeds import generator
+from ff_memories.base.text import parse_memory
 from ff_memories.corpus.store import Corpus
 
 LEAST = 1e-5  # what delphi takes for zero
@@ -28,7 +28,7 @@ def chosen(text: str) -> Chosen:
     layer, slash, key = text.partition("/")
     if not slash or not (layer.isascii() and layer.isdecimal()) or len(layer) > 3 or len(key) > 7:
         raise UserError(f"--keys {text[:40]}: not a layer and a key", "give 3/12, or 3/17- for negative coefficients")
-    return int(layer), *read_key(key)
+    return int(layer), *parse_memory(key)
 
 
 def module(layer: int, sign: int) -> str:

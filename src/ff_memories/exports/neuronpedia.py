@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.base import memories
+from ff_memories.base.text import key_and_sign
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import BLANK
@@ -87,7 +87,7 @@ def features(
     high, low = (_lists(shown[name], "token_rank", "token", "logit") for name in ("promoted", "demoted"))
     bars = _lists(shown["histogram"], "bin", "bin", "n")
     for row in values.iter_rows(named=True):
-        key, sign = memories.apart(row["key"], neurons)
+        key, sign = key_and_sign(row["key"], neurons)
         own = row["key"]
         (up, up_logits), (down, down_logits), (bins, counts) = (of.get(own, ([], [])) for of in (high, low, bars))
         yield {
@@ -127,7 +127,7 @@ def activations(
     along = shading.sort("key", "rank", "position").group_by("key", "rank", maintain_order=True).agg("coefficient")
     rows = triggers.join(along.rename({"coefficient": "along"}), on=["key", "rank"], how="inner").sort("key", "rank")
     for row in rows.iter_rows(named=True):
-        key, sign = memories.apart(row["key"], neurons)
+        key, sign = key_and_sign(row["key"], neurons)
         values, source = row["along"], names.source(row["layer"], sign)
         tokens = [texts[token] for token in corpus.sentence(row["sentence"])[: row["position"]].tolist()]
         if len(tokens) != len(values):

@@ -14,8 +14,8 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.base.seeds import generator
-from ff_memories.base.sharding import WHOLE, Shard
+from ff_memories.base.draws import generator
+from ff_memories.base.parameters import WHOLE, Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
 from ff_memories.memories.survey import POOL, Survey, survey

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.seeds import generator
-from ff_memories.base.sharding import Shard
+from ff_memories.base.parameters import Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import batching

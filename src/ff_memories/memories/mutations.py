@@ -13,9 +13,9 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.draws import generator
+from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.base.seeds import generator
-from ff_memories.base.sharding import Shard, share
 from ff_memories.corpus.store import Corpus, Tokens
 from ff_memories.corpus.words import Words
 from ff_memories.model import finite

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from ff_memories.base.draws import generator
 from ff_memories.base.progress import Progress
-from ff_memories.base.seeds import generator
 from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types

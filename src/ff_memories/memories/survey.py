@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ff_memories.base.seeds import generator
+from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
 from ff_memories.model import finite

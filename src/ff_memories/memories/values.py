@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import memory_selection
 from ff_memories.memories.targets import targets as targets

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ff_memories.base.precision import Precision
+from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.store import whole_length
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from ff_memories.base import foreign
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.base.seeds import generator
 from ff_memories.config.running import SAME_SAMPLE, SHUFFLED, UNTRAINED
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted

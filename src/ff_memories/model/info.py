@@ -12,7 +12,7 @@ NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "
 
 
 def neurons(info: Mapping[str, Any]) -> int | None:
-    """Return d_m where both signs of a coefficient are memories of their own, else ``None`` (``base.memories``)."""
+    """Return d_m where both signs of a coefficient are memories of their own, else ``None`` (``base.text``)."""
     return info["neurons"] if info.get("signs", 1) > 1 else None
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import torch
 
-from ff_memories.base import foreign
+from ff_memories.base import arithmetic, foreign, machine
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.hardware import arithmetic, gpu_locks
 from ff_memories.base.parameters import Execution
-from ff_memories.base.precision import Precision
 from ff_memories.model import drawn
 from ff_memories.model.decoder import Decoder, LanguageModel
 
@@ -94,7 +93,7 @@ def _prepared(execution: Execution, precision: Precision) -> str:
     if device == "cpu" and (slow := arithmetic.slow_products(precision, arithmetic.chosen())):
         print(slow, file=sys.stderr)
     if device == "cuda":
-        device = f"cuda:{gpu_locks.acquire(torch.cuda.device_count())}"
+        device = f"cuda:{machine.acquire_gpu(torch.cuda.device_count())}"
     use_precision(precision, device)
     return device
 

@@ -3,7 +3,7 @@
 torch multiplies with MKL, whose kernels differ between vendors; numpy multiplies with OpenBLAS, which can be held to
 one kernel on every CPU (``arithmetic``). On CPUs with AVX2 both are equally fast.
 
-A weight in bfloat16 says that both factors are (``base.precision``). A GPU multiplies them as they are and sums in
+A weight in bfloat16 says that both factors are (``base.arithmetic``). A GPU multiplies them as they are and sums in
 float32. On a CPU torch would round the sums too, so the rounded factors are multiplied as float32 numbers: portably
 at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it has them. Either way the products are
 exact and the sums are float32.
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from ff_memories.base.hardware import arithmetic
+from ff_memories.base import arithmetic
 
 Paths = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # rows (paths, width); which of them, flat; the rows they are
 PARTS_OF_BIAS = 8  # columns: three hold a bias, and products are fastest where rows are multiples of 16 bytes

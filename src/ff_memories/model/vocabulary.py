@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from ff_memories.base.precision import ROUNDOFF, Precision
+from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.model import random_projections
 from ff_memories.model.batches.buffers import retry_smaller, sliced
 from ff_memories.model.files.converted import Description, Weights

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.seeds import generator
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.draws import generator
+from ff_memories.base.text import escape_invisible
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.patterns import sample

@@ -18,14 +18,14 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.annotators import ANNOTATOR
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.seeds import generator
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text import escape_invisible
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.patterns.annotation_plan import content_hash, identity
 from ff_memories.patterns.automatic.words import sort_of, stem
+from ff_memories.tables.annotation import ANNOTATOR
 
 if TYPE_CHECKING:
     import torch  # takes a second to import, and only closeness needs it

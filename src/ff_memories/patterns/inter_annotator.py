@@ -7,7 +7,7 @@ import numpy as np
 from krippendorff.krippendorff import LevelOfMeasurement
 from numpy.typing import DTypeLike
 
-from ff_memories.base.seeds import generator
+from ff_memories.base.draws import generator
 
 RESAMPLES = 500
 LABELS = ("shallow", "both", "semantic", "none")

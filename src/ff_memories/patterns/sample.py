@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.seeds import generator
 from ff_memories.corpus.store import Corpus
 
 FEWEST = 3  # prefixes that a pattern needs (section 3.1); a key with fewer triggers can have none

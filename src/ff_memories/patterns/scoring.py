@@ -7,10 +7,10 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from ff_memories import tables
-from ff_memories.base.annotators import MODEL, PEOPLE, is_person
-from ff_memories.base.bootstrap import interval
+from ff_memories.base.draws import interval
 from ff_memories.patterns import inter_annotator
 from ff_memories.patterns.readers.records import Pattern
+from ff_memories.tables.annotation import MODEL, PEOPLE, is_person
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
 Measured = tuple[str, *Score]  # a measure and its score

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ff_memories.base.annotators import SIMULATED, TYPES
-from ff_memories.base.seeds import generator
+from ff_memories.base.draws import generator
 from ff_memories.patterns.readers.records import Judgement, Pattern
 from ff_memories.patterns.sample import FEWEST
+from ff_memories.tables.annotation import SIMULATED, TYPES
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text import escape_invisible
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.shown import summary
 from ff_memories.model.scope import ABOUT

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text import escape_invisible
 from ff_memories.corpus import store
 from ff_memories.corpus.types import Types, read_types
 

@@ -4,14 +4,14 @@ from functools import cache
 
 from jinja2 import Environment
 
-from ff_memories.base.text import templates
+from ff_memories.base.text import environment as templates
 from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.model.scope import NOTICES
 
 
 @cache
 def environment() -> Environment:
-    made = templates.environment("report")
+    made = templates("report")
     made.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
     return made
 

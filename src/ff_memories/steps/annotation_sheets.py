@@ -4,7 +4,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Outputs
-from ff_memories.base.text.escaping import csv_text
+from ff_memories.base.text import csv_text
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types

@@ -4,7 +4,6 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output, Shard
-from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store, texts
@@ -28,7 +27,7 @@ def run(
     refinement: Output,
     counts: Output,
     execution: Execution,
-    shard: Shard = "1-of-1",
+    shard: Shard = (1, 1),
     *,
     kept: compositions.Kept | None = None,
 ) -> None:
@@ -39,7 +38,7 @@ def run(
         sentences: the table sentences, if a sample is given
         kept: what was looked at with other choices
     """
-    options, text, own = config.composition, store.read(corpus), shard_of(shard)
+    options, text = config.composition, store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
     if sample:
         validation = tables.read(sentences[0]).filter(pl.col("split") == "validation")
@@ -64,8 +63,8 @@ def run(
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
         tops = every_top(decoder, decoder.vocabulary, told, config.values.types)
-    missing = 0 if sample or own[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
-    prefixes = compositions.of_shard(prefixes, execution.batch_tokens, own)
+    missing = 0 if sample or shard[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
+    prefixes = compositions.of_shard(prefixes, execution.batch_tokens, shard)
     seen = compositions.observe(
         decoder,
         text,

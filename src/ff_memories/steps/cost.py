@@ -2,7 +2,7 @@
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
-from ff_memories.base.hardware.machine import hardware
+from ff_memories.base.machine import hardware
 from ff_memories.base.parameters import Input, Output
 from ff_memories.base.progress import duration
 from ff_memories.report.cost import costs

@@ -5,7 +5,6 @@ from typing import Any
 
 from ff_memories import config as configs
 from ff_memories.base.parameters import AnyInputs, Inputs, Output, Param, Shard
-from ff_memories.base.sharding import shard_of
 from ff_memories.corpus.splitting import cuts as recorded
 from ff_memories.corpus.splitting.segment import segmenter
 
@@ -23,13 +22,12 @@ def run(
         pipeline: the pipeline's config.cfg, if it was fetched
         raw: `raw` for raw text; any other value for tokens with spaces between them
     """
-    number, shards = shard_of(shard)
     corpus = _corpus(config)
     splits = [
         (files, recorded.needed(corpus, split)) for split, files in (("train", train), ("validation", validation))
     ]
     cut = segmenter(corpus["segmenter"], pipeline[0].parent if pipeline else None, raw == "raw")
-    recorded.save(recorded.find(splits, cut, number - 1, shards), cuts)
+    recorded.save(recorded.find(splits, cut, shard[0] - 1, shard[1]), cuts)
 
 
 def _corpus(given: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard
-from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories.gallery import coefficient_sample, keys
@@ -35,9 +34,9 @@ def run(
     samples: Output,
     similar: Output,
     execution: Execution,
-    shard: Shard = "1-of-1",
+    shard: Shard = (1, 1),
 ) -> None:
-    options, own = config.gallery, shard_of(shard)
+    options = config.gallery
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
@@ -45,12 +44,12 @@ def run(
         shown = keys.shown(options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed)
         found, predicted = memory_selection.rows(shown, found), memory_selection.rows(shown, predicted)
     shaded = found.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
-    shaded = shades.of_shard(shaded, execution.batch_tokens, own)
+    shaded = shades.of_shard(shaded, execution.batch_tokens, shard)
     along = shades.table(decoder, text, shaded, execution.batch_tokens)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
-    most, least = promotion.tables(decoder, reading, promotion.of_shard(predicted, own), options.tokens)
+    most, least = promotion.tables(decoder, reading, promotion.of_shard(predicted, shard), options.tokens)
     bins, weaker = coefficient_sample.tables(
-        decoder, text, found, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens, own
+        decoder, text, found, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens, shard
     )
     for table, path in (
         (along.filter(pl.col("rank") <= options.shaded), shading),
@@ -59,6 +58,6 @@ def run(
         (least, demoted),
         (bins, histogram),
         (weaker, samples),
-        (similarity.table(decoder, predicted, options.similar, own), similar),
+        (similarity.table(decoder, predicted, options.similar, shard), similar),
     ):
         tables.write(table, path, decoder.precision, decoder.neurons)

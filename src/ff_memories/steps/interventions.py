@@ -2,7 +2,6 @@
 
 from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard
-from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories import causal as changes
@@ -21,10 +20,10 @@ def run(
     causal_counts: Output,
     removal_counts: Output,
     execution: Execution,
-    shard: Shard = "1-of-1",
+    shard: Shard = (1, 1),
 ) -> None:
     """Measure one shard of the changed coefficients and of the prefixes; the first one counts what was left out."""
-    text, own = store.read(corpus), shard_of(shard)
+    text = store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
     drawn, changed = changes.table(
         decoder,
@@ -34,10 +33,10 @@ def run(
         seed=config.seed,
         batch_tokens=execution.batch_tokens,
         looked_at=memory_selection.of_model(config.looked_at, decoder, config),
-        shard=own,
+        shard=shard,
     )
     without = removed.table(
-        decoder, text, config.removals, seed=config.seed, batch_tokens=execution.batch_tokens, shard=own
+        decoder, text, config.removals, seed=config.seed, batch_tokens=execution.batch_tokens, shard=shard
     )
     layers, keys, zero = decoder.description.layers, decoder.description.keys, changes.values_of_zero_length(decoder)
     left_out = (
@@ -45,6 +44,6 @@ def run(
         ("removals", removed.reasons(text, config.seed, config.removals, keys), removal_counts),
     )
     for table, reasons, path in left_out:
-        tables.write_counts(table, reasons if own[0] == 1 else dict.fromkeys(reasons, 0), path)
+        tables.write_counts(table, reasons if shard[0] == 1 else dict.fromkeys(reasons, 0), path)
     tables.write(changed, causal, decoder.precision, decoder.neurons)
     tables.write(without, removals, decoder.precision)

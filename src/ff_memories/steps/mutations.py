@@ -2,7 +2,6 @@
 
 from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard
-from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.words import Words
@@ -20,10 +19,10 @@ def run(
     mutations: Output,
     counts: Output,
     execution: Execution,
-    shard: Shard = "1-of-1",
+    shard: Shard = (1, 1),
 ) -> None:
     """Run one shard of the mutated triggers; the first one counts what was left out of all of them."""
-    options, text, own = config.mutations, store.read(corpus), shard_of(shard)
+    options, text = config.mutations, store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
     chosen = mutants.sample(
         imported_triggers.triggers(triggers, decoder, text, decoder.precision),
@@ -38,7 +37,7 @@ def run(
         * memory_selection.count(config.looked_at, decoder.description.layers, decoder.description.keys),
         words=Words.of(text) if options.unit == "word" else None,
     )
-    rows = mutants.of_shard(decoder, text, chosen.rows, execution.batch_tokens, own)
+    rows = mutants.of_shard(decoder, text, chosen.rows, execution.batch_tokens, shard)
     mutated = mutants.mutated_coefficients(decoder, text, rows, execution.batch_tokens)
-    tables.write_counts("mutations", chosen.counts if own[0] == 1 else dict.fromkeys(chosen.counts, 0), counts)
+    tables.write_counts("mutations", chosen.counts if shard[0] == 1 else dict.fromkeys(chosen.counts, 0), counts)
     tables.write(mutants.table(rows, mutated), mutations, decoder.precision, decoder.neurons)

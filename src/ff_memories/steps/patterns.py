@@ -7,7 +7,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
-from ff_memories.base.text.escaping import csv_text
+from ff_memories.base.text import csv_text
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types

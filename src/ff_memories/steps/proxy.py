@@ -12,9 +12,8 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.base.annotators import ANNOTATOR
+from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Input, Output, Wildcard
-from ff_memories.base.seeds import generator
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
@@ -24,6 +23,7 @@ from ff_memories.model.loading import on_cpu
 from ff_memories.patterns import distance, sample, scoring
 from ff_memories.patterns.automatic import proxy, quality
 from ff_memories.patterns.automatic.embedding import train_counts
+from ff_memories.tables.annotation import ANNOTATOR
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from ff_memories.base.parameters import Execution, Input, Output, Shard
-from ff_memories.base.sharding import WHOLE, shard_of
-from ff_memories.base.sharding import Shard as Part
+from ff_memories.base.parameters import WHOLE, Execution, Input, Output, Shard
+from ff_memories.base.parameters import Shard as Part
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories.search import batching, memory_selection
@@ -22,14 +21,14 @@ def run(
     corpus: Input,
     lists: Output,
     execution: Execution,
-    shard: Shard = "1-of-1",
+    shard: Shard = (1, 1),
 ) -> None:
     """Find the triggers of one shard.
 
     Args:
         lists: file to write: the shard's trigger lists
     """
-    save(search(config, weights, description, store.read(corpus), execution, shard_of(shard)), lists)
+    save(search(config, weights, description, store.read(corpus), execution, shard), lists)
 
 
 def search(

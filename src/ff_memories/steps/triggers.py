@@ -2,8 +2,7 @@
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.parameters import AnyInputs, Execution, Input, Output
-from ff_memories.base.sharding import remove_shards
+from ff_memories.base.parameters import AnyInputs, Execution, Input, Output, remove_shards
 from ff_memories.config import Settings
 from ff_memories.corpus import prefixes, store
 from ff_memories.memories.search import firing as how_often

@@ -4,7 +4,6 @@ import polars.selectors as cs
 
 from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard, Wildcard
-from ff_memories.base.sharding import shard_of
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import folded, never_trained, read_types
@@ -23,7 +22,7 @@ def run(
     values: Output,
     execution: Execution,
     model: Wildcard = "",
-    shard: Shard = "1-of-1",
+    shard: Shard = (1, 1),
 ) -> None:
     """Predict a shard of the values.
 
@@ -36,9 +35,7 @@ def run(
     folds = None if dictionary is None or model else folded(read_types(dictionary))
     text = store.read(corpus)
     found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
-    asked = predictions.keys_of_shard(
-        decoder, memory_selection.of_model(config.looked_at, decoder, config), shard_of(shard)
-    )
+    asked = predictions.keys_of_shard(decoder, memory_selection.of_model(config.looked_at, decoder, config), shard)
     predicted = predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked, folds)
     if model and not never_trained(dictionary):  # both choices of values.types have the same numbers: one is kept
         predicted = predicted.drop(cs.ends_with(f"_{predictions.other(options.types)}"))

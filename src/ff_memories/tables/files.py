@@ -5,9 +5,9 @@ from pathlib import Path
 
 import polars as pl
 
+from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
-from ff_memories.base.precision import ROUNDOFF, Precision
 from ff_memories.tables import annotation, corpus, gallery, memories, predictions, results
 from ff_memories.tables.schema import KEY, SIGN, Schema
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ff_memories.base.precision import Precision
+from ff_memories.base.arithmetic import Precision
 from ff_memories.workflow.sizes import Shape
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.base.hardware import machine
 from ff_memories.report.cost import costs
 from ff_memories.workflow.runs.run import Run
 
@@ -36,7 +36,7 @@ def keep(run: Run) -> None:
     known, logs = read(run), Path(run.path("logs"))
     by_rule = {name: log for log in sorted(logs.rglob("*.log")) for name in (log.stem, log.parent.name)}
     for cost in costs([str(path) for path in logs.rglob("*.tsv")]):
-        said = machine.of(by_rule[cost.rule]) if cost.rule in by_rule else ""
+        said = machine.of_log(by_rule[cost.rule]) if cost.rule in by_rule else ""
         row = {"jobs": cost.jobs, "seconds": round(cost.seconds, 1), "peak_mib": cost.peak_mib, "machine": said}
         known[cost.rule] = row
     if known:

@@ -12,8 +12,8 @@ import polars as pl
 import psutil
 import torch
 
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic
 from ff_memories.config import Config
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import registry

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from ff_memories.base import arithmetic, machine
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic, heap
-from ff_memories.base.precision import Precision
 from ff_memories.config.running import ExecutionSection
 from ff_memories.corpus.splitting.segment import rule
 from ff_memories.model.decoder import Batch, Layer
@@ -138,6 +138,6 @@ def _seconds(work: Callable[[], object], device: str, least: float = 0.7) -> flo
 
 
 if __name__ == "__main__":
-    heap.keep_freed()  # as jobs do
+    machine.keep_freed_memory()  # as jobs do
     sizes, *others = json.loads(sys.argv[1])
     print(json.dumps(asdict(calibrate(Shape(**sizes), *others))))

@@ -25,9 +25,9 @@ import psutil
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from ff_memories.base.hardware.machine import MACHINE, MADE
+from ff_memories.base.machine import MACHINE, MADE
 from ff_memories.base.progress import TERMINAL, duration
-from ff_memories.base.text.escaping import shown
+from ff_memories.base.text import shown
 
 NAME = "ff-memories"
 NOTHING, STOPPING = "Nothing to be done", "Terminating processes"  # as Snakemake says it

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ff_memories.base.precision import SLACK
+from ff_memories.base.arithmetic import SLACK
 from ff_memories.memories.search.topk import MAX_PREFIXES, Entries, TopTriggers
 
 KEYS = 3

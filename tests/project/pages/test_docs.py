@@ -24,8 +24,8 @@ from running import ROOT
 import config
 from ff_memories import cli, tables
 from ff_memories.audit.recompute import tolerances
+from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
-from ff_memories.base.precision import ROUNDOFF
 from ff_memories.claims.register import register
 from ff_memories.claims.shown import summary
 from ff_memories.commands import GROUPS

@@ -24,7 +24,7 @@ from unittest import mock
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ff_memories.base.hardware import gpu_locks
+from ff_memories.base import machine
 
 CPU = torch.device("cpu")
 NAME, MEMORY = "a device that is not there", 2 * 10**9
@@ -71,11 +71,11 @@ def _as_a_gpu_rounds(func: Any, args: Sequence[Any], options: dict[str, Any]) ->
 @contextmanager
 def another_job() -> Iterator[None]:
     """Let what runs in the block take its devices as another job would: those of others stay taken."""
-    with mock.patch.object(gpu_locks, "_held", {}):
+    with mock.patch.object(machine, "_held_gpus", {}):
         try:
             yield
         finally:
-            for file in gpu_locks._held.values():
+            for file in machine._held_gpus.values():
                 file.close()
 
 

@@ -12,8 +12,8 @@ from factories import words
 from pipeline import config, write_inputs
 from running import ROOT
 
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic
 from ff_memories.cli import main
 from ff_memories.config import load, parse
 from ff_memories.inputs import registry

@@ -8,7 +8,7 @@ from factories import words
 from pipeline import BASELINE, GALLERY, baseline, config, run_steps, step, write_inputs
 
 from ff_memories import tables
-from ff_memories.base.sharding import share
+from ff_memories.base.parameters import share
 
 PREDICTIONS = ("examples", "composition", "refinement")
 SIZES = {"models": 2, "sentences": 50, "keys_per_layer": 4, "examples": 30}

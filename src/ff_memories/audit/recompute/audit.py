@@ -34,9 +34,9 @@ from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.tolerances import FEW, Tolerances
 from ff_memories.audit.recompute.unlisted import Unlisted
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
-from ff_memories.base.seeds import generator
 from ff_memories.corpus import store
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.store import Corpus

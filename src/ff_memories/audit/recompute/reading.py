@@ -5,8 +5,8 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.precision import Precision
 
 
 def read(path: str | Path, name: str | None = None) -> pl.DataFrame:

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.seeds import generator
 
 FEWER = 4  # a table of each of several models may have as many times the share of errors
 

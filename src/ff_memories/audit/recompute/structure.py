@@ -17,7 +17,7 @@ import torch
 from ff_memories import tables as recorded_tables
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.tolerances import Tolerances
-from ff_memories.base.precision import Precision
+from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.words import Words
 from ff_memories.memories import causal, composition, mutations, removals, survey

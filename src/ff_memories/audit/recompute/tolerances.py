@@ -13,7 +13,7 @@ bfloat16 are not, for a single row, and it has more near-ties.
 
 from dataclasses import dataclass
 
-from ff_memories.base.precision import ROUNDOFF, SLACK, Precision
+from ff_memories.base.arithmetic import ROUNDOFF, SLACK, Precision
 
 FEW = 10  # rows that near-ties may change in a table of any size, beside the shares ``excused`` and ``near_ties``
 INTERVAL = 0.1  # for statistics that follow from the tables: the share of their confidence interval's width

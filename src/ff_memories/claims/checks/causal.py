@@ -6,7 +6,7 @@ B1 to B3 rest on the table `causal`, B4 on `removals`.
 import numpy as np
 import polars as pl
 
-from ff_memories.base.bootstrap import ends, resamples
+from ff_memories.base.draws import ends, resamples
 from ff_memories.claims import removal
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.measurement import Limit, Measurement, itself

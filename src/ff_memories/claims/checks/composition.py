@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from ff_memories.base.bootstrap import ends
+from ff_memories.base.draws import ends
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import PAPER, between
 from ff_memories.claims.measurement import Limit, Measurement, by_draws, itself

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 from scipy.stats import trim_mean
 
-from ff_memories.base.bootstrap import ends, resamples
+from ff_memories.base.draws import ends, resamples
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import between, in_layers
 from ff_memories.claims.measurement import Limit, Measurement, by_draws, is_clear, itself

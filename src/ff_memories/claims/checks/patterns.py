@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from ff_memories.base.bootstrap import ends, interval, resamples
+from ff_memories.base.draws import ends, interval, resamples
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.layers import between
 from ff_memories.claims.measurement import Judged, Limit, Measurement, itself

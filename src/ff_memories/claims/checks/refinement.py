@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from ff_memories.base.bootstrap import ends
+from ff_memories.base.draws import ends
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import at, between, in_layers
 from ff_memories.claims.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.bootstrap import ends, resamples
+from ff_memories.base.draws import ends, resamples
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.layers import PAPER, between
 from ff_memories.claims.measurement import Judged, Limit, Measurement, itself

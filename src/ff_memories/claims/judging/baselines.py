@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 import numpy as np
 import polars as pl
 
-from ff_memories.base.seeds import generator
+from ff_memories.base.draws import generator
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.judging.verdicts import measure
 from ff_memories.claims.measurement import Measurement

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
+from ff_memories.base import machine
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import gpu_locks
 from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
 
 SECTIONS = ("corpus", "extraction", "triggers", "mutations", "values", "composition")
@@ -52,7 +52,7 @@ def choices(config: Config) -> list[Choice]:
     lacking = set()
     if importlib.util.find_spec("spacy") is None:
         lacking.add("spacy")
-    if not gpu_locks.present():
+    if not machine.gpu_present():
         lacking.add("tf32")
     return [choice for choice in _alternatives(config) if choice.value not in lacking and _can_be(config, choice)]
 

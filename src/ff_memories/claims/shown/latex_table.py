@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.base.text.latex import latex, opened
+from ff_memories.base.text import latex, opened
 from ff_memories.claims import own_text
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.order import natural

@@ -12,10 +12,10 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from ff_memories import config
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
-from ff_memories.base.hardware import arithmetic
-from ff_memories.base.options import seconds
+from ff_memories.base.parameters import seconds
 from ff_memories.corpus import forms
 from ff_memories.corpus.splitting import segment
 from ff_memories.corpus.text import paragraphs

@@ -6,10 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import write_whole
-from ff_memories.base.hardware import arithmetic
-from ff_memories.base.options import threads, whole
+from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.inputs.models import model_folder

@@ -11,10 +11,9 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base import memories
 from ff_memories.base.errors import UserError
-from ff_memories.base.options import whole
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.parameters import whole
+from ff_memories.base.text import escape_invisible, memory_name, parse_memory
 from ff_memories.corpus import store
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories import api  # torch takes a second to load
 
     model = api.load_model(weights, run_.dictionary)
-    wanted = [memories.read(key) for key in args.key]
+    wanted = [parse_memory(key) for key in args.key]
     for key, sign in wanted:
         model.require(args.layer, key, sign)
     corpus = store.read(run_.path("corpus", "corpus.safetensors"))
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     for key, sign in wanted:
         own = found.filter((pl.col("key") == key) & (pl.col("rank") <= args.top))
         own = own.filter(pl.col("sign") == sign) if "sign" in own.columns else own
-        name = memories.shown(model.memory(key, sign), model.decoder.neurons)
+        name = memory_name(model.memory(key, sign), model.decoder.neurons)
         below = " of its negative coefficients, signs changed" if sign < 0 else ""
         print(f"k_{name}^{args.layer}: {len(own)} trigger examples{below}, [last token] -> next token")
         for row in own.iter_rows(named=True):

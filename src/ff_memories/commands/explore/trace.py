@@ -12,8 +12,8 @@ from typing import Any
 
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
-from ff_memories.base.options import whole
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.parameters import whole
+from ff_memories.base.text import escape_invisible
 from ff_memories.config import TransformersModel
 from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK

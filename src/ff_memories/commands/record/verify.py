@@ -24,7 +24,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.base.options import seconds, threads, whole
+from ff_memories.base.parameters import seconds, threads, whole
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 

@@ -3,7 +3,6 @@
 import altair as alt
 import polars as pl
 
-from ff_memories.base.annotators import marks, preferred
 from ff_memories.claims import measures
 from ff_memories.claims.layers import between
 from ff_memories.claims.register import register
@@ -15,6 +14,7 @@ from ff_memories.figures.parts.marks import EDGES, counted, finish, stacked, sta
 from ff_memories.figures.parts.phrases import extremes, percent
 from ff_memories.figures.registry import Figure
 from ff_memories.figures.theme import BLUE, GREEN, LIGHT_GREY, ORANGE
+from ff_memories.tables.annotation import marks, preferred
 
 FIGURE = Figure(
     section="3.2",

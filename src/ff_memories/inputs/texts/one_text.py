@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
-from ff_memories.base.seeds import generator
 from ff_memories.corpus import forms
 from ff_memories.corpus.text import BOUNDARY, lines
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.seeds import generator
-from ff_memories.base.sharding import WHOLE, Shard, share
+from ff_memories.base.draws import generator
+from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS, available
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.base.sharding import Shard, share
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.sharding import Shard, share
+from ff_memories.base.parameters import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
 from ff_memories.model.batches.buffers import run_batches

@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.model.decoder import LanguageModel
 
 ROWS = 256  # vectors compared with all others at once

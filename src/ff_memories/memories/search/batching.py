@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ff_memories.base.sharding import WHOLE, Shard, share
+from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
 
 BLOCK_TOKENS = 1 << 17

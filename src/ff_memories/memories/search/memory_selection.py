@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.seeds import generator
 
 Asked = int | dict[int, list[int]] | None  # what the config says: how many of each layer, or which; None for all
 Chosen = list[np.ndarray]  # by layer, ascending

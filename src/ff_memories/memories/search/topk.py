@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from ff_memories.base.precision import SLACK, Precision
+from ff_memories.base.arithmetic import SLACK, Precision
 
 MAX_PREFIXES = 2**32 - 1
 _LOW = 2**32 - 1

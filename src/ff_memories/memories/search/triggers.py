@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import torch
 
-from ff_memories.base import seeds
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.base.sharding import WHOLE, Shard, share
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
@@ -24,7 +24,7 @@ from ff_memories.model.decoder import Batch, LanguageModel
 
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache of a CPU
 ON_GPU = 1 << 25  # numbers along sentences, likewise, as memory allows: every piece is some 15 launches
-_POWER_TABLE = torch.from_numpy(seeds.generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
+_POWER_TABLE = torch.from_numpy(generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
 def prefix_hashes(batch: Batch, limits: Sequence[int] = ()) -> torch.Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ff_memories.base.hardware import arithmetic
+from ff_memories.base import arithmetic
 from ff_memories.model.decoder import Batch, LanguageModel
 
 GATHERED = 1 << 24  # numbers of keys, and of values, that are gathered at once

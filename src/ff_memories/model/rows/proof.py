@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.seeds import generator
 from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Batch
 from ff_memories.model.files import config_file

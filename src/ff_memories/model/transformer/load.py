@@ -10,9 +10,9 @@ import torch
 import transformers
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from ff_memories.base.arithmetic import Precision
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.precision import Precision
-from ff_memories.base.seeds import generator
 from ff_memories.model.files import config_file, headers
 from ff_memories.model.rows.families import Family, row
 from ff_memories.model.transformer.describe import TransformerDescription, describe

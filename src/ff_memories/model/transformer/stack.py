@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
+from ff_memories.base import arithmetic
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
-from ff_memories.base.hardware import arithmetic
-from ff_memories.base.precision import Precision
 from ff_memories.model.batches import packed
 from ff_memories.model.batches.padded import bands, together
 from ff_memories.model.batches.prefix_tree import PrefixTree

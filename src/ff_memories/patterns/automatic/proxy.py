@@ -8,8 +8,7 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.base.annotators import ANNOTATOR
-from ff_memories.base.seeds import generator
+from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.patterns.automatic import semantic, shallow
@@ -18,6 +17,7 @@ from ff_memories.patterns.automatic.semantic import Lexicon, Topics
 from ff_memories.patterns.automatic.shallow import Shallow
 from ff_memories.patterns.sample import Key, random_prefixes
 from ff_memories.patterns.scoring import label_of
+from ff_memories.tables.annotation import ANNOTATOR
 
 ALPHA = 0.007  # probability of any pattern in a key with random prefixes; half of it for each type
 REFERENCE, POOL = 20_000, 4_000

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ff_memories.base.text.templates import environment
+from ff_memories.base.text import environment
 from ff_memories.patterns.annotation_plan import Item, content_hash
 from ff_memories.patterns.distance import LABELS, Compared
 from ff_memories.patterns.readers.csv_files import COLUMNS, DISTANCE

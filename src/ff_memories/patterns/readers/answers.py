@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base import foreign
-from ff_memories.base.annotators import TYPES
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.patterns.forms.prompts import EXAMPLES
 from ff_memories.patterns.readers.records import Pattern, Problems, Shown, check
 from ff_memories.patterns.sample import FEWEST
+from ff_memories.tables.annotation import TYPES
 
 NAME = re.compile(r"(?:\d+-)?(i[0-9a-f]{10}-[0-9a-f]{10})")
 DASHES = r"-\u2010-\u2015\u2212"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ff_memories.base.files import require_file
-from ff_memories.base.text.escaping import csv_text
+from ff_memories.base.text import csv_text
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers.records import QUOTES, Judgement, Pattern, Problems, parse_ranks
 

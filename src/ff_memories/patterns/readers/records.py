@@ -5,9 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ff_memories.base.annotators import ANNOTATOR, PEOPLE, TYPES, prefix_meant
 from ff_memories.base.errors import UserError
 from ff_memories.patterns.sample import FEWEST
+from ff_memories.tables.annotation import ANNOTATOR, PEOPLE, TYPES, prefix_meant
 
 CONVERTED = re.compile(r"\d[-/.:]\s*\d|\d.*[^\W\d_]{3}|[^\W\d_]{3}.*\d")  # 3-5, 03:05, 3.5, 5. Mär, Mar-05
 FORMULA = re.compile(r"#\S+[?!]|#N/?[AV]")  # what spreadsheets show for invalid formulas

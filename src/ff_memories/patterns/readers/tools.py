@@ -11,11 +11,11 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from ff_memories.base import foreign
-from ff_memories.base.annotators import TYPES
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.readers.records import Pattern, Problems
+from ff_memories.tables.annotation import TYPES
 
 MOST = 8
 NOTHING = "no pattern"

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from ff_memories.base import memories
-from ff_memories.base.annotators import marks
-from ff_memories.base.text.latex import latex
+from ff_memories.base.text import MINUS, key_and_sign, latex, memory_name
 from ff_memories.report.passages import Passage
+from ff_memories.tables.annotation import marks
 
 
 class NamedKey:
@@ -17,8 +16,8 @@ class NamedKey:
 
     @property
     def name(self) -> str:
-        """Return the key as readers see it (``base.memories``)."""
-        return memories.shown(self.key, self.neurons)
+        """Return the key as readers see it (``base.text``)."""
+        return memory_name(self.key, self.neurons)
 
 
 class LabelledKey(NamedKey):
@@ -39,12 +38,12 @@ def key_columns(rows: Iterable[Any]) -> list[str]:
 
 def key_cells(memory: int, neurons: int | None) -> list[int]:
     """Return the cells of ``key_columns``."""
-    return [memory] if neurons is None else list(memories.apart(memory, neurons))
+    return [memory] if neurons is None else list(key_and_sign(memory, neurons))
 
 
 def name_latex(name: str) -> str:
     """Return a key's name for LaTeX's math mode."""
-    return name.replace(memories.MINUS, "-")
+    return name.replace(MINUS, "-")
 
 
 def passage_latex(passage: Passage) -> str:

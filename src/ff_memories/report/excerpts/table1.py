@@ -4,9 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ff_memories.base.annotators import TYPES, preferred
-from ff_memories.base.text.escaping import csv_text, escape_invisible
-from ff_memories.base.text.latex import latex, opened
+from ff_memories.base.text import csv_text, escape_invisible, latex, opened
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.model.scope import mark_latex
 from ff_memories.report.excerpts.given import Given, Made
@@ -20,6 +18,7 @@ from ff_memories.report.excerpts.keys import (
 )
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render
+from ff_memories.tables.annotation import TYPES, preferred
 
 PREFIXES = 3
 

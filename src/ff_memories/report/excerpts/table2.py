@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.text.escaping import csv_text
-from ff_memories.base.text.latex import latex, opened
+from ff_memories.base.text import csv_text, latex, opened
 from ff_memories.claims.measures import predictive_values
 from ff_memories.figures.other_types import SAID, other
 from ff_memories.model.info import neurons as neurons_of

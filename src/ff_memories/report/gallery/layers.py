@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.annotators import MODEL
 from ff_memories.claims.measures import LABELS, MUTATIONS, key_changes
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.text import number
+from ff_memories.tables.annotation import MODEL
 
 PROMOTED = 5  # tokens that a list shows of a value
 

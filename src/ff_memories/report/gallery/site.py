@@ -6,11 +6,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base.annotators import MODEL
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole, wrote
 from ff_memories.base.progress import Progress
-from ff_memories.base.text.templates import environment
+from ff_memories.base.text import environment
 from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
 from ff_memories.corpus.prefixes import available
@@ -22,6 +21,7 @@ from ff_memories.report.gallery.layers import layer_indices, summary
 from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
 from ff_memories.report.gallery.words import term_parts, word_parts
 from ff_memories.tables import HISTOGRAM_BINS
+from ff_memories.tables.annotation import MODEL
 
 MANIFEST = "manifest"
 SCRIPTS = (

@@ -2,7 +2,7 @@
 
 import unicodedata
 
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text import escape_invisible
 
 # characters that render as nothing although Unicode classes them as letters, marks or symbols
 _BLANK = frozenset(map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x2800, 0x3164, 0xFFA0]))

@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.base.annotators import ANNOTATOR, MODEL, PEOPLE, SIMULATED
+from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED
 
 # measure: its description and unit
 ABOUT = {

@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.claims import own_text
 from ff_memories.claims.numbers import needed
 from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
 from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import FIGURES
+from ff_memories.tables.annotation import ANNOTATOR
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (B?\d+)")

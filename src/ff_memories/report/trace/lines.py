@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ff_memories.base import memories
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text import MINUS, escape_invisible
 from ff_memories.report.trace import setting
 
 SHOWN = 3  # memories per layer
@@ -19,7 +18,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"{'layer':>5}  {'kind':<11}  {'residual':<20}  {'update':<20}  {'output':<20}  memories, share of the update"
     for cell in found["cells"][-len(found["layers"]) :]:
         own = [
-            f"{memory['key']}{memories.MINUS if memory['sign'] < 0 else ''} {memory['share']:.0%}"
+            f"{memory['key']}{MINUS if memory['sign'] < 0 else ''} {memory['share']:.0%}"
             for memory in cell["memories"][:SHOWN]
         ]
         tops = "  ".join(_top(cell[part][0]) for part in ("residual", "update", "output"))

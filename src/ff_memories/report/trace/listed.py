@@ -6,10 +6,10 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.annotators import ANNOTATOR
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.site import MANIFEST
+from ff_memories.tables.annotation import ANNOTATOR
 
 Memory = tuple[int, int]  # layer, and the memory's number in it: with both signs d_m + i is key i of sign -1
 

@@ -11,8 +11,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from ff_memories.base import memories
-from ff_memories.base.text.templates import environment
+from ff_memories.base.text import MINUS, environment
 from ff_memories.model.scope import NOTICES, TITLES
 from ff_memories.report.gallery.text import number, shown
 from ff_memories.report.trace import setting
@@ -130,7 +129,7 @@ def _data(found: dict[str, Any], folder: Path) -> Markup:
 
 def _memory(memory: dict[str, Any], promotes: list[list[Any]]) -> list[Any]:
     """Return [name, promoted tokens, triggers, patterns, address in the gallery] of a memory."""
-    name = f"{memory['key']}{memories.MINUS if memory['sign'] < 0 else ''}"
+    name = f"{memory['key']}{MINUS if memory['sign'] < 0 else ''}"
     patterns = memory.get("patterns")
     said = None if patterns is None else [[p["type"], shown_text(p["description"]), p["triggers"]] for p in patterns]
     return [name, promotes, memory.get("triggers"), said, memory.get("address")]

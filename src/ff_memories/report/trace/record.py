@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ff_memories.base import memories
+from ff_memories.base.text import key_and_sign
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.types import Types
 from ff_memories.memories import tracing
@@ -65,7 +65,7 @@ def _cell(decoder: LanguageModel, types: Types, layer: LayerTrace, place: int) -
     own = []
     for memory, coefficient, share in rows:
         if share > 0:
-            key, sign = memories.apart(memory, decoder.neurons)
+            key, sign = key_and_sign(memory, decoder.neurons)
             own.append({"key": key, "sign": sign, "coefficient": exact(coefficient), "share": exact(share)})
     return {
         "position": place,
@@ -87,7 +87,7 @@ def _memories(
         return
     tops = tracing.value_tops(decoder, values, layer.number, listed.tolist(), PROMOTED, among)
     for row, memory in enumerate(listed.tolist()):
-        key, sign = memories.apart(memory, decoder.neurons)
+        key, sign = key_and_sign(memory, decoder.neurons)
         yield {"layer": layer.number, "key": key, "sign": sign, "promotes": tokens_of(types, tops, row)}
 
 

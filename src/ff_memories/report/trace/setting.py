@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base import memories
 from ff_memories.base.errors import UserError
+from ff_memories.base.text import MINUS, key_and_sign, parse_memory
 from ff_memories.memories.tracing import layer_tops
 from ff_memories.model import interventions
 from ff_memories.model.interventions import Setting
@@ -19,7 +19,7 @@ from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.report.trace.record import exact, tokens_of
 
 HINT = "give layer, key and number, such as 12:1034=0, 12:1034=x2 or 12:1034-=mean"
-_SETTING = re.compile(rf"(\d+):(\d+[-{memories.MINUS}]?)=(.+)")
+_SETTING = re.compile(rf"(\d+):(\d+[-{MINUS}]?)=(.+)")
 
 
 def read(text: str, model: Any, results: str | Path | None) -> Setting:
@@ -35,7 +35,7 @@ def read(text: str, model: Any, results: str | Path | None) -> Setting:
     found = _SETTING.fullmatch(text.strip())
     if found is None:
         raise UserError(f"{text[:60]!r}: not a memory and a number", HINT)
-    layer, (key, sign), to = int(found[1]), memories.read(found[2]), found[3].strip()
+    layer, (key, sign), to = int(found[1]), parse_memory(found[2]), found[3].strip()
     model.require(layer, key, sign)
     memory = model.memory(key, sign)
     if not bool(model.decoder.layers[layer - 1].added[memory].any()):
@@ -79,7 +79,7 @@ def record(
     tops = layer_tops(vocabulary, outputs, predictions)
     told = []
     for setting, (now, to) in zip(settings, coefficients, strict=True):
-        key, sign = memories.apart(setting.memory, model.decoder.neurons)
+        key, sign = key_and_sign(setting.memory, model.decoder.neurons)
         numbers = {"coefficient": exact(np.float32(now)), "set_to": exact(np.float32(to))}
         told.append({"layer": setting.layer, "key": key, "sign": sign, **numbers})
     before, after = (tokens_of(model.dictionary, tops, row) for row in (0, 1))
@@ -88,5 +88,5 @@ def record(
 
 def said(told: dict[str, Any]) -> str:
     """Return a memory that is set in words: ``12:1034−: 0.51 to 0``."""
-    sign = memories.MINUS if told["sign"] < 0 else ""
+    sign = MINUS if told["sign"] < 0 else ""
     return f"{told['layer']}:{told['key']}{sign}: {told['coefficient']:.4g} to {told['set_to']:.4g}"

@@ -18,11 +18,11 @@ from typing import Any
 
 from ff_memories import config as configs
 from ff_memories import declaration
+from ff_memories.base import machine
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import require_file
-from ff_memories.base.hardware import gpu_locks
 from ff_memories.base.progress import duration
-from ff_memories.base.text.escaping import escape_invisible
+from ff_memories.base.text import escape_invisible
 from ff_memories.claims.shown import summary
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs import registry
@@ -228,7 +228,7 @@ class Run:
         ``executor``: Snakemake's executor plugin. Jobs on a cluster may have a GPU even if this machine has none.
         """
         local = executor is None or executor.common_settings.local_exec
-        return local and (self.config.execution.device == "cpu" or not gpu_locks.present())
+        return local and (self.config.execution.device == "cpu" or not machine.gpu_present())
 
     def path(self, *parts: str) -> str:
         return "/".join([self.results, *parts])

@@ -9,12 +9,12 @@ import argparse
 from pathlib import Path
 
 from ff_memories import tables
-from ff_memories.base.annotators import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.patterns.readers import answers, csv_files
 from ff_memories.patterns.readers.records import Problems, Shown, check
 from ff_memories.patterns.readers.refusals import refuse
+from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.workflow.runs import opening
 
 MOST = 20  # problems to show

@@ -10,14 +10,14 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.base.annotators import ANNOTATOR, PEOPLE
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
-from ff_memories.base.text.escaping import csv_text
+from ff_memories.base.text import csv_text
 from ff_memories.patterns import annotation_plan, pairs, scoring
 from ff_memories.patterns.readers import study
 from ff_memories.patterns.readers.records import Problems, Shown, check
 from ff_memories.patterns.readers.refusals import refuse
+from ff_memories.tables.annotation import ANNOTATOR, PEOPLE
 from ff_memories.workflow.runs import opening
 
 HEADER = ("who", "beside", "measure", "value", "low", "high", "n")

@@ -7,7 +7,6 @@ import argparse
 from pathlib import Path
 
 from ff_memories import tables
-from ff_memories.base.annotators import ANNOTATOR, SIMULATED
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.config import Settings
@@ -15,6 +14,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.patterns import distance, simulate
 from ff_memories.patterns.readers import csv_files
+from ff_memories.tables.annotation import ANNOTATOR, SIMULATED
 
 RATES = {
     "miss": "share of true patterns that are missed",

@@ -11,7 +11,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new
-from ff_memories.base.options import whole
+from ff_memories.base.parameters import whole
 from ff_memories.corpus import store
 from ff_memories.declaration import add_execution, execution
 from ff_memories.exports import delphi

@@ -3,10 +3,22 @@
 A CPU's vendor and instruction set decide which kernel a library runs, and each kernel rounds in its own order. The
 settings of ``PORTABLE`` hold every library to kernels that any x86-64 CPU with AVX2 has, Intel's or AMD's, with or
 without AVX-512. Libraries read them when they are loaded, so ``use`` must come before numpy and torch.
+
+A run also declares its precision (``extraction.precision``): how the factors of matrix products are rounded.
+``float32`` rounds nothing, ``tf32`` keeps 11 significant bits of each factor and ``bfloat16`` 8. Sums of products,
+norms, softmax, residuals and results are always float32.
 """
 
 import os
 from pathlib import Path
+from typing import Literal
+
+Precision = Literal["float32", "tf32", "bfloat16"]
+ROUNDOFF: dict[Precision, float] = {"float32": 2.0**-24, "tf32": 2.0**-11, "bfloat16": 2.0**-8}  # of one factor
+
+# Two coefficients this close, relative to the larger one, may be the same number computed in different batches or by
+# different kernels. The limit is far above the noise (``audit.tolerances``).
+SLACK: dict[Precision, float] = {"float32": 1e-4, "tf32": 16 * ROUNDOFF["tf32"], "bfloat16": 16 * ROUNDOFF["bfloat16"]}
 
 PORTABLE = {
     "OPENBLAS_CORETYPE": "Haswell",  # numpy's matrix products, which the model then uses (``model.products``)

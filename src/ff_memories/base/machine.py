@@ -1,21 +1,28 @@
-"""Describe this machine, and read and write the description in a step's log."""
+"""This machine: what it is, as a step's log says it; one GPU for each job; and memory that is freed and kept."""
 
+import ctypes
+import fcntl
 import json
 import os
 import platform
 import shutil
 import subprocess
+import tempfile
+import time
 from argparse import Namespace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from ff_memories.base.hardware import arithmetic, gpu_locks
+from ff_memories.base import arithmetic
 
 IN_LOG = "FF_MEMORIES_IN_LOG"  # set in jobs of Snakemake, whose logs say the machine and the files
 MACHINE = "machine: "  # starts the log line that describes the machine
 MADE = "made: "  # starts the log line that lists the files the step wrote, with their MD5
 ON_CPU, MOST_TOKENS = 16_384, 65_536  # of ``batch_tokens: auto``
+TRIM_THRESHOLD, MMAP_MAX = -1, -4  # glibc's malloc.h: M_TRIM_THRESHOLD, M_MMAP_MAX
+KEPT = 128 << 20  # free bytes at the heap's end, above which they go back to the system
+_held_gpus: dict[Path, IO[str]] = {}  # the system releases a lock when the process ends, however it ends
 
 
 def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
@@ -49,7 +56,7 @@ def batch_tokens(asked: int | str, device: str) -> int:
     """
     if asked != "auto":
         return int(asked)
-    gpus = _gpus() if device != "cpu" and gpu_locks.present() else []
+    gpus = _gpus() if device != "cpu" and gpu_present() else []
     mebibytes = gpus[0].rpartition(",")[2].split()[0] if gpus else ""
     if not mebibytes.isdecimal():
         return ON_CPU
@@ -75,7 +82,7 @@ def _gpus() -> list[str]:
         return []
 
 
-def said(log: Path, begins: str, nothing: Any) -> Any:
+def logged(log: Path, begins: str, nothing: Any) -> Any:
     """Return the data of the last log line that begins with ``MACHINE`` or ``MADE``; ``nothing`` if there is none."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     lines = [line for line in text.splitlines() if line.startswith(begins)]
@@ -85,6 +92,52 @@ def said(log: Path, begins: str, nothing: Any) -> Any:
         return nothing
 
 
-def of(log: Path) -> str:
+def of_log(log: Path) -> str:
     """Return the machine of a step's log in words: ``processor AMD EPYC, instructions avx2, ...``."""
-    return ", ".join(f"{name} {what}" for name, what in said(log, MACHINE, []))
+    return ", ".join(f"{name} {what}" for name, what in logged(log, MACHINE, []))
+
+
+def gpu_present() -> bool:
+    """Return whether this machine has a visible GPU, without loading torch."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    return not hidden and any(Path("/dev").glob("nvidia[0-9]*"))
+
+
+def acquire_gpu(devices: int, folder: str | Path | None = None, wait: float = 0.5) -> int:
+    """Return the number of a device that no other job holds; wait until one is free. A job keeps the one it has.
+
+    Only devices visible to this job count: under SLURM, or with ``CUDA_VISIBLE_DEVICES`` set, those it was given.
+    Lock files use the machine's own device names.
+
+    Args:
+        devices: how many this process sees.
+        folder: folder for the lock files; default: the machine's temporary folder.
+        wait: seconds between two attempts.
+    """
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    names = names if len(names) == devices and all(names) else [str(i) for i in range(devices)]
+    at = Path(folder or tempfile.gettempdir())
+    paths = [at / f"ff-memories-gpu-{os.getuid()}-{name}.lock" for name in names]
+    if own := [number for number, path in enumerate(paths) if path in _held_gpus]:
+        return own[0]
+    while True:
+        for number, path in enumerate(paths):
+            file = path.open("w")
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.close()
+                continue
+            _held_gpus[path] = file
+            return number
+        time.sleep(wait)
+
+
+def keep_freed_memory() -> bool:
+    """Have this process's allocator keep what it frees; return whether it can, which glibc's alone does.
+
+    Otherwise glibc maps each array of some megabytes anew and the system clears its pages: up to a fifth of the time of
+    steps that run the model. No number depends on it.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and bool(mallopt(MMAP_MAX, 0) and mallopt(TRIM_THRESHOLD, KEPT))

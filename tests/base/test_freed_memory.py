@@ -7,8 +7,8 @@ import pytest
 
 PROGRAM = """
 import resource, sys
-from ff_memories.base.hardware import heap
-kept = sys.argv[1] == "keep" and heap.keep_freed()
+from ff_memories.base import machine
+kept = sys.argv[1] == "keep" and machine.keep_freed_memory()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(50):
     held = bytearray(b"a") * (40 << 20)

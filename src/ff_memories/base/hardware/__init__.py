@@ -1,1 +1,0 @@
-"""The machine: its arithmetic, its GPUs, and how a log describes it."""

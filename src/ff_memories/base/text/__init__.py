@@ -1,1 +1,0 @@
-"""Text that readers see: escaped, and put into templates."""
