@@ -14,7 +14,7 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
+.PHONY: demo quick test test-all lint newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2 or stories15m;
 # `make demo` also takes stories15m-stories, demo-gpt2 and demo-llama, which are not recorded
@@ -44,10 +44,19 @@ demo: inputs
 quick: .venv/.tests models
 	$(PYTEST) --hypothesis-profile quick -m "not workflow and not slow and not more and not browser and not slurm and not long"
 
-# run the main tests in minutes: numbers against brute force, closed forms and fairseq, one whole run, dvc.yaml, lint,
-# types, architecture
+# run the main tests in minutes: numbers against brute force, closed forms and fairseq, one whole run, dvc.yaml,
+# architecture
 test: .venv/.tests models
 	$(PYTEST)
+
+# check style and types of code, workflow and pages
+lint: .venv/.tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check src tests benchmarks qa contrib tools docs/tools
+	$(BIN)/mypy
+	$(BIN)/snakemake --lint
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/python tools/lint.py
 
 # run the other tests: outputs under DVC, other arithmetic, hostile input, fuzzing; browser and SLURM if installed
 test-all: .venv/.tests models

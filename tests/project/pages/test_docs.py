@@ -141,26 +141,6 @@ def test_no_page_shows_python_that_no_test_runs():
     assert shown == {"api.md", "released.md"}
 
 
-def headings(text):
-    """The anchors of a page's headings, as code hosts make them."""
-    plain = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    found = re.findall(r"^#+ +(.+)$", plain, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_internal_links_lead_somewhere(page):
-    text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if re.match(r"[a-z]+:", target):
-            continue
-        path, _, anchor = target.partition("#")
-        file = (page.parent / path).resolve() if path else page
-        assert file.exists(), f"{page.name}: {target}"
-        if anchor and file.suffix == ".md":
-            assert anchor in headings(file.read_text(encoding="utf-8")), f"{page.name}: {target}"
-
-
 def test_every_page_is_named_in_the_index_or_the_readme():
     said = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("docs/index.md", "README.md"))
     assert not [page.name for page in PAGES[1:-1] if page.name != "index.md" and page.name not in said]

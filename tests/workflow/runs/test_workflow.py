@@ -214,14 +214,6 @@ def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
         assert all(path.startswith("results/mine/") for out in stage["outs"] for path in out)
 
 
-@pytest.mark.workflow
-def test_the_snakefile_and_the_sources_pass_lint_and_are_formatted():
-    command("ruff", "check", ".")
-    command("ruff", "format", "--check", "src", "tests", "benchmarks", "docs/tools")
-    command("snakemake", "--lint")
-    command("snakefmt", "--check", "Snakefile", "workflow")
-
-
 @pytest.fixture(scope="module")
 def dvc_clone(planted_run, tmp_path_factory):
     """The project as another checkout whose default run is the planted one, with nothing computed."""

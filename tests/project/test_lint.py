@@ -1,0 +1,34 @@
+"""The rules of docs/style.md find what breaks them; ``make lint`` applies them to the pages and the package."""
+
+from tools import lint
+
+
+def test_faults_of_a_module_are_found():
+    source = '"""So that."""\ndef f():\n    """What it does."""\n    raise UserError(f"{x} is to be", "in place of")\n'
+    assert list(lint.faults_of_module(source)) == [
+        "module: avoid 'so that'",
+        "f opens with 'What'",
+        "message '… is to be': avoid 'is to be'",
+        "message 'in place of': avoid 'in place of'",
+    ]
+    named = '"""So."""\nclass C:\n    """A thing."""\n    @property\n    def n(self):\n        """The number."""\n'
+    assert not list(lint.faults_of_module(named))
+
+
+def test_phrases_to_avoid_are_read_from_the_style_page():
+    assert len(lint.phrases()) > 20
+    assert {"so that", "in order to"} <= set(lint.phrases())
+    assert lint.avoided("It runs so\nthat it ends.\n\n    so as to\n\n`in order to`") == ["so that"]
+
+
+def test_sentences_are_cut_at_points_colons_and_items():
+    assert lint.sentences("# T\n\nOne two. Three: four\n\n- five\n- six `a. b`\n\n| x | y |\n") == [
+        "One two.", "Three:", "four", "five", "six",
+    ]  # fmt: skip
+
+
+def test_a_word_without_a_link_is_found():
+    assert lint.unlinked("A shard is one.", "Shard")
+    assert not lint.unlinked("A [shard](words.md#shard) is one. A shard.", "Shard")
+    assert lint.unlinked("Two shards. A [shard](words.md#shard).", "Shard")
+    assert not lint.unlinked("# Shards\n\n`shard` and [shards](cluster.md)", "Shard")
