@@ -28,7 +28,6 @@ from ff_memories.base.parameters import shard_of
 from ff_memories.cli import main
 from ff_memories.commands.explore import init, show
 from ff_memories.commands.record import verify
-from ff_memories.commands.share.export import triggers as export_triggers
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -557,7 +556,6 @@ INIT = "my.yaml --checkpoint model.pt --dictionary dict.txt --train 0 --validati
         (init, "--validation", INIT),
         (show, "--key", "--layer 1"),
         (verify, "--only", ""),
-        (export_triggers, "--dims", "--triggers t --sentences s --info c --out o"),
     ],
 )
 def test_an_option_given_again_adds_to_what_was_given(step, option, needed):
