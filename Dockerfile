@@ -32,7 +32,7 @@ RUN wheel=$(echo /opt/dist/*.whl) \
         python -m pip install --no-cache-dir -c /opt/constraints.txt torch --index-url https://download.pytorch.org/whl/cpu; \
     fi \
     && python -m pip install --no-cache-dir -c /opt/constraints.txt "$wheel[crate,demo,fairseq,spacy,slurm]" \
-    && python -c "import ff_memories.inputs.trained.fairseq_tools, fairseq, torch, ff_memories.cli"
+    && python -c "import numpy; numpy.float = float; import fairseq, torch, ff_memories.cli"
 
 ENV OMP_WAIT_POLICY=passive
 WORKDIR /work

@@ -14,7 +14,6 @@ import torch
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
-from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.memories.search import batching
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
@@ -24,6 +23,7 @@ from ff_memories.model.batches.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.products import linear
 from ff_memories.model.transformer.stack import Transformer
+from tools import fairseq_tools  # noqa: F401  (before fairseq)
 
 Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]

@@ -11,11 +11,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from transformers import GPT2Config, GPT2LMHeadModel
+from tokenizers import ByteLevelBPETokenizer
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 import ff_memories
 from ff_memories import load_model, trigger_examples, value_predictions
-from ff_memories.inputs.trained.training_transformers import tokenizer
 
 TYPES = 280  # 256 bytes, the separator and a few pieces
 
@@ -29,7 +29,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        learned = tokenizer(folder / "text.txt", TYPES)
+        pieces = ByteLevelBPETokenizer()
+        pieces.train([str(folder / "text.txt")], TYPES, special_tokens=["<s>"], show_progress=False)
+        learned = PreTrainedTokenizerFast(tokenizer_object=pieces._tokenizer, bos_token="<s>", eos_token="<s>")
         sizes = GPT2Config(
             vocab_size=len(learned), n_embd=16, n_layer=2, n_head=2, n_positions=64, bos_token_id=0, eos_token_id=0
         )

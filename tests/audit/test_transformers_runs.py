@@ -14,6 +14,7 @@ from pipeline import run_steps
 from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
+from data.train_transformer import tokenizer
 from ff_memories.audit import compare
 from ff_memories.audit.recompute.audit import LEFT_OUT, READ, audit
 from ff_memories.audit.recompute.basis import Basis, reference
@@ -26,7 +27,6 @@ from ff_memories.audit.references.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.inputs.models import model_folder
-from ff_memories.inputs.trained.training_transformers import tokenizer
 from ff_memories.workflow.runs.run import Run
 
 SOME = Aim(0.95, 0.05, seed=1)  # 59 rows of each table

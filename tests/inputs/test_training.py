@@ -6,12 +6,11 @@ import math
 import pytest
 import yaml
 from factories import words, write_text
-from pipeline import step
 from running import ROOT
 
+from data.demo import train as training
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.inputs.trained import training
 from ff_memories.model.files import checkpoint
 
 pytestmark = pytest.mark.more
@@ -32,10 +31,7 @@ def recipe(folder, updates):
 
 def train(folder, updates):
     recipe(folder, updates)
-    step("train-demo-model", "--recipe", folder / "recipe.yaml", "--train", folder / "train.txt", "--validation",
-         folder / "valid.txt", "--work", folder / "work", "--threads", 1, "--checkpoint", folder / "out/model.pt",
-         "--dictionary", folder / "out/dict.txt", "--perplexities", folder / "out/perplexities.json", "--curve",
-         folder / "out/curve.csv")  # fmt: skip
+    training.train(folder / "recipe.yaml", folder / "train.txt", folder / "valid.txt", folder / "out")
 
 
 def test_training_goes_on_where_it_stopped_and_ships_a_model_that_is_read(tmp_path, capfd):
@@ -55,7 +51,7 @@ def test_training_goes_on_where_it_stopped_and_ships_a_model_that_is_read(tmp_pa
     assert curve[0] == "updates,perplexity"
     assert int(curve[-1].split(",")[0]) == 30
     half = (tmp_path / "out" / "model.pt").stat().st_size
-    assert half < (tmp_path / "work/checkpoints/checkpoint_last.pt").stat().st_size / 2
+    assert half < (tmp_path / "out/work/checkpoints/checkpoint_last.pt").stat().st_size / 2
 
 
 def test_baselines_are_probabilities_that_sum_to_one_and_know_their_text(tmp_path):

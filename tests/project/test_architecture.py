@@ -36,7 +36,6 @@ KNOWN = {  # who may import a library: the others need neither its time nor its 
     "torch": "api audit inputs memories model patterns steps workflow",
     "altair": "figures",
     "snakemake": "workflow",
-    "fairseq": "inputs",
     "requests": "inputs",
     "tokenizers": "corpus inputs",
     "transformers": "inputs model",
@@ -102,7 +101,6 @@ def test_every_module_is_reached_from_a_step_or_the_workflow():
     """Nothing lies about that no command, rule or test utility of the package leads to."""
     found = ("steps.", "commands.", "figures.drawn.")  # by their names
     begin = {m for m in modules() if m == "cli" or m.startswith(found)} | {"api"}
-    begin |= {"inputs.trained.fairseq_tools"}  # a program, which the training of the demo's model runs
     begin |= {
         name.removeprefix("ff_memories.")
         for file in ("Snakefile", "workflow/rules/common.smk")

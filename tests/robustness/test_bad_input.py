@@ -402,7 +402,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "figures.figure4.colour: unknown key": {"figures": {"figure4": {"colour": "red"}}},
     "figures.figure4.width: .*(found 130)": {"figures": {"figure4": {"width": 130}}},  # would clip what it says
     "run: ": {"run": "../outside"},
-    "run: results/train is reserved": {"run": "train"},
     "{a}.pt: Snakemake reads braces": {"model__checkpoint": "{a}.pt"},
     "values.target: 'next' contradicts fidelity: released": {"fidelity": "released", "values__target": "next"},
     "triggers.per_sentence: fidelity: released requires 'best'": {
@@ -625,7 +624,6 @@ def test_a_damaged_card(folder, capsys):
         (["my.yaml", "--set", "=5"], "expected KEY=VALUE"),
         (["nowhere/my.yaml"], "nowhere: no such folder"),
         (["demo.yaml"], "results/demo belongs to the demo run"),
-        (["train.yaml"], "results/train is reserved for training the demo model"),
     ],
 )
 def test_init_refuses_what_makes_no_run(folder, capsys, monkeypatch, arguments, said):

@@ -228,9 +228,3 @@ def registry():
     """Return the registry of sources that the config names, if any."""
     other = run_.config.sources.registry
     return [other] if other else []
-
-
-def training_runs(pattern):
-    """Return a path of each run over the GPT-2's training. Only these runs need the recipe, which names their steps."""
-    recipe = read_yaml(Path(workflow.basedir) / "config/demo_gpt2_model.yaml")
-    return expand(pattern, updates=recipe["checkpoints"])

@@ -96,8 +96,6 @@ class Config(Section):
             if (given := self.at(path)) > self.triggers.top:
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
         faults += self._faults_of_keys()
-        if self.run == "train":
-            faults.append("run: results/train is reserved for training the demo model; choose another name")
         every = [*self.corpus.train.files, *self.corpus.validation.files]
         every += [*self.model.paths.values(), *([given] if (given := self.composition.sample_file) else [])]
         faults += [f"{path}: Snakemake reads braces in a path as wildcards" for path in every if set(path) & set("{}")]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import torch
 
-from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model.files import checkpoint, converted
+from tools import fairseq_tools  # noqa: F401  (before fairseq)
 
 
 def fairseq_dictionary(words):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 import transformers
 
-from ff_memories.inputs.trained import training_transformers
+from data.train_transformer import tokenizer
 from ff_memories.model.rows import families
 from ff_memories.model.transformer.describe import TransformerDescription
 from ff_memories.model.transformer.parts import layers_of
@@ -184,7 +184,7 @@ def save(folder, name="gpt2", types=300, seed=0, text=WORDS, shard=None, **chang
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "text").write_text(text, encoding="utf-8")
-    learned = training_transformers.tokenizer(folder / "text", types)
+    learned = tokenizer(folder / "text", types)
     (folder / "text").unlink()
     made = model(name, seed=seed, change={"vocab_size": types, **change})
     transformers.utils.logging.disable_progress_bar()

@@ -11,8 +11,8 @@ from ff_memories.audit.references.activations import Activations, Enough, held, 
 from ff_memories.audit.references.reading import Reading
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
-from ff_memories.inputs.trained import fairseq_tools  # noqa: F401  (before fairseq)
 from ff_memories.model.files import checkpoint
+from tools import fairseq_tools  # noqa: F401  (before fairseq)
 
 
 class FairseqOracle(Reading):

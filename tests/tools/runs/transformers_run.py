@@ -7,7 +7,7 @@ import torch
 import yaml
 from pipeline import config
 
-from ff_memories.inputs.trained.training_transformers import tokenizer
+from data.train_transformer import tokenizer
 
 NAMES = ("Anna", "Bert", "Carla", "Dora")
 VERBS = ("sees", "feeds", "calls", "paints", "doesn't like")

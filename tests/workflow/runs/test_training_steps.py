@@ -1,5 +1,6 @@
 """The runs over training steps: checkpoints are kept, one file says how their configs differ, and a run repeats."""
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -11,10 +12,10 @@ import yaml
 from projects import run
 from running import ROOT
 
+from data import train_transformer, training_steps
 from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.inputs.models import model_folder
-from ff_memories.steps import checkpoint_config, train_transformer
 
 BASE, DIFFERS = ROOT / "config" / "demo-gpt2.yaml", ROOT / "config" / "training_steps.yaml"
 RECIPE = ROOT / "config" / "demo_gpt2_model.yaml"
@@ -34,22 +35,21 @@ def trained(tmp_path_factory):
 
 
 def train(folder):
-    train_transformer.run(
-        folder / "recipe.yaml", folder / "text.txt", folder / "text.txt", str(folder / "work"), 1, folder / "model",
-        folder / "curve.csv", folder / "checkpoints",
-    )  # fmt: skip
+    text = folder / "text.txt"
+    train_transformer.train(folder / "recipe.yaml", text, text, folder / "model")
 
 
 def written(trained, tmp_path, differs, updates="2"):
-    """The config that the step writes for a checkpoint, checked."""
+    """The config that is written for a checkpoint, checked."""
     (tmp_path / "differs.yaml").write_text(yaml.safe_dump(differs))
-    checkpoint_config.run(BASE, tmp_path / "differs.yaml", trained / "checkpoints", updates, tmp_path / "out.yaml")
+    checkpoint = trained / "model-checkpoints" / updates
+    training_steps.write_config(BASE, tmp_path / "differs.yaml", checkpoint, tmp_path / "out.yaml")
     return config.load(tmp_path / "out.yaml")
 
 
 def test_training_keeps_every_checkpoint_and_ends_with_the_last(trained):
     found = {path.name: model_folder.digests(path, model_folder.files_of(path))
-             for path in (trained / "checkpoints").iterdir()}  # fmt: skip
+             for path in (trained / "model-checkpoints").iterdir()}  # fmt: skip
     assert found.keys() == {"2", "4"}
     assert found["4"] == model_folder.digests(trained / "model", model_folder.files_of(trained / "model"))
     assert found["2"]["tokenizer.json"] == found["4"]["tokenizer.json"]
@@ -67,7 +67,7 @@ def test_a_checkpoint_that_training_never_reaches_is_refused(trained, tmp_path):
 def test_a_checkpoints_config_is_the_whole_runs_but_for_what_differs(trained, tmp_path):
     own = {"corpus": {"train": {"max_sentences": 9}}, "mutations": {"keys_per_layer": 20}}
     found, base = written(trained, tmp_path, own).resolved(), config.load(BASE).resolved()
-    checkpoint = trained / "checkpoints" / "2"
+    checkpoint = trained / "model-checkpoints" / "2"
     assert found["run"] == "demo-gpt2-2"
     assert found["model"]["folder"] == str(checkpoint)
     assert found["model"]["files"] == model_folder.digests(checkpoint, model_folder.files_of(checkpoint))
@@ -85,7 +85,7 @@ def test_the_demos_differences_fit_its_config(trained, tmp_path):
 @pytest.mark.parametrize(
     ("own", "updates", "said"),
     [
-        ({}, "3", "checkpoints/3: no such folder"),
+        ({}, "3", "model-checkpoints/3: no such folder"),
         ({"mutations": 3}, "2", "mutations: a section stands where the run's config has a value, or the other way"),
         ({"seed": {"of": 3}}, "2", "seed: a section stands where the run's config has a value"),
         ({"muttations": {"top": 3}}, "2", "mutations"),
@@ -105,15 +105,16 @@ def test_a_checkpoints_run_repeats_the_published_numbers(tmp_path):
     """If the checkpoints are here and the published numbers were pulled."""
     published = ROOT / "data" / "training-steps" / "summary.json"
     if not published.is_file() or not (CHECKPOINTS / "512").is_dir():
-        pytest.skip("needs dvc pull data/training-steps.dvc and snakemake -- results/train/demo_gpt2")
+        pytest.skip("needs dvc pull data/training-steps.dvc and python -m data.train_transformer gpt2")
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
     kept = clone / CHECKPOINTS.relative_to(ROOT) / "512"
     shutil.copytree(CHECKPOINTS / "512", kept)
-    own = "results/demo-gpt2-512/config.yaml"
-    run(clone, "ff-memories", "step", "checkpoint-config", "--base", "config/demo-gpt2.yaml", "--differs",
-        "config/training_steps.yaml", "--checkpoints", CHECKPOINTS.relative_to(ROOT), "--updates", "512",
-        "--out", own)  # fmt: skip
+    own = clone / "results/demo-gpt2-512/config.yaml"
+    with contextlib.chdir(clone):
+        training_steps.write_config(
+            training_steps.BASE, training_steps.DIFFERS, CHECKPOINTS.relative_to(ROOT) / "512", own
+        )
     run(clone, "snakemake", "--cores", "1", "--configfile", own, "--", "claims")
     entry = next(entry for entry in json.loads(published.read_text())["runs"] if entry["run"] == "demo-gpt2-512")
     tables = clone / "results" / "demo-gpt2-512" / "tables"

@@ -163,12 +163,6 @@ def test_a_faulty_config_is_refused_before_anything_runs(planted_copy):
     assert "triggers.tpo: unknown key" in shown.stderr + shown.stdout
 
 
-@pytest.mark.workflow
-def test_the_trained_demo_model_is_an_input_that_no_rule_of_a_run_makes():
-    shown = command("snakemake", "-n", "--forceall").stdout
-    assert "train_demo_model" not in shown
-
-
 RECORDED = sorted(path.name for path in (ROOT / "runs").iterdir() if path.is_dir())
 
 

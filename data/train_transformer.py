@@ -1,11 +1,17 @@
-"""Train a small language model of `transformers` on raw text: the demo runs' other inputs.
+"""Train the model of a demo run of `transformers`, in an hour on two cores; what was stopped goes on where it was.
+
+    python -m data.train_transformer {gpt2,llama}
+
+``results/train`` then has demo_gpt2 (model and tokenizer), demo_gpt2.csv (validation perplexity by updates), and in
+demo_gpt2-checkpoints a folder for each of the recipe's checkpoints, named after its updates.
 
 Training is deterministic on one machine: the recipe's seed draws the weights, and the seed and an update's number draw
 its batch. So training that was stopped continues with the batches it would have had.
 """
 
-import json
 import math
+import shutil
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +21,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-from ff_memories.base.files import atomic_write, require_file
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import atomic_write
 from ff_memories.base.progress import Progress
+from ff_memories.config import read_yaml
 
 START = "<|endoftext|>"
 RESUMABLE_EVERY = 64  # updates
@@ -43,7 +51,6 @@ def tokenizer(text: Path, types: int) -> PreTrainedTokenizerFast:
 
 def stream(text: Path, learned: PreTrainedTokenizerFast) -> torch.Tensor:
     """Return (tokens,) int64: every paragraph's ids behind the id of ``<|endoftext|>``."""
-    require_file(text)
     lines = text.read_text(encoding="utf-8").splitlines()
     encoded = learned.backend_tokenizer.encode_batch_fast(lines)
     return torch.tensor([i for paragraph in encoded for i in (learned.bos_token_id, *paragraph.ids)])
@@ -84,7 +91,7 @@ def save(model: PreTrainedModel, learned: PreTrainedTokenizerFast, folder: Path)
     learned.save_pretrained(folder)
 
 
-def train(plan: dict[str, Any], text: Path, validation: Path, work: Path) -> list[tuple[int, float]]:
+def fit(plan: dict[str, Any], text: Path, validation: Path, work: Path) -> list[tuple[int, float]]:
     """Train by a recipe, or continue; write a checkpoint at each of the recipe's updates to ``work/<update>``.
 
     Args:
@@ -147,5 +154,26 @@ def train(plan: dict[str, Any], text: Path, validation: Path, work: Path) -> lis
                         },
                         partial,
                     )
-    (work / "curve.json").write_text(json.dumps(curve))
     return curve
+
+
+def train(recipe: Path, text: Path, validation: Path, out: Path) -> None:
+    """Train by a recipe on raw text, and write the folders ``out``, ``out``-checkpoints and the file ``out``.csv."""
+    plan, work = read_yaml(recipe), out.with_name(f"work-{out.name}")
+    curve = fit(plan, text, validation, work)
+    checkpoints = out.with_name(f"{out.name}-checkpoints")
+    for updates in plan["checkpoints"]:
+        if not (work / str(updates)).is_dir():
+            hint = f"correct the recipe's checkpoints, or remove {work} to train from the start"
+            raise UserError(f"{work}: has no checkpoint {updates}, and the training is at its end", hint)
+        shutil.copytree(work / str(updates), checkpoints / str(updates), dirs_exist_ok=True)
+    shutil.copytree(work / str(plan["updates"]), out, dirs_exist_ok=True)
+    rows = "".join(f"{updates},{perplexity:.2f}\n" for updates, perplexity in curve)
+    out.with_name(f"{out.name}.csv").write_text("updates,perplexity\n" + rows)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    raw, name = Path("data/docstrings"), f"demo_{sys.argv[1]}"  # any run of the demo writes the text
+    recipe = Path(f"config/{name}_model.yaml")
+    train(recipe, raw / "raw_train.txt", raw / "raw_validation.txt", Path("results/train") / name)

@@ -1,7 +1,7 @@
 """fairseq 0.9.0 under Python 3.11, NumPy 2 and torch 2: import this module before fairseq.
 
 As a program it runs fairseq's own tools in the current environment:
-``python -m ff_memories.inputs.trained.fairseq_tools {preprocess,train,eval_lm} ARGUMENTS``.
+``python -m tools.fairseq_tools {preprocess,train,eval_lm} ARGUMENTS``.
 """
 
 import argparse
