@@ -37,7 +37,7 @@ KNOWN = {  # who may import a library: the others need neither its time nor its 
     "altair": "figures",
     "snakemake": "workflow",
     "requests": "inputs",
-    "tokenizers": "corpus inputs",
+    "tokenizers": "corpus",
     "transformers": "inputs model",
     "huggingface_hub": "inputs model",
     "jinja2": "base report",

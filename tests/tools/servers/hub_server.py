@@ -24,7 +24,6 @@ class Hub:
 
     Attributes:
         models: name -> revision (branch or commit) -> (commit, files).
-        cards: name -> metadata of the model's card.
         gated: names of models whose files need a login.
         asked: (method, path) of every request.
         broken: status with which to answer every request.
@@ -32,7 +31,6 @@ class Hub:
 
     def __init__(self) -> None:
         self.models: dict[str, dict[str, tuple[str, dict[str, bytes]]]] = {}
-        self.cards: dict[str, dict[str, Any]] = {}
         self.gated: set[str] = set()
         self.asked: list[tuple[str, str]] = []
         self.broken: int | None = None
@@ -40,9 +38,9 @@ class Hub:
     def push(self, name: str, folder: Path, branch: str = "main", **card: Any) -> str:
         """Commit a folder's files to a branch of a model; return the commit."""
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+        files["README.md"] = f"---\n{json.dumps(card)}\n---\n".encode()
         commit = hashlib.sha1(repr(sorted((n, sha256(c)) for n, c in files.items())).encode()).hexdigest()
         self.models.setdefault(name, {}).update({branch: (commit, files), commit: (commit, files)})
-        self.cards[name] = card
         return commit
 
     def downloads(self) -> list[str]:
@@ -69,7 +67,7 @@ class Answer(BaseHTTPRequestHandler):
             return self.say(self.hub.broken)
         if found := re.fullmatch(r"/cdn/([^/]+/[^/]+)/([0-9a-f]{40})/(.+)", path):
             return self.say(200, self.hub.models[found[1]][found[2]][1][found[3]])
-        api = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path)
+        api = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(?:revision|tree)/(.+))?", path)
         file = re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path)
         found = api or file
         if not found or found[1] not in self.hub.models:
@@ -81,7 +79,8 @@ class Answer(BaseHTTPRequestHandler):
             return self.say(404, code="RevisionNotFound")
         commit, files = model[found[2] or "main"]
         if api:
-            return self.say(200, json.dumps(self.about(name, commit, files)).encode())
+            told = self.tree(files) if "/tree/" in path else self.about(name, commit, files)
+            return self.say(200, json.dumps(told).encode())
         if found[3] not in files:
             return self.say(404, code="EntryNotFound", commit=commit)
         content = files[found[3]]
@@ -89,9 +88,9 @@ class Answer(BaseHTTPRequestHandler):
             return self.say(200, content, commit=commit, ETag=f'"{hashlib.sha1(content).hexdigest()}"')
         # another host, as the hub's own storage is
         elsewhere = f"http://localhost:{self.headers['Host'].partition(':')[2]}"
-        told = {"X-Linked-Etag": f'"{sha256(content)}"', "X-Linked-Size": str(len(content))}
-        told["Location"] = f"{elsewhere}/cdn/{name}/{commit}/{found[3]}"
-        return self.say(302, b"", commit=commit, **told)
+        linked = {"X-Linked-Etag": f'"{sha256(content)}"', "X-Linked-Size": str(len(content))}
+        linked["Location"] = f"{elsewhere}/cdn/{name}/{commit}/{found[3]}"
+        return self.say(302, b"", commit=commit, **linked)
 
     def about(self, name: str, commit: str, files: dict[str, bytes]) -> dict[str, Any]:
         """Return what the hub tells of a model at a commit."""
@@ -100,7 +99,16 @@ class Answer(BaseHTTPRequestHandler):
             {"rfilename": n, "size": len(c), "blobId": "0" * 40} | ({"lfs": large(c)} if n.endswith(LARGE) else {})
             for n, c in files.items()
         ]
-        return {"id": name, "sha": commit, "cardData": self.hub.cards[name], "siblings": siblings}
+        return {"id": name, "sha": commit, "siblings": siblings}
+
+    def tree(self, files: dict[str, bytes]) -> list[dict[str, Any]]:
+        """Return the hub's list of a commit's files."""
+        large = lambda c: {"size": len(c), "oid": sha256(c), "pointerSize": 130}
+        return [
+            {"type": "file", "path": n, "size": len(c), "oid": hashlib.sha1(c).hexdigest()}
+            | ({"lfs": large(c)} if n.endswith(LARGE) else {})
+            for n, c in files.items()
+        ]
 
     def say(self, status: int, content: bytes = b"", *, code: str = "", commit: str = "", **headers: str) -> None:
         self.send_response(status)

@@ -4,23 +4,24 @@
 its cache and its login: no token passes through this package.
 """
 
-import hashlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.base.progress import Progress
 from ff_memories.config import ModelSection, TransformersModel
-from ff_memories.inputs.models.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests, files_of
+from ff_memories.inputs.fetching.download import sha256
+from ff_memories.inputs.models.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests
 
 SMALL = (CONFIG, TOKENIZER, INDEX, *OTHERS)  # all but the weights
+CARD = "README.md"
 PLACE = Path("data/hub")
+REACH = "check network and proxy; HF_HUB_OFFLINE=1 uses the hub's cache alone; --model ./folder needs no hub"
 
 
 class Pinned(NamedTuple):
@@ -41,7 +42,7 @@ class Pinned(NamedTuple):
     @property
     def folder(self) -> Path:
         """Where its files are fetched to."""
-        return folder_of(self.name, self.revision)
+        return PLACE / self.name.replace("/", "--") / self.revision
 
 
 def pinned(model: ModelSection) -> Pinned | None:
@@ -49,11 +50,6 @@ def pinned(model: ModelSection) -> Pinned | None:
     if not isinstance(model, TransformersModel) or model.hub is None:
         return None
     return Pinned(model.hub, str(model.revision), model.files, model.licence)
-
-
-def folder_of(name: str, revision: str) -> Path:
-    """Return the folder of a model's files at one commit."""
-    return PLACE / name.replace("/", "--") / revision
 
 
 def resolve(name: str, revision: str | None, start: str) -> Pinned:
@@ -68,98 +64,46 @@ def resolve(name: str, revision: str | None, start: str) -> Pinned:
     Raises:
         UserError: there is no such model or revision, no access or no connection; or no run can read the model.
     """
-    library = _library()
-    if library.constants.HF_HUB_OFFLINE:
-        return _cached(library, name, revision, start)
-    with _told(library, name, revision):
-        info = library.HfApi().model_info(name, revision=revision, files_metadata=True)
-    name, commit = info.id, str(info.sha)
-    known = {file.rfilename: file.lfs and file.lfs.sha256 for file in info.siblings or ()}
-    if CONFIG not in known and (files := sorted(file for file in known if file.lower().endswith(".gguf"))):
-        raise UserError(f"{name}: holds GGUF files alone", f"name one: --model {name}:{files[0]}")
-    files = chosen(known, name, lambda: _download(library, name, commit, INDEX))
-    found: dict[str, str] = {}
-    _download(library, name, revision or "main", CONFIG)  # by this name, which the cache then knows offline
-    for file in files:
-        if file in SMALL or known[file] is None:
-            folder = _download(library, name, commit, file).parent
-            found |= digests(folder, [file])
-        else:
-            found[file] = str(known[file])
+    known = _digests_on_hub(name, revision)
+    if known and CONFIG not in known and (files := [file for file in known if file.lower().endswith(".gguf")]):
+        raise UserError(f"{name}: holds GGUF files alone", f"name one: --model {name}:{min(files)}")
+    folder = _snapshot(name, revision, [*SMALL, CARD])
+    known = known or dict.fromkeys(path.name for path in folder.iterdir())
+    files = chosen(known, name, lambda: folder / INDEX)
     check(folder, start, name)
-    return Pinned(name, commit, found, _licence(info.card_data))
+    untold = [file for file in files if known[file] is None]
+    folder = _snapshot(name, folder.name, untold)
+    here = digests(folder, untold)
+    return Pinned(name, folder.name, {file: known[file] or here[file] for file in files}, _licence(folder))
 
 
 def resolve_file(name: str, file: str, revision: str | None) -> Pinned:
-    """Find one file of a model on the hub, such as a GGUF file; offline, in its cache. Errors: see ``resolve``."""
+    """Find one file of a model on the hub, such as a GGUF file, and download it. Errors: see ``resolve``."""
+    folder = _snapshot(name, revision, [file, CARD])
+    if not (folder / file).is_file():
+        others = sorted(own for own in _digests_on_hub(name, revision) if own.lower().endswith(".gguf"))
+        raise UserError(f"{name}: no file {file}", f"name one of {', '.join(others[:5]) or 'its files'}")
+    return Pinned(name, folder.name, digests(folder, [file]), _licence(folder))
+
+
+def _digests_on_hub(name: str, revision: str | None) -> dict[str, str | None]:
+    """Return a model's files, and the SHA-256 that the hub tells of large ones; nothing offline."""
     library = _library()
     if library.constants.HF_HUB_OFFLINE:
-        found = library.try_to_load_from_cache(name, file, revision=revision)
-        if not isinstance(found, str):
-            raise UserError(
-                f"{name}:{file}: HF_HUB_OFFLINE is set, and the hub's cache does not hold the file",
-                _cached_commits(library, name, lambda folder: folder.glob(file))
-                or "unset HF_HUB_OFFLINE, or give the file itself: --model ./FILE.gguf",
-            )
-        commit = Path(found).relative_to(_snapshots(library, name)).parts[0]
-        return Pinned(name, commit, {file: str(_sha256(Path(found)))})
-    with _told(library, name, revision):
+        return {}
+    with _understood(name, revision):
         info = library.HfApi().model_info(name, revision=revision, files_metadata=True)
-    known = {own.rfilename: own.lfs and own.lfs.sha256 for own in info.siblings or ()}
-    if file not in known:
-        others = ", ".join(sorted(own for own in known if own.lower().endswith(".gguf"))[:5])
-        raise UserError(f"{info.id}: no file {file} at {info.sha}", f"name one of {others or 'its files'}")
-    digest = known[file] or _sha256(_download(library, info.id, str(info.sha), file))
-    return Pinned(info.id, str(info.sha), {file: str(digest)}, _licence(info.card_data))
+    return {file.rfilename: file.lfs.sha256 if file.lfs else None for file in info.siblings or ()}
 
 
-def _snapshots(library: Any, name: str) -> Path:
-    """Return the folder of the hub's cache with a folder for each cached commit of a model."""
-    folder = library.file_download.repo_folder_name(repo_id=name, repo_type="model")
-    return Path(library.constants.HF_HUB_CACHE, folder, "snapshots")
-
-
-def _cached_commits(library: Any, name: str, files: Callable[[Path], Iterable[object]]) -> str | None:
-    """Return how to name a cached commit of a model, to which no branch or tag leads; ``None`` if there is none.
-
-    ``files``: returns the files that are needed of a commit's folder, or raises ``UserError`` if one is missing.
-    """
-    commits = []
-    for folder in sorted(_snapshots(library, name).glob("*/")):
-        with suppress(UserError):
-            commits += [folder.name] if [*files(folder)] else []
-    return f"name a cached commit: --revision {' or --revision '.join(commits)}" if commits else None
-
-
-def _cached(library: Any, name: str, revision: str | None, start: str) -> Pinned:
-    """Find a model in the hub's cache."""
-    at = f"{name} at {revision or 'main'}"
-    try:
-        config = library.try_to_load_from_cache(name, CONFIG, revision=revision)
-        if not isinstance(config, str):
-            raise UserError("no config.json")
-        folder = Path(config).parent
-        files = files_of(folder)
-    except (UserError, ValueError) as error:
-        said = str(error).splitlines()[0].removeprefix(f"{config and Path(config).parent}: ")
-        raise UserError(
-            f"{at}: HF_HUB_OFFLINE is set, and the hub's cache does not hold the model ({said})",
-            _cached_commits(library, name, files_of)
-            or "unset HF_HUB_OFFLINE, or copy the model's files to a folder and give that: --model ./folder",
-        ) from None
-    check(folder, start, name)
-    card = library.try_to_load_from_cache(name, "README.md", revision=revision)
-    licence = (
-        _licence(library.ModelCard.load(card, ignore_metadata_errors=True).data) if isinstance(card, str) else None
-    )
-    return Pinned(name, folder.name, digests(folder, files), licence)
-
-
-def _licence(card: Any) -> str | None:
+def _licence(folder: Path) -> str | None:
     """Return the licence that a model's card names."""
-    given = getattr(card, "license", None)
+    if not (folder / CARD).is_file():
+        return None
+    card = _library().ModelCard.load(folder / CARD, ignore_metadata_errors=True).data
+    given = card.get("license")
     if given == "other":
-        given = getattr(card, "license_name", None) or given
+        given = card.get("license_name") or given
     return ", ".join(map(str, given)) if isinstance(given, list) else given
 
 
@@ -181,23 +125,24 @@ def fetch(model: Pinned, offline: bool = False) -> None:
     """
     if not (lacking := missing(model)):
         return
-    library = _library()
-    offline = offline or library.constants.HF_HUB_OFFLINE
+    try:
+        folder = _snapshot(model.name, model.revision, lacking, offline)
+    except UserError:
+        if offline or _library().constants.HF_HUB_OFFLINE:
+            raise UserError(by_hand(model)) from None
+        raise
     for name in lacking:
-        try:
-            path = _download(library, model.name, model.revision, name, cached=offline)
-        except library.errors.LocalEntryNotFoundError:
-            raise UserError(by_hand(model, library.constants.ENDPOINT)) from None
-        if _sha256(path) != model.files[name] and not offline:  # the cache may be damaged
-            path = _download(library, model.name, model.revision, name, again=True)
-        if (found := _sha256(path)) != model.files[name]:
+        if (found := _sha256(folder / name)) is None:
+            raise UserError(by_hand(model))
+        if found != model.files[name]:
             raise UserError(
                 f"{model.name}: {name} of commit {model.revision}: its SHA-256 is {found}, the config's model.files "
                 f"says {model.files[name]}",
-                f"if the config is right, remove {path} and fetch again; or write the config again: ff-memories init",
+                f"if the config is right, remove {(folder / name).resolve()} and fetch again; or write the config "
+                "again: ff-memories init",
             )
         model.folder.mkdir(parents=True, exist_ok=True)  # a model that cannot be had leaves no folder
-        _place(path, model.folder / name)
+        _place(folder / name, model.folder / name)
     print(f"{model.name}: {', '.join(lacking)} in {model.folder}", file=sys.stderr)
 
 
@@ -205,16 +150,12 @@ def small_file(model: Pinned, name: str) -> Path:
     """Return where a small file of a model lies, in its folder or in the hub's cache, to which it is downloaded."""
     if (here := model.folder / name).is_file():
         return here
-    library = _library()
-    try:
-        return _download(library, model.name, model.revision, name, cached=library.constants.HF_HUB_OFFLINE)
-    except library.errors.LocalEntryNotFoundError:
-        raise UserError(by_hand(model, library.constants.ENDPOINT)) from None
+    return _snapshot(model.name, model.revision, [name]) / name
 
 
-def by_hand(model: Pinned, endpoint: str = "https://huggingface.co") -> str:
+def by_hand(model: Pinned) -> str:
     """Return which files are missing and how to get them by hand."""
-    lacking = missing(model)
+    lacking, endpoint = missing(model), _library().constants.ENDPOINT
     lines = [
         f"{model.name}: missing {', '.join(lacking)}; the hub's cache does not hold all of them",
         "  fix: connect to the network and unset HF_HUB_OFFLINE, or put these files there",
@@ -232,26 +173,17 @@ def _place(path: Path, target: Path) -> None:
     """Put a file of the hub's cache into a folder, under its name only when it is whole."""
     partial = target.with_name(target.name + ".partial")
     partial.unlink(missing_ok=True)
-    try:
-        if target.name in SMALL:  # small ones are copied: somebody may edit them
-            shutil.copyfile(path, partial)
-        else:
-            try:
-                os.link(path.resolve(), partial)
-            except OSError:  # another file system, or the cache is somebody else's
-                shutil.copyfile(path, partial)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    if target.name not in SMALL:  # small ones are copied: somebody may edit them
+        with suppress(OSError):  # another file system, or the cache is somebody else's
+            os.link(path.resolve(), partial)
+    if not partial.exists():
+        shutil.copyfile(path, partial)
+    partial.replace(target)
 
 
 def _sha256(path: Path) -> str | None:
     require_file(path)
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        return None
+    return sha256(path) if path.is_file() else None
 
 
 def _library() -> Any:
@@ -259,33 +191,34 @@ def _library() -> Any:
     import huggingface_hub
     import huggingface_hub.constants
     import huggingface_hub.errors
-    import huggingface_hub.file_download
 
     huggingface_hub.logging.set_verbosity_error()  # a line per retry; what fails in the end is said below
+    if not sys.stderr.isatty():
+        huggingface_hub.utils.disable_progress_bars()
     return huggingface_hub
 
 
-def _download(library: Any, name: str, commit: str, file: str, cached: bool = False, again: bool = False) -> Path:
-    """Return a file's path in the hub's cache, downloading it if needed; ``cached``: never."""
-    with _told(library, name, commit, file):
+def _snapshot(name: str, revision: str | None, files: Sequence[str], cached: bool = False) -> Path:
+    """Return the folder of a commit in the hub's cache, after downloading those of some files that it has.
+
+    ``cached``: download none.
+    """
+    with _understood(name, revision):
         return Path(
-            library.hf_hub_download(
-                name, file, revision=commit, local_files_only=cached, force_download=again, tqdm_class=_Bar
-            )
+            _library().snapshot_download(name, revision=revision, allow_patterns=files, local_files_only=cached)
         )
 
 
 @contextmanager
-def _told(library: Any, name: str, revision: str | None, file: str | None = None) -> Iterator[None]:
-    """Turn the hub's errors into clear ones; ``LocalEntryNotFoundError`` passes where nothing was asked for."""
-    errors, endpoint = library.errors, library.constants.ENDPOINT
-    what = f"{name}: {file}" if file else name
+def _understood(name: str, revision: str | None) -> Iterator[None]:
+    """Turn the hub's errors into clear ones."""
+    errors, endpoint = _library().errors, _library().constants.ENDPOINT
     login = "log in with: hf auth login"
     try:
         yield
     except errors.GatedRepoError:
         raise UserError(
-            f"{what}: the model is gated: its owner must grant access", f"ask for it on {endpoint}/{name}, and {login}"
+            f"{name}: the model is gated: its owner must grant access", f"ask for it on {endpoint}/{name}, and {login}"
         ) from None
     except errors.RevisionNotFoundError:
         raise UserError(
@@ -296,51 +229,11 @@ def _told(library: Any, name: str, revision: str | None, file: str | None = None
             f"{name}: no such model on {endpoint}, or a private one",
             f"check the name; for a private model, {login}; a local folder is written ./{name}",
         ) from None
-    except errors.RemoteEntryNotFoundError:
-        raise UserError(f"{what}: not in commit {revision}", "write the config again: ff-memories init") from None
     except errors.HFValidationError:
         raise UserError(f"{name}: not a name of the hub, and no folder", "write OWNER/NAME, or ./FOLDER") from None
-    except errors.HfHubHTTPError as error:
-        status = error.response.status_code
-        raise UserError(f"{what}: {endpoint} answered HTTP {status}", "try again later") from None
-    except errors.LocalEntryNotFoundError as error:
-        if error.__cause__ is None:
-            raise
-        raise _unreachable(library, what, error.__cause__) from None
-    except (errors.HTTPError, errors.XetDownloadError, ValueError, RuntimeError) as error:
-        raise _unreachable(library, what, error) from None
-    except OSError as error:
-        if error.errno is not None and not isinstance(error, ConnectionError):
+    except (errors.HTTPError, errors.XetDownloadError, OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
             raise  # this machine's own: a full disk, a folder that may not be written to
-        raise _unreachable(library, what, error) from None
-
-
-def _unreachable(library: Any, what: str, error: BaseException) -> UserError:
-    endpoint = library.constants.ENDPOINT
-    if isinstance(error, library.errors.FileMetadataError):
-        return UserError(f"{what}: {endpoint} does not answer as the hub does", "check HF_ENDPOINT and the proxy")
-    first = (str(error) or type(error).__name__).splitlines()[0][:200]
-    return UserError(
-        f"{what}: no connection to {endpoint} ({first})",
-        "check network and proxy; HF_HUB_OFFLINE=1 uses the hub's cache alone; --model ./folder needs no hub",
-    )
-
-
-class _Bar(Progress):
-    """The package's progress, as the hub's library makes and calls it."""
-
-    _counting = False
-
-    def __init__(self, *_: object, total: float | None = None, initial: float = 0, desc: str = "", **__: object):
-        super().__init__(int(total or 0), "bytes", desc)
-        self.update(initial)
-
-    def update(self, n: float | None = 1) -> bool | None:
-        if self._counting:  # from ``step``
-            return super().update(n)
-        self._counting = True
-        try:
-            self.step(int(n or 0))
-        finally:
-            self._counting = False
-        return None
+        cause = error.__cause__ or error
+        said = (str(cause) or type(cause).__name__).splitlines()[0][:200]
+        raise UserError(f"{name} at {revision or 'main'}: not to be had from {endpoint} ({said})", REACH) from None
