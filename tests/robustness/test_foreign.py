@@ -18,7 +18,7 @@ from ff_memories.base.text import SafeStream
 from ff_memories.cli import main
 from ff_memories.corpus import tokenizer
 from ff_memories.inputs.models import model_folder
-from ff_memories.model.files import config_file, headers
+from ff_memories.model.files import config_file, safetensors_check
 from ff_memories.model.info import read_info
 from ff_memories.model.loading import is_transformer
 from ff_memories.patterns.readers import tools
@@ -100,7 +100,7 @@ def _export(path):
 
 READERS = {
     "config.json": lambda path: config_file.read(path.parent),
-    "model.safetensors.index.json": headers.shards,
+    "model.safetensors.index.json": safetensors_check.shards,
     "tokenizer_config.json": lambda path: tokenizer._json(path),
     "made_from.json": lambda path: model_folder.made_from(path.parent),
     "info.json": read_info,

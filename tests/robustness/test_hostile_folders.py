@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -26,19 +25,11 @@ from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.inputs.models import model_folder
-from ff_memories.model.files import headers
-from ff_memories.patterns.readers import answers
-from ff_memories.patterns.readers.records import Problems
 
 pytestmark = pytest.mark.more
 TEXTS = ["--train", "train.txt", "--validation", "valid.txt"]
 HUGE = 8_000_000
 DEEP = 100_000 * "[" + 100_000 * "]"
-
-
-@pytest.fixture(scope="module", params=["llama", "gpt2"])
-def saved(request, tmp_path_factory):
-    return tiny.save(tmp_path_factory.mktemp(request.param) / "model", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -82,19 +73,14 @@ def header(folder, change):
 DOWN = "model.layers.1.mlp.down_proj.weight"
 CONFIGS: dict[str, tuple[dict, str]] = {
     "a billion layers": ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000; expected a whole number from"),
-    "negative layers": ({"num_hidden_layers": -3}, "num_hidden_layers is -3; expected"),
     "no layers": ({"num_hidden_layers": 0}, "num_hidden_layers is 0; expected"),
-    "true layers": ({"num_hidden_layers": True}, "num_hidden_layers is True; expected"),
     "a list of widths": ({"hidden_size": [48]}, "hidden_size is [48]; expected a whole number"),
-    "fewer layers": ({"num_hidden_layers": 2}, "config.json says 2 layers, the weights have 3 layers"),
-    "more layers": ({"num_hidden_layers": 200}, "config.json says 200 layers, the weights have 3 layers"),
+    "fewer layers": ({"num_hidden_layers": 2}, "has model.layers.2.input_layernorm.weight, which no"),
+    "more layers": ({"num_hidden_layers": 200}, "the weights lack model.layers.10.input_layernorm.weight"),
     "a width of millions": ({"hidden_size": HUGE}, "hidden_size is 8000000; expected a whole number from 1 to 131,072"),
     "a large width": ({"hidden_size": 100_000}, "weight is (300, 48), by config.json (300, 100000)"),
-    "no width": ({"hidden_size": 0}, "hidden_size is 0; expected"),
-    "half a width": ({"hidden_size": 48.5}, "hidden_size is 48.5; expected"),
     "no word of the width": ({"hidden_size": None}, "(Validation error for field 'hidden_size'"),
     "many memories": ({"intermediate_size": 10**6}, "mlp.down_proj.weight is (48, 160), by config.json (48, 1000000)"),
-    "no word of memories": ({"intermediate_size": None}, "(Validation error for field 'intermediate_size'"),
     "many types": ({"vocab_size": 10**7}, "weight is (300, 48), by config.json (10000000, 48)"),
     "wide heads": ({"head_dim": 60_000}, "self_attn.k_proj.weight is (24, 48), by config.json (120000, 48)"),
     "many heads": ({"num_attention_heads": 5000}, "not the config of a llama model (Class validation error"),
@@ -102,71 +88,61 @@ CONFIGS: dict[str, tuple[dict, str]] = {
     "an epsilon that is none": ({"rms_norm_eps": float("nan")}, "rms_norm_eps: nan is no finite number"),
     "a negative epsilon": ({"rms_norm_eps": -1e-5}, "rms_norm_eps is -1e-05; expected a number from 0 to 1"),
     "an endless epsilon": ({"rms_norm_eps": float("inf")}, "rms_norm_eps: inf is no finite number"),
-    "an endless angle": ({"rope_parameters": {"rope_theta": float("inf")}}, "rope_theta: inf is no finite number"),
     "no angle": ({"rope_parameters": {"rope_theta": 0}}, "rope_theta is 0; expected a number above 0"),
     "endlessly many lists": ({"own": 0}, "not readable as JSON ("),
     "an endless list": ({"own": [[1.0, float("-inf")]]}, "own.1.2: -inf is no finite number"),
 }  # fmt: skip
 WEIGHTS = {
     "a weight is missing": (lambda w: w.pop(DOWN), f"the weights lack {DOWN}"),
-    "a gate is missing": (lambda w: w.pop(DOWN.replace("down", "gate")), f"lack {DOWN.replace('down', 'gate')}"),
-    "no norm": (lambda w: w.pop("model.norm.weight"), "the weights lack model.norm.weight"),
-    "no embedding": (lambda w: w.pop("model.embed_tokens.weight"), "the weights lack model.embed_tokens.weight"),
-    "a weight is turned": (
-        lambda w: w.update({DOWN: w[DOWN].t()}), f"{DOWN} is (160, 48), by config.json (48, 160)",
-    ),
     "every weight is turned": (
         lambda w: w.update({n: t.t() for n, t in w.items() if "down" in n}),
         "mlp.down_proj.weight is (160, 48), by config.json (48, 160)",
     ),
     "an infinite weight": (lambda w: w[DOWN].view(-1)[-1].fill_(torch.inf), f"{DOWN} has weights that are infinite or"),
-    "a weight that is none": (lambda w: w[DOWN].view(-1)[0].fill_(torch.nan), f"{DOWN} has weights that are infinite"),
-    "infinite in bfloat16": (
-        lambda w: w.update({DOWN: (w[DOWN] * torch.inf).bfloat16()}), f"{DOWN} has weights that are infinite or",
-    ),
 }  # fmt: skip
+DAMAGED = "model.safetensors: cut, damaged, or not safetensors ("
 HEADERS = {
-    "a name that is no tensor": (lambda h: h.update(own=3), "its header is damaged"),
-    "an unknown type": (lambda h: h[DOWN].update(dtype="F1"), "its header is damaged ('F1')"),
-    "a negative size": (lambda h: h[DOWN].update(shape=[-48, -160]), "its header is damaged (a size is not a whole"),
-    "more numbers than bytes": (lambda h: h[DOWN].update(shape=[48, 10**12]), "are not the bytes of (48, 1"),
-    "a tensor twice": (lambda h: h.update({DOWN: h[DOWN.replace(".1.", ".0.")]}), "overlap, or leave gaps"),
+    "a name that is no tensor": (lambda h: h.update(own=3), DAMAGED),
+    "an unknown type": (lambda h: h[DOWN].update(dtype="F1"), DAMAGED),
+    "a negative size": (lambda h: h[DOWN].update(shape=[-48, -160]), DAMAGED),
+    "more numbers than bytes": (lambda h: h[DOWN].update(shape=[48, 10**12]), DAMAGED),
+    "a tensor twice": (lambda h: h.update({DOWN: h[DOWN.replace(".1.", ".0.")]}), DAMAGED),
 }  # fmt: skip
 
 
 def cut(folder):
     path = folder / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-4])
-    return "model.safetensors: cut: "
+    return DAMAGED
 
 
 def longer(folder):
     with (folder / "model.safetensors").open("ab") as file:
         file.write(bytes(8))
-    return "overlap, or leave gaps"
+    return DAMAGED
 
 
 def empty(folder):
     (folder / "model.safetensors").write_bytes(b"")
-    return "model.safetensors: cut, or not safetensors"
+    return DAMAGED
 
 
 def a_header_of_exabytes(folder):
     (folder / "model.safetensors").write_bytes(b"\xff" * 100)
-    return "model.safetensors: cut, or not safetensors"
+    return DAMAGED
 
 
 def a_large_header(folder):
     with (folder / "model.safetensors").open("wb") as file:
         file.write((1 << 30).to_bytes(8, "little"))
         file.truncate(1 << 31)
-    return "its header is larger than 4 MiB"
+    return DAMAGED
 
 
 def a_deep_header(folder):
     deep = b"[" * 2_000_000
     (folder / "model.safetensors").write_bytes(len(deep).to_bytes(8, "little") + deep)
-    return "its header is damaged"
+    return DAMAGED
 
 
 def a_large_index(folder):
@@ -203,12 +179,11 @@ def test_init_refuses_a_folder_that_is_not_what_it_says(project, capsys, what):
     assert not (project / "my.yaml").exists()
 
 
-@pytest.mark.parametrize("what", CASES)
+@pytest.mark.parametrize("what", ["a large width", "more layers", "every weight is turned", "cut", "a deep header"])
 def test_so_does_the_model_step(project, capsys, what):
     spoil, said = CASES[what]
     said = spoil(project / "model") or said
-    found = says(capsys, *model_step(project / "model", project / "out"))
-    assert said in found or what in ("an infinite weight", "a weight that is none", "infinite in bfloat16")
+    assert said in says(capsys, *model_step(project / "model", project / "out"))
     assert not (project / "out").exists()
 
 
@@ -225,16 +200,7 @@ def test_what_transformers_saved_is_accepted(name, tmp_path):
     folder = tiny.save(tmp_path / "whole", name)
     model_folder.check(folder, "auto", "here")
     if name in ("gpt2", "llama"):
-        shards = tiny.save(tmp_path / "shards", name, shard="50KB")
-        assert headers.read(shards).keys() == headers.read(folder).keys()
-
-
-def test_a_tensor_in_two_files_is_refused(tmp_path):
-    folder = tiny.save(tmp_path / "model", "llama", shard="50KB")
-    one, other, *_ = sorted(folder.glob("model-*.safetensors"))
-    shutil.copyfile(one, other)
-    with pytest.raises(UserError, match=f"{other.name}: .* is in {one.name} as well"):
-        headers.read(folder)
+        model_folder.check(tiny.save(tmp_path / "shards", name, shard="50KB"), "auto", "here")
 
 
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype", None])
@@ -252,12 +218,7 @@ def test_init_recommends_bfloat16_for_a_model_that_is_stored_in_it(project, caps
     assert key is None or (says in said and "extraction.precision=bfloat16" in said)
 
 
-LIES = {
-    "a billion layers": {"num_hidden_layers": 10**9},
-    "a width of millions": {"hidden_size": HUGE},
-    "a large width": {"hidden_size": 130_000},
-    "many types": {"vocab_size": 10**7},
-}
+LIES = {"a billion layers": {"num_hidden_layers": 10**9}, "a large width": {"hidden_size": 130_000}}
 
 
 @pytest.fixture(scope="module")
@@ -279,19 +240,14 @@ def test_a_lie_about_sizes_takes_neither_time_nor_memory(project, honest, lie):
     assert found[1] < 1.5 * honest[1] + 1 and found[2] < honest[2] + 50
 
 
-@pytest.mark.parametrize("lie", ["a billion layers", "a width of millions"])
 @pytest.mark.parametrize("command", ["plan", "step"])
-def test_so_with_a_run_that_is_set_up(project, lie, command):
+def test_so_with_a_run_that_is_set_up(project, command):
     settings = settings_of()
     settings["corpus"]["validation"]["files"] = ["valid.txt"]
     (project / "my.yaml").write_text(yaml.safe_dump(settings))
-    edit(project / "model", **LIES[lie])
-    given = (
-        ["plan", "--configfile", "my.yaml"]
-        if command == "plan"
-        else ["step", *model_step(project / "model", project / "out")]
-    )
-    code, _, megabytes, said = _child(project, *given)
+    edit(project / "model", hidden_size=HUGE)
+    step = ["step", *model_step(project / "model", project / "out")]
+    code, _, megabytes, said = _child(project, *(["plan", "--configfile", "my.yaml"] if command == "plan" else step))
     assert code == 2 and "expected a whole number from 1 to" in said
     assert megabytes < library() + 480, "what the libraries take"
 
@@ -320,24 +276,12 @@ def pipe(path):
     os.mkfifo(path)
 
 
-def device(path):
-    path.symlink_to("/dev/zero")
-
-
-def listening(path):
-    with socket.socket(socket.AF_UNIX) as held:
-        before = os.getcwd()
-        os.chdir(path.parent)  # a socket's path is short
-        held.bind(path.name)
-        os.chdir(before)
-
-
 def directory(path):
     path.mkdir()
 
 
-KINDS = (pipe, device, listening, directory)
-MODEL = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "special_tokens_map.json")
+KINDS = (pipe, directory)
+MODEL = ("config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors")
 
 
 def put(path, kind):
@@ -357,27 +301,12 @@ def test_only_regular_files_of_a_model_are_opened(project, capsys, where, kind):
     for name in ("train.txt", "validation.txt"):
         (project / name).write_text(tiny.WORDS)
     assert said in says(capsys, "plan", "--configfile", "my.yaml")
-    if where == "special_tokens_map.json":  # no step opens it
-        return
     assert said in says(capsys, "transformer-model", "--config", "my.yaml", "--files", "model/config.json", *OUT)
     with pytest.raises(UserError, match="expected a file"):
         api.load_model("model")
 
 
 OUT = [part for name in ("weights", "description", "info", "types") for part in (f"--{name}", f"out/{name}")]
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", ["model.safetensors.index.json", "model-00001-of-00002.safetensors"])
-def test_only_regular_files_of_shards_are_opened(tmp_path, capsys, monkeypatch, place, kind):
-    monkeypatch.chdir(tmp_path)
-    tiny.save(tmp_path / "model", "llama", shard="250KB")
-    for name in ("train.txt", "valid.txt"):
-        (tmp_path / name).write_text(tiny.WORDS)
-    assert (tmp_path / "model" / place).is_file()
-    put(tmp_path / "model" / place, kind)
-    assert f"{place}: expected a file" in says(capsys, "init", "my.yaml", "--model", "model", *TEXTS)
 
 
 INPUTS = {
@@ -409,7 +338,7 @@ def test_only_regular_files_are_opened_as_checkpoint_dictionary_text_or_config(
         with pytest.raises(UserError, match="expected a file, found"):
             api.load_model("model.pt", "dict.txt")
     else:
-        for words in ("trace text", "show --layer 1 --key 0", "export hf-dataset --out ds", "fetch", "verify"):
+        for words in ("trace text", "show --layer 1 --key 0", "fetch"):
             assert said in says(capsys, *words.split(), "--configfile", "my.yaml")
 
 
@@ -417,8 +346,6 @@ TABLES = "results/small/tables"
 # What a run made or people sent, and a command that reads it.
 READ = {
     "results/small/model/info.json": "trace text --configfile my.yaml",
-    "results/small/model/model.json": "trace text --configfile my.yaml",
-    "results/small/model/types.json": "trace text --configfile my.yaml",
     "results/small/model/model.safetensors": "trace text --configfile my.yaml",
     "results/small/tables/triggers.parquet": "show --layer 1 --key 0 --top 3 --configfile my.yaml",
     "results/small/corpus/corpus.safetensors": "export neuronpedia --configfile my.yaml --out np",
@@ -437,7 +364,7 @@ def run(tmp_path_factory):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", [pipe, device, directory])
+@pytest.mark.parametrize("kind", [pipe, directory])
 @pytest.mark.parametrize("name", READ)
 def test_only_regular_files_are_opened_of_what_a_run_made_or_people_sent(
     run, tmp_path, monkeypatch, capsys, name, kind
@@ -447,17 +374,6 @@ def test_only_regular_files_are_opened_of_what_a_run_made_or_people_sent(
     (here / name).parent.mkdir(parents=True, exist_ok=True)
     put(here / name, kind)
     assert name.rpartition("/")[2] in says(capsys, *READ[name].split())
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", [pipe, device])
-def test_only_regular_files_are_opened_as_answers(tmp_path, kind):
-    for name in ("answers.jsonl", "answers/i0123456789-0123456789.txt"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        put(tmp_path / name, kind)
-    for path in (tmp_path / "answers.jsonl", tmp_path / "answers"):
-        with pytest.raises(UserError, match="expected a file, found a pipe or a device"):
-            answers.read(path, "model", {}, Problems())
 
 
 def _measured(folder, config):

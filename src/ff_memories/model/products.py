@@ -106,13 +106,12 @@ def attention(
         q, k, v = q.float(), k.float(), v.float()
     if k.shape[1] != q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    multiply = _numpy_matmul if _portable(q) else torch.matmul
-    scores = multiply(q, k.transpose(2, 3)).mul_(q.shape[3] ** -0.5 if scale is None else scale)
+    scores = matmul(q, k.transpose(2, 3)).mul_(q.shape[3] ** -0.5 if scale is None else scale)
     if cap is not None:
         scores = scores.div_(cap).tanh_().mul_(cap)
     every = torch.ones(rows, rows, dtype=torch.bool, device=q.device)
     scores.masked_fill_(every.triu(1) | every.tril(-width) if width < rows else every.triu_(1), -torch.inf)
-    return multiply(torch.softmax(scores, -1).to(kind).to(v.dtype), v).to(kind)
+    return matmul(torch.softmax(scores, -1).to(kind).to(v.dtype), v).to(kind)
 
 
 def attention_along(
@@ -211,8 +210,9 @@ def _summed_in_float32(
     return out if bias is None else out.add_(bias)
 
 
-def _numpy_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
+def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return the products of two stacks of matrices."""
+    return torch.from_numpy(np.matmul(a.numpy(), b.numpy())) if _portable(a) else a @ b
 
 
 def widened(x: torch.Tensor) -> torch.Tensor:

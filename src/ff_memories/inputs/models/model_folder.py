@@ -13,12 +13,12 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import saved_tokenizer
-from ff_memories.model.files import config_file, headers
+from ff_memories.model.files import config_file, safetensors_check
 from ff_memories.model.rows import families
 
 CONFIG, TOKENIZER, PICKLED = "config.json", saved_tokenizer.FILE, "pytorch_model.bin"
 ADAPTER = "adapter_config.json"
-SINGLE, INDEX = headers.SINGLE, headers.INDEX
+SINGLE, INDEX = safetensors_check.SINGLE, safetensors_check.INDEX
 MADE_FROM = "made_from.json"  # of a model that was converted from another format
 OTHERS = (
     "tokenizer_config.json",
@@ -136,7 +136,8 @@ def check(folder: Path, start: str, where: str) -> None:
         types = plain.get("vocab_size")
         vocab = types if isinstance(types, int) and types > 0 else None
         Tokenizer.read(folder / TOKENIZER, vocab)
-        headers.refuse_odd_numbers(load.check(folder, plain, family.architecture, str(folder)))
+        load.check(folder, plain, family.architecture, str(folder))
+        safetensors_check.refuse_odd_numbers(folder)
         tokenizer = saved_tokenizer.read(folder, vocab)
         start_of(folder, plain, tokenizer, start, str(folder))
     except UserError as error:
@@ -145,7 +146,7 @@ def check(folder: Path, start: str, where: str) -> None:
 
 def _shards(index: Path, where: str) -> set[str]:
     try:
-        return headers.shards(index)
+        return safetensors_check.shards(index)
     except UserError as error:
         raise UserError(str(error).replace(str(index.parent), where)) from None
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from ff_memories.base import arithmetic
 from ff_memories.model.decoder import Batch, LanguageModel
+from ff_memories.model.products import matmul
 
 GATHERED = 1 << 24  # numbers of keys, and of values, that are gathered at once
 
@@ -73,19 +73,12 @@ class Branches:
             rows = torch.cat([self._rows[part], own + part[:, None]], 1)
             near = self._behind[part] < (window or width)
             seen = torch.cat([self._seen[part] & near, self._seen.new_ones(len(part), 1)], 1)
-            scores = _product(shared[part], k[rows].permute(0, 2, 3, 1)) * factor
+            scores = matmul(shared[part], k[rows].permute(0, 2, 3, 1)) * factor
             if cap is not None:
                 scores = cap * torch.tanh(scores / cap)
             shares = torch.softmax(scores.masked_fill(~seen[:, None, None], -torch.inf), -1)
-            out[part] = _product(shares, v[rows].transpose(1, 2)).flatten(1, 2)
+            out[part] = matmul(shares, v[rows].transpose(1, 2)).flatten(1, 2)
         return out.to(kind)
-
-
-def _product(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the products of two stacks of matrices; portably where ``products.linear`` does."""
-    if not (arithmetic.portable() and a.device.type == "cpu"):
-        return a @ b
-    return torch.from_numpy(np.matmul(a.numpy(), b.numpy()))
 
 
 def packed_prefixes(

@@ -1,6 +1,5 @@
 """Build models of `transformers`: from a folder's files, with names and shapes alone, or with weights drawn anew."""
 
-import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +12,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.model.files import config_file, headers
+from ff_memories.model.files import config_file, safetensors_check
 from ff_memories.model.rows.families import Family, row
 from ff_memories.model.transformer.describe import TransformerDescription, describe
-from ff_memories.model.transformer.parts import layers_of
 from ff_memories.model.transformer.stack import Transformer
 
 CONSTANTS = 1 << 28  # bytes that a model's masks and positions may take, however small it is
@@ -73,43 +71,41 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
         UserError: a weight is missing, unexpected or of another shape: `transformers` would draw it at random.
     """
     check(folder, config, architecture, str(folder))
+    return _from_files(folder, config, architecture, str(folder), dtype=dtype).eval().requires_grad_(False)
+
+
+def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: str, **how: Any) -> Any:
+    """Return a model of a folder's safetensors; ``how``: besides, as `transformers` names it."""
     verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        made = config_file.as_class(config, str(folder))
-        with config_file.understood(f"{folder}: not a readable {config['model_type']} model"):
+        made = config_file.as_class(config, where)
+        with config_file.understood(f"{where}: not a readable {config['model_type']} model"):
             model, told = getattr(transformers, architecture).from_pretrained(
                 folder,
                 config=made,
-                dtype=dtype,
                 attn_implementation="eager",
                 use_safetensors=True,
                 local_files_only=True,
-                key_mapping=dict.fromkeys(headers.WRAPPERS, ""),
+                key_mapping=dict.fromkeys(safetensors_check.WRAPPERS, ""),
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
                 generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
+                **how,
             )
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
-    for what in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
-        found = [key for key in told.get(what, ()) if not re.search("|".join(headers.CONSTANTS), str(key))]
-        if found:
-            names = ", ".join(sorted(map(str, found))[:3])
-            raise UserError(
-                f"{folder}: {len(found)} {what.replace('_', ' ')}: {names}",
-                "give the folder with all weights that `transformers` saved with this config.json",
-            )
-    return model.eval().requires_grad_(False)
+    safetensors_check.refuse_others(told, architecture, where)
+    return model
 
 
-def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -> dict[str, headers.Part]:
-    """Return the tensors of a folder's safetensors, after holding them against the model that config.json describes.
+def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -> None:
+    """Hold a folder's safetensors against the model that config.json describes, before memory is taken for one.
 
     Args:
         folder: may lack the weights, as that of a model on the hub that is not fetched; then only the config is looked
-            at, and nothing is returned.
+            at.
         architecture: class of `transformers` that holds the model.
         where: the folder, for messages.
 
@@ -117,7 +113,7 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
         UserError: the config is not that of such a model; a file is cut or damaged; or the tensors are not the model's.
     """
     config_file.check_numbers(config, f"{where}/config.json")
-    stored, model = headers.read(folder), _without_weights(config, architecture, where)
+    model = _without_weights(config, architecture, where)
     made, wanted = model.config, sum(p.numel() for p in model.parameters())
     if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
         raise UserError(
@@ -133,9 +129,11 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
             "projection between them a value by itself predicts nothing",
             "use a model without a projection before its output layer",
         )
-    if stored:
-        headers.compare(stored, model, layers_of(model, made.num_hidden_layers)[0], where)
-    return stored
+    paths = safetensors_check.files(folder)
+    if paths and all(path.exists() for path in paths):
+        kinds = safetensors_check.types(folder)
+        _from_files(folder, config, architecture, where, dtype=torch.float32, device_map="meta")
+        safetensors_check.refuse_other_types(kinds, where)
 
 
 def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:

@@ -1,0 +1,149 @@
+"""Which safetensors a folder with a model has, and what is wrong with them, in words of the field and with a way out.
+
+`safetensors` refuses a header that is not its file's; `transformers` compares names and shapes with the model of
+config.json before it takes memory for weights (``transformer.load.check``).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from safetensors import SafetensorError, safe_open
+
+from ff_memories.base import foreign
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import require_file
+
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SCANNED = 1 << 30  # bytes of weights that are read before a run, which takes about a second
+FLOATS = ("F64", "F32", "F16", "BF16")
+_INNER = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
+WRAPPERS = (rf"^(?:(?:module|{_INNER})\.)+", rf"(?<=\.)(?:{_INNER})\.")  # of torch: no names of a model's weights
+CONSTANTS = re.compile(r"\.attn\.(bias|masked_bias)$|rotary_emb\.inv_freq$")  # that older versions saved with weights
+AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
+PLAIN = "give the model in float32, float16 or bfloat16"
+# What a tensor that the model lacks is the mark of: what the folder holds, and the way out.
+MARKS = (
+    (
+        r"\.lora_|\.modules_to_save\.",
+        "an adapter beside its model",
+        "merge it: model.merge_and_unload().save_pretrained(folder), with the library that made it",
+    ),
+    (
+        r"_scale(_inv|_2)?$|\.(qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|weight_(packed|zero_point))\b",
+        "quantised weights",
+        PLAIN,
+    ),
+    (
+        r"^(score|classifier|qa_outputs|classification_head|regression_head)\.",
+        "a classifier, whose output is labels, not next tokens",
+        "use the language model that it was trained from",
+    ),
+    (
+        r"^(v_head|value_head|multiple_choice_head)\.",
+        "a language model with another head beside its own",
+        "keep the language model alone: {save}",
+    ),
+)
+SAVE = (
+    'python -c "from transformers import AutoModelForCausalLM as M, AutoTokenizer as T; '
+    "M.from_pretrained('{where}'{more}).save_pretrained('language-model'); "
+    "T.from_pretrained('{where}').save_pretrained('language-model')\", then --model ./language-model"
+)
+RENAME = (
+    'python -c "from pathlib import Path; from safetensors.torch import load_file, save_file; '
+    "[save_file({{n.removeprefix('{prefix}'): t for n, t in load_file(f).items()}}, f, {{'format': 'pt'}}) "
+    "for f in Path('{where}').glob('*.safetensors')]\""
+)
+
+
+class Index(BaseModel):
+    """Which file holds each tensor."""
+
+    weight_map: dict[str, str]
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the safetensors that hold a folder's weights, as `transformers` chooses them; some may be missing."""
+    if (folder / SINGLE).exists():
+        return [folder / SINGLE]
+    return [folder / name for name in sorted(shards(folder / INDEX))] if (folder / INDEX).exists() else []
+
+
+def shards(index: Path) -> set[str]:
+    """Return the names of the files that an index of weights names. Raises ``UserError`` where it is no index."""
+    found = {*foreign.read_json(index, Index, "fetch the file again").weight_map.values()}
+    for name in found:
+        if "/" in name or not name.endswith(".safetensors"):
+            raise UserError(f"{index}: names {name!r}, which is not a safetensors file beside it", AGAIN)
+    return found
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    require_file(path)
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{path}: cut, damaged, or not safetensors ({error})", AGAIN) from None
+
+
+def types(folder: Path) -> dict[str, str]:
+    """Return the type of every weight of a folder, such as F32. Raises ``UserError`` where a file is damaged."""
+    found: dict[str, str] = {}
+    for path in files(folder):
+        with _opened(path) as file:
+            found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    return found
+
+
+def refuse_other_types(types: Mapping[str, str], where: str) -> None:
+    """Raise ``UserError`` for weights that are no floats of 16 bits or more; ``where``: the folder, for messages."""
+    for name, kind in types.items():
+        if kind not in FLOATS and not CONSTANTS.search(name):
+            fix = SAVE.format(where=where, more=", dtype='float32'") if kind.startswith("F8") else PLAIN
+            raise UserError(f"{where}: {name} is of type {kind}, no float of 16 bits or more", fix)
+
+
+def refuse_odd_numbers(folder: Path) -> None:
+    """Raise ``UserError`` for weights that are infinite or no numbers; more than ``SCANNED`` bytes are not read."""
+    paths = [path for path in files(folder) if path.is_file()]
+    for path in paths if sum(path.stat().st_size for path in paths) <= SCANNED else ():
+        with _opened(path) as file:
+            for name in file.keys():  # noqa: SIM118
+                if not file.get_tensor(name).isfinite().all():
+                    raise UserError(f"{path}: {name} has weights that are infinite or no numbers", "use another model")
+
+
+def refuse_others(told: Mapping[str, Any], kind: str, where: str) -> None:
+    """Refuse weights that are not those of the model that config.json describes.
+
+    Args:
+        told: what `transformers` says of loading them (``output_loading_info``).
+        kind: the model's class.
+        where: the folder, for messages.
+
+    Raises:
+        UserError: the files hold other tensors, or some of other shapes.
+    """
+    more = sorted(name for name in told["unexpected_keys"] if not CONSTANTS.search(name))
+    for mark, what, fix in MARKS:
+        if marked := next((name for name in more if re.search(mark, name)), None):
+            raise UserError(f"{where}: {what} ({marked})", fix.format(save=SAVE.format(where=where, more="")))
+    for name in (lacking := sorted(told["missing_keys"])):
+        if prefix := next((n.removesuffix(name) for n in more if n.endswith(f".{name}")), None):
+            raise UserError(
+                f"{where}: the names of its weights begin with {prefix}", RENAME.format(prefix=prefix, where=where)
+            )
+    if lacking:
+        raise UserError(f"{where}: the weights lack {lacking[0]}", AGAIN)
+    if more:
+        raise UserError(f"{where}: has {more[0]}, which no {kind} of this config.json has", AGAIN)
+    for name, stored, wanted in sorted(told["mismatched_keys"]):
+        raise UserError(f"{where}: {name} is {tuple(stored)}, by config.json {tuple(wanted)}", AGAIN)
+    if faults := sorted(map(str, told["error_msgs"])):
+        raise UserError(f"{where}: {faults[0][:200]}", AGAIN)
