@@ -176,14 +176,6 @@ def test_of_a_repository_only_the_files_of_one_model_are_taken(web, folder, part
     run("fetch", "--configfile", "my.yaml")  # nothing
 
 
-def test_one_file_of_weights_goes_before_shards_as_in_the_library(folder):
-    shutil.copyfile(folder / "model.safetensors", folder / "model-00001-of-00001.safetensors")
-    index = {"weight_map": {"a": "model-00001-of-00001.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    names = model_folder.files_of(folder)
-    assert "model.safetensors" in names and not [n for n in names if "index" in n or "00001" in n]
-
-
 @pytest.mark.parametrize(
     "given, said",
     [
@@ -305,56 +297,10 @@ def test_a_model_that_cannot_be_had_leaves_no_folder(web, offline):
     assert not pinned.folder.exists()
 
 
-def no_weights(folder):
-    (folder / "model.safetensors").unlink()
-    return "no weights"
-
-
 def missing_shard(folder):
     shutil.rmtree(folder)
     tiny.save(folder, shard="150KB")
     sorted(folder.glob("model-*.safetensors"))[-1].unlink()
-    return "model.safetensors.index.json names model-0000"
-
-
-def pickled_shards(folder):
-    (folder / "model.safetensors").rename(folder / "pytorch_model-00001-of-00002.bin")
-    return "of pickled weights, only a single pytorch_model.bin is read"
-
-
-def code(folder):
-    edit(folder / "config.json", auto_map={"AutoModelForCausalLM": "modeling_own.Own"})
-    return "config.json: auto_map names code"
-
-
-def experts(folder):
-    edit(folder / "config.json", num_local_experts=8)
-    return "config.json: a mixture of experts (num_local_experts: 8)"
-
-
-def quantised(folder):
-    edit(folder / "config.json", quantization_config={"quant_method": "gptq"})
-    return "config.json: the weights are quantised"
-
-
-def encoder(folder):
-    edit(folder / "config.json", model_type="bert")
-    return "config.json: bert is an encoder"
-
-
-def unknown(folder):
-    edit(folder / "config.json", model_type="gpt99")
-    return "no row says where the memories of 'gpt99' models are"
-
-
-def no_tokenizer(folder):
-    (folder / "tokenizer.json").unlink()
-    return "no tokenizer.json, the fast tokenizer"
-
-
-def other_tokenizer(folder):
-    edit(folder / "config.json", vocab_size=290)
-    return "tokenizer.json: the tokenizer has 300 types, the model 290"
 
 
 def no_start(folder):
@@ -362,16 +308,34 @@ def no_start(folder):
     (folder / "tokenizer.json").write_text(text)
     edit(folder / "tokenizer_config.json", bos_token=None)
     edit(folder / "config.json", bos_token_id=None)
-    return "the tokenizer names no token that a text begins with"
 
 
-REFUSED = [no_weights, missing_shard, pickled_shards, code, experts, quantised, encoder, unknown, no_tokenizer,
-           other_tokenizer, no_start]  # fmt: skip
+def configured(**changes):
+    return lambda folder: edit(folder / "config.json", **changes)
 
 
-@pytest.mark.parametrize("spoil", REFUSED)
-def test_init_refuses_what_a_run_would_refuse(web, folder, capsys, spoil):
-    said = spoil(folder)
+BY_CONFIG = {
+    "config.json: auto_map names code": configured(auto_map={"AutoModelForCausalLM": "modeling_own.Own"}),
+    "config.json: a mixture of experts (num_local_experts: 8)": configured(num_local_experts=8),
+    "config.json: the weights are quantised": configured(quantization_config={"quant_method": "gptq"}),
+    "config.json: bert is an encoder": configured(model_type="bert"),
+    "no row says where the memories of 'gpt99' models are": configured(model_type="gpt99"),
+    "the tokenizer names no token that a text begins with": no_start,
+}
+REFUSED = BY_CONFIG | {
+    "no weights": lambda folder: (folder / "model.safetensors").unlink(),
+    "model.safetensors.index.json names model-0000": missing_shard,
+    "of pickled weights, only a single pytorch_model.bin is read": lambda folder: (folder / "model.safetensors").rename(
+        folder / "pytorch_model-00001-of-00002.bin"
+    ),
+    "no tokenizer.json, the fast tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
+    "tokenizer.json: the tokenizer has 300 types, the model 290": configured(vocab_size=290),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_init_refuses_what_a_run_would_refuse(web, folder, capsys, said):
+    REFUSED[said](folder)
     found = refused(capsys, folder)
     assert said in found and str(folder) in found
     web.push(NAME, folder)
@@ -393,9 +357,9 @@ def step(folder, out, **changes):
             "--types", out / "types.json"]  # fmt: skip
 
 
-@pytest.mark.parametrize("spoil", [code, experts, quantised, encoder, unknown, no_start])
-def test_the_models_rule_refuses_it_as_well(project, folder, capsys, spoil):
-    said = spoil(folder)
+@pytest.mark.parametrize("said", BY_CONFIG)
+def test_the_models_rule_refuses_it_as_well(project, folder, capsys, said):
+    BY_CONFIG[said](folder)
     assert said in says(capsys, *step(folder, project / "out"))
     assert not (project / "out").exists()
 

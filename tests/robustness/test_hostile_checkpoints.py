@@ -285,7 +285,7 @@ def test_a_converted_model_that_is_not_what_it_says_is_refused_by_name(folder):
             store.read("evil.safetensors")
     plain = json.loads((folder / "model.json").read_text())
     for said in DESCRIPTIONS.values():
-        (folder / "evil.json").write_bytes(said if isinstance(said, bytes) else json.dumps(plain | said).encode())  # type: ignore[operator]
+        (folder / "evil.json").write_bytes(said if isinstance(said, bytes) else json.dumps(plain | said).encode())
         with pytest.raises(UserError, match="not a readable model"):
             converted.load("model.safetensors", "evil.json")
 

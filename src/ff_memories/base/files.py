@@ -19,6 +19,12 @@ def digests() -> dict[str, str]:
     return {str(p): hashlib.md5(p.read_bytes()).hexdigest() for p in _written if p.is_file()}
 
 
+def sha256(path: Path) -> str:
+    """Return a file's SHA-256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def wrote(folder: Path) -> None:
     """Register a folder's files as written by this process."""
     _written.update(dict.fromkeys(file for file in sorted(folder.rglob("*")) if file.is_file()))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import alone, write_whole
+from ff_memories.base.files import alone, sha256, write_whole
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetching import download as downloads
 from ff_memories.inputs.fetching import packages
@@ -130,7 +130,7 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
                         if out.tell() + len(piece) > limit:
                             raise UserError(f"{archive}: {member or 'it'} makes more than the {limit:,} bytes expected")
                         out.write(piece)
-        if (found := downloads.sha256(joined)) != source.sha256:
+        if (found := sha256(joined)) != source.sha256:
             raise UserError(
                 f"{parts[0][0]}: what it holds has the SHA-256 {found}, expected {source.sha256}",
                 f"remove {parts[0][0]} and fetch again",

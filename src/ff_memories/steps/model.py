@@ -1,12 +1,11 @@
 """Convert a fairseq checkpoint to safetensors, and write the model's info.json."""
 
-import hashlib
 import json
 from dataclasses import asdict
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_write, require_file
+from ff_memories.base.files import atomic_write, require_file, sha256
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
@@ -64,7 +63,6 @@ def scope(settings: Settings, description: Description) -> str:
 def _sha256(path: Path) -> str:
     require_file(path)
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256(path)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}", "check the config's model section, or run dvc pull") from None

@@ -1,6 +1,5 @@
 """Download one file: try mirrors in order, resume partial downloads, limit the size, compute the SHA-256."""
 
-import hashlib
 import json
 import sys
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 import requests
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import sha256
 from ff_memories.base.progress import Progress
 from ff_memories.inputs.registry import Part
 
@@ -31,12 +31,6 @@ class Got:
     url: str
     sha256: str
     bytes: int
-
-
-def sha256(path: Path) -> str:
-    """Return a file's SHA-256."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def download(part: Part, folder: Path, trusted: str | None = None, wait: float = 2.0) -> Got:

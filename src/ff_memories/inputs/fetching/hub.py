@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
+from ff_memories.base.files import require_file, sha256
 from ff_memories.config import ModelSection, TransformersModel
-from ff_memories.inputs.fetching.download import sha256
 from ff_memories.inputs.models.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests
 
 SMALL = (CONFIG, TOKENIZER, INDEX, *OTHERS)  # all but the weights
@@ -192,10 +191,11 @@ def _library() -> Any:
     import huggingface_hub.constants
     import huggingface_hub.errors
 
-    huggingface_hub.logging.set_verbosity_error()  # a line per retry; what fails in the end is said below
+    library: Any = huggingface_hub
+    library.logging.set_verbosity_error()  # a line per retry; what fails in the end is said below
     if not sys.stderr.isatty():
-        huggingface_hub.utils.disable_progress_bars()
-    return huggingface_hub
+        library.utils.disable_progress_bars()
+    return library
 
 
 def _snapshot(name: str, revision: str | None, files: Sequence[str], cached: bool = False) -> Path:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.fetching.download import Got, sha256
+from ff_memories.base.files import sha256
+from ff_memories.inputs.fetching.download import Got
 from ff_memories.inputs.fetching.unpack import BROKEN
 from ff_memories.inputs.registry import Part
 

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import alone, require_file
-from ff_memories.inputs.fetching.download import sha256
+from ff_memories.base.files import alone, require_file, sha256
 from ff_memories.inputs.models import converted_folder, model_folder
 from ff_memories.inputs.models.converted_folder import Model
 from ff_memories.inputs.registry import Source

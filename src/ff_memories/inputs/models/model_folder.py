@@ -1,6 +1,5 @@
 """A folder with a model of `transformers`: which of its files a run reads, and their digests."""
 
-import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
@@ -10,7 +9,7 @@ from pydantic import BaseModel
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
+from ff_memories.base.files import require_file, sha256
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import saved_tokenizer
 from ff_memories.model.files import config_file, safetensors_check
@@ -153,11 +152,7 @@ def _shards(index: Path, where: str) -> set[str]:
 
 def digests(folder: str | Path, names: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of files in a folder, by name."""
-    out = {}
-    for name in names:
-        with (Path(folder) / name).open("rb") as file:
-            out[name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return out
+    return {name: sha256(Path(folder) / name) for name in names}
 
 
 def converted(digest: str) -> Path:
