@@ -42,39 +42,40 @@ rule all:
         run_.figures(*SHOWN),
         run_.tables(*CLAIM_TABLES),
         of_models(*OF_MODELS),
-        run_.golden_triggers,
+        GOLDEN_TRIGGERS,
     message:
         "All results of the run are there."
 
 
-name_inputs(workflow.rules)
-name_environment(workflow.rules)
-name_logs(workflow.rules, run_.path("logs"))
-find_producers_by_path(workflow.rules)
-if workflow.is_main_process and run_.inside_dvc and not only_read():
+all_rules.name_inputs(workflow.rules)
+all_rules.name_environment(workflow.rules)
+all_rules.name_logs(workflow.rules, run_.path("logs"))
+all_rules.find_producers_by_path(workflow.rules)
+if workflow.is_main_process and INSIDE_DVC and not only_read():
     remove_not_own(workflow.rules, sys.argv)
 if workflow.is_main_process:
-    run_.check_folder()
-    logger.info("", extra={"words": words(workflow.rules)})
+    all_rules.refuse_read_only(Path.cwd())
+    logger.info("", extra={"words": all_rules.words(workflow.rules)})
 
 
 onstart:
-    run_.check_outputs()
-    keep(run_.config, run_.file)
-    if not run_.inside_dvc:  # inside DVC, DVC has compared all inputs with its lock
+    all_rules.refuse_read_only("results", run_.results, *Path(run_.results).glob("*/"))
+    if not INSIDE_DVC:  # inside DVC, DVC has compared all inputs with its lock
         refuse_edited(workflow)
 
 
 onsuccess:
-    # times and memory change from run to run, so their page is not an output of a rule
-    if run_.has_logs and not run_.inside_dvc:
-        shell(
-            "FF_MEMORIES_IN_LOG= ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(
-                run_.results
+    if not INSIDE_DVC:
+        # times and memory change from run to run, so their page is not an output of a rule
+        if Path(run_.path("logs")).is_dir():
+            shell(
+                "FF_MEMORIES_IN_LOG= ff-memories step cost --logs {0}/logs --out {0}/report/cost.html".format(
+                    run_.results
+                )
             )
-        )
-    if not run_.inside_dvc and (outcome := run_.outcome()):
-        logger.info(outcome, extra={"own": True})
-    if not run_.inside_dvc and (lines := said(workflow, run_)):
-        logger.warning(lines)
-    run_.show_report()
+        if said := outcome.outcome(Path(run_.results)):
+            logger.info(said, extra={"own": True})
+        if said := missing_outputs.say(workflow, run_):
+            logger.warning(said)
+    if os.environ.get(outcome.OPEN):
+        webbrowser.open(Path(run_.path("report/report.html")).resolve().as_uri())

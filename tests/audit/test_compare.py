@@ -260,7 +260,7 @@ def project(two):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
     outs = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in run_files.made(run)]
-    deps = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in (run.checkpoint, run.dictionary)]
+    deps = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in (*run.inputs.model_files, run.dictionary)]
     Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "true", "outs": outs, "deps": deps}}}))
     return run, two
 
@@ -274,7 +274,7 @@ def test_nothing_is_recomputed_from_a_model_or_a_text_that_is_not_the_recorded_o
         assert run_files.other_input(run, sides_) == f"{path} is not the one that dvc.lock records"
         assert path in compare.lacking(run, sides_)
         Path(path).write_text(path)
-    Path(run.checkpoint).unlink()
+    Path(*run.inputs.model_files).unlink()
     assert compare.lacking(run, sides_) == compare.NOT_TOLD
 
 

@@ -15,6 +15,7 @@ from running import command
 from ff_memories.base import arithmetic, machine
 from ff_memories.model import products
 from ff_memories.model.loading import use_precision
+from ff_memories.workflow.rules import computes_on_cpu
 from ff_memories.workflow.runs.run import Run
 
 OTHERS = (  # environments that give other bits by themselves
@@ -178,7 +179,7 @@ def test_steps_wait_for_one_gpu_only_where_there_may_be_one(tmp_path, monkeypatc
         class common_settings:
             local_exec = local
 
-    assert Run(config(execution__device=device), "my.yaml").computes_on_cpu(Executor) is on_cpu
+    assert computes_on_cpu(Run(config(execution__device=device), "my.yaml"), Executor) is on_cpu
 
 
 def test_a_hidden_gpu_is_not_there(monkeypatch):

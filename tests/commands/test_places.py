@@ -16,7 +16,6 @@ from ff_memories.base.files import write_whole
 from ff_memories.cli import main
 from ff_memories.inputs import registry
 from ff_memories.workflow import dvc
-from ff_memories.workflow.runs.run import Run
 
 ASCII = {"PYTHONIOENCODING": "ascii"}
 
@@ -95,14 +94,6 @@ def test_no_command_loads_torch_before_its_options_are_read():
                for path in (ROOT / "src/ff_memories/commands").rglob("*.py") if path.stem != "__init__"]  # fmt: skip
     code = f"import sys\nfor m in {modules}: __import__(m)\nprint(*{{'torch', 'scipy', 'altair'}} & {{*sys.modules}})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
-
-
-@pytest.mark.parametrize("path", ["results", "results/small", "results/small/corpus"])
-def test_a_file_in_the_place_of_a_runs_folder(here, path):
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text("")
-    with pytest.raises(UserError, match=f"{path}: expected a folder, found a file\n  fix: remove {path}"):
-        Run.read("my.yaml")
 
 
 @pytest.mark.parametrize("name", ["folder", "pipe", "device"])

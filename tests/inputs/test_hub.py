@@ -202,7 +202,7 @@ def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved
     made = Run(yaml.safe_load(Path("my.yaml").read_text()), "my.yaml")
     run("fetch", "--configfile", "my.yaml")
     folder = Path(f"data/hub/tiny--gpt2/{commit}")
-    assert made.pinned_on_hub.files.keys() == {p.name for p in folder.iterdir()}, "nothing else lies there"
+    assert made.inputs.pinned_on_hub.files.keys() == {p.name for p in folder.iterdir()}, "nothing else lies there"
     files = made.resolved["model"]["files"]
     assert model_folder.digests(folder, files) == files
     asked = len(web.asked)
@@ -211,7 +211,7 @@ def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved
     shutil.rmtree("data")
     offline()
     run("fetch", "--configfile", "my.yaml")  # from the hub's cache
-    assert len(web.asked) == asked and made.pinned_on_hub.files.keys() == {p.name for p in folder.iterdir()}
+    assert len(web.asked) == asked and made.inputs.pinned_on_hub.files.keys() == {p.name for p in folder.iterdir()}
     capsys.readouterr()
     run("fetch", "--list", "--configfile", "my.yaml")
     assert f"{NAME}\tmodel\t{folder}\tpresent\tmit\tcommit {commit}" in capsys.readouterr().out
@@ -490,16 +490,16 @@ def test_a_smaller_number_of_triggers_lowers_what_follows_it(folder, project, ca
 
 
 def test_a_gguf_file_of_the_hub_is_pinned_and_converted(web, project, capsys):
-    gguf_files.save(project / "m.gguf")
-    content = (project / "m.gguf").read_bytes()
+    gguf_files.save(project / "m.inputs.gguf")
+    content = (project / "m.inputs.gguf").read_bytes()
     (project.parent / "shared").mkdir()
-    (project.parent / "shared" / "m.gguf").write_bytes(content)
+    (project.parent / "shared" / "m.inputs.gguf").write_bytes(content)
     web.push("tiny/shared", project.parent / "shared")
-    run("init", "my.yaml", "--model", "tiny/shared:m.gguf", *TEXTS)
+    run("init", "my.yaml", "--model", "tiny/shared:m.inputs.gguf", *TEXTS)
     capsys.readouterr()
     made = Run(yaml.safe_load(Path("my.yaml").read_text()), "my.yaml")
-    assert made.gguf == {f"{made.pinned_on_hub.folder}/m.gguf": sha256(content)}
-    assert all(Path(path).is_file() for path in made.model_files)
-    assert all((made.pinned_on_hub.folder / name).is_file() for name in made.pinned_on_hub.files)
-    assert "name one of m.gguf" in says(capsys, "init", "b.yaml", "--model", "tiny/shared:n.gguf", *TEXTS)
+    assert made.inputs.gguf == {f"{made.inputs.pinned_on_hub.folder}/m.inputs.gguf": sha256(content)}
+    assert all(Path(path).is_file() for path in made.inputs.model_files)
+    assert all((made.inputs.pinned_on_hub.folder / name).is_file() for name in made.inputs.pinned_on_hub.files)
+    assert "name one of m.inputs.gguf" in says(capsys, "init", "b.yaml", "--model", "tiny/shared:n.inputs.gguf", *TEXTS)
     assert "holds GGUF files alone" in says(capsys, "init", "b.yaml", "--model", "tiny/shared", *TEXTS)

@@ -2,12 +2,10 @@
 
 import argparse
 import copy
-import json
 import os
 import pickle
 import re
 import subprocess
-import time
 import zipfile
 from typing import Any
 
@@ -36,6 +34,7 @@ from ff_memories.memories.search import shards
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import read_info
 from ff_memories.workflow import jobs
+from ff_memories.workflow.rules import refuse_bad_inputs
 from ff_memories.workflow.runs.run import Run
 
 
@@ -521,11 +520,11 @@ def test_what_snakemake_refuses_is_no_traceback_of_a_command(folder):
         (folder / name).symlink_to(ROOT / name)
     for changes, said in (
         ({"corpus__validation__files": ["none.txt"]}, "error: Missing input files for rule corpus:"),
-        ({"model__checkpoint": "-x"}, "error: -x: a command would read this path as an option"),
+        ({"model__checkpoint": "-x"}, "model.checkpoint: -x: a command would read this path as an option"),
     ):
         (folder / "my.yaml").write_text(yaml.safe_dump(config(**changes)))
         done = command("ff-memories", "dvc-yaml", "--configfile", "my.yaml", cwd=folder, check=False)
-        assert done.returncode == 2 and done.stderr.startswith(said) and "Traceback" not in done.stderr
+        assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
         assert "-x" in said or "provide these files, or correct their paths in the config" in done.stderr
 
 
@@ -674,8 +673,7 @@ def test_every_input_is_a_file_when_a_run_starts(folder, monkeypatch, place):
     monkeypatch.chdir(folder)
     name, changes = PLACES[place]
     (folder / name).unlink(missing_ok=True)
-    missing = Run(config(**changes), "my.yaml").check_inputs()
-    assert missing == [f"my.yaml: {place}: {name}: no such file"]
+    assert Run(config(**changes), "my.yaml").inputs.missing == [f"{place}: {name}: no such file"]
     (folder / name).mkdir()
     with pytest.raises(UserError, match=f"{name}: expected a file, found a directory"):
         Run(config(**changes), "my.yaml")
@@ -689,7 +687,7 @@ def test_an_input_that_may_not_be_read_is_refused_when_a_run_starts(folder, monk
     monkeypatch.chdir(folder)
     monkeypatch.setattr(os, "access", lambda path, mode: path != "train.txt")
     with pytest.raises(UserError, match=r"corpus\.train\.files: train\.txt: no permission to read it"):
-        Run(config()).check_inputs()
+        refuse_bad_inputs(Run(config()))
 
 
 def test_what_a_rule_makes_may_be_missing_when_a_run_starts(tmp_path, monkeypatch):
@@ -697,27 +695,10 @@ def test_what_a_rule_makes_may_be_missing_when_a_run_starts(tmp_path, monkeypatc
     named: Any = {"corpus__source": "wikitext-103", "corpus__train__files": [], "corpus__validation__files": [],
                   "model__source": "adaptive_lm_wiki103.v2", "model__checkpoint": None,
                   "model__dictionary": None}  # fmt: skip
-    assert Run(config(**named)).check_inputs() == []
+    assert Run(config(**named)).inputs.missing == []
     (tmp_path / "data/adaptive_lm_wiki103.v2/model.pt").mkdir(parents=True)
     with pytest.raises(UserError, match=r"model\.pt: expected a file, found a directory"):
         Run(config(**named))
-
-
-def test_what_people_annotated_are_files_when_a_run_starts(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    place = folder / "annotations" / "small" / "inner"
-    place.mkdir(parents=True)
-    (place / "a.csv").touch()
-    (place / ".#a.csv").symlink_to("nobody@nowhere")  # an editor's mark
-    run = Run(config())
-    assert run.annotations == ["annotations/small/inner/a.csv"] and run.check_inputs() == []
-    (place / "b.csv").symlink_to("nowhere.csv")
-    with pytest.raises(UserError, match=r"inner/b\.csv: expected an annotation file, found a broken link"):
-        Run(config()).check_inputs()
-    (place / "b.csv").unlink()
-    os.mkfifo(place / "b.csv")
-    with pytest.raises(UserError, match=r"inner/b\.csv: expected an annotation file, found a pipe or a device"):
-        Run(config()).check_inputs()
 
 
 SAMPLED = {"composition__sample_file": "sample.jsonl"}
@@ -742,9 +723,9 @@ def test_a_faulty_sample_is_refused_when_a_run_starts(tmp_path, monkeypatch, lin
     good = '{"text": "a b", "random_pos": 1}\n'
     (tmp_path / "sample.jsonl").write_bytes((good + line).encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=f"sample.jsonl, {said}"):
-        Run(config(**SAMPLED)).check_inputs()
+        refuse_bad_inputs(Run(config(**SAMPLED)))
     (tmp_path / "sample.jsonl").write_text(good * 2)
-    Run(config(**SAMPLED)).check_inputs()
+    refuse_bad_inputs(Run(config(**SAMPLED)))
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
@@ -752,18 +733,7 @@ def test_so_is_an_empty_one(tmp_path, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sample.jsonl").write_text(content)
     with pytest.raises(UserError, match=r"sample\.jsonl: the sample is empty"):
-        Run(config(**SAMPLED)).check_inputs()
-
-
-def test_a_sample_is_looked_at_in_little_time(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    line = json.dumps({"text": "word " * 30, "random_pos": 3}) + "\n"
-    (tmp_path / "sample.jsonl").write_text(line * 4000)
-    run = Run(config(**SAMPLED))
-    run.check_inputs()  # imports, too
-    begun = time.process_time()
-    run.check_inputs()
-    assert time.process_time() - begun < 1
+        refuse_bad_inputs(Run(config(**SAMPLED)))
 
 
 @pytest.mark.more

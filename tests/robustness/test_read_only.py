@@ -73,7 +73,10 @@ def test_a_step_whose_folder_is_read_only(project):
 def test_a_whole_folder(project):
     project.chmod(0o555)
     said = run(project, *snakemake())
-    assert f"{project}: no permission to write to it\n  fix: run in a folder that you may write to\n" in said
+    assert (
+        f"{project}: no permission to write to it\n  fix: run chmod -R u+w {project}, or run in another folder\n"
+        in said
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pipeline import config
 
 from ff_memories.base.errors import UserError
 from ff_memories.config.running import CHANGED_MEMORIES, MUTATED_TRIGGERS
+from ff_memories.workflow.rules import step_params
 from ff_memories.workflow.runs.run import Run
 
 OWN, UNTRAINED = SimpleNamespace(model=""), SimpleNamespace(model="models/untrained-1/")
@@ -21,8 +22,8 @@ def run(tmp_path, monkeypatch):
 
 def test_a_rule_that_does_not_pass_a_section_which_its_step_reads_is_an_error(run):
     with pytest.raises(UserError, match="the rule of the step mutations does not pass extraction, mutations"):
-        run.step("mutations", "seed")
-    assert run.step("mutations", "seed mutations extraction")
+        step_params(run, "mutations", "seed")
+    assert step_params(run, "mutations", "seed mutations extraction")
 
 
 def test_memories_that_are_asked_for_have_to_be_passed_only_where_there_are_some(run, tmp_path):
@@ -30,12 +31,12 @@ def test_memories_that_are_asked_for_have_to_be_passed_only_where_there_are_some
     asked["triggers"]["keys"] = 5
     some = Run(asked)
     with pytest.raises(UserError, match="mutations does not pass triggers"):
-        some.step("mutations", "seed mutations extraction")
-    assert some.step("mutations", "seed mutations extraction", *some.sampling)
+        step_params(some, "mutations", "seed mutations extraction")
+    assert step_params(some, "mutations", "seed mutations extraction triggers")
 
 
 def test_a_model_of_the_baselines_has_their_sizes_of_samples(run):
-    passed = run.step("interventions", "seed causal removals values extraction mutations triggers")["config"]
+    passed = step_params(run, "interventions", "seed causal removals values extraction mutations triggers")["config"]
     own, other = (json.loads(passed(wildcards)) for wildcards in (OWN, UNTRAINED))
     assert (own["mutations"]["top"], other["mutations"]["top"]) == (40, MUTATED_TRIGGERS)
     assert other["causal"]["keys_per_layer"] == CHANGED_MEMORIES < own["causal"]["keys_per_layer"]

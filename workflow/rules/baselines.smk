@@ -10,7 +10,7 @@ rule models:
         sample=run_.path("models", "sample.safetensors"),
         descriptions=expand(run_.path("models", "{name}", "model.json"), name=MODELS),
     params:
-        **run_.step("models", "seed baselines.sentences"),
+        **step_params("models", "seed baselines.sentences"),
     shell:
         command("models")
 
@@ -30,7 +30,7 @@ rule perplexity:
     resources:
         **execution(),
     params:
-        **run_.step("perplexity", "seed extraction baselines.sentences"),
+        **step_params("perplexity", "seed extraction baselines.sentences"),
     shell:
         command("perplexity")
 
@@ -50,6 +50,6 @@ rule baselines:
         control=run_.table("control"),
         agreeing=run_.table("agreeing"),
     params:
-        **run_.step("baselines", "seed mutations composition values extraction"),
+        **step_params("baselines", "seed mutations composition values extraction"),
     shell:
         command("baselines")

@@ -16,6 +16,6 @@ rule claims:
         each=directory(run_.path("claims")),
         tex=run_.path("report", "claims.tex"),
     params:
-        **run_.step("claims", "seed mutations composition values extraction"),
+        **step_params("claims", "seed mutations composition values extraction"),
     shell:
         command("claims")

@@ -1,6 +1,8 @@
-# One run's config, checked before anything starts. All logic is in ff_memories.workflow.runs.run.
+# One run's config, checked before anything starts. All logic is in ff_memories.workflow.
 import os
 import sys
+import webbrowser
+from functools import partial
 from pathlib import Path
 
 from ff_memories.config import read_yaml
@@ -10,27 +12,20 @@ from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
 from ff_memories.patterns.forms.sheets import SHEETS
-from ff_memories.workflow import code_digest
+from ff_memories.workflow import code_digest, rules as all_rules, sizes
+from ff_memories.report import outcome
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.jobs import only_read
-from ff_memories.workflow.runs.lacking import said, when_nothing_is_done
-from ff_memories.workflow.runs.run import (
-    Run,
-    find_producers_by_path,
-    name_logs,
-    name_environment,
-    name_inputs,
-    use_tools_of_this_environment,
-    words,
-)
-from ff_memories.workflow.runs.run_names import doubts, keep, refuse_taken
+from ff_memories.workflow.runs import missing_outputs
+from ff_memories.workflow.runs.opening import refuse_taken
+from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakemake_metadata import refuse_edited, remove_not_own
-from ff_memories.workflow.terminal_logger import brief
+from ff_memories.workflow.terminal_logger import after_nothing, brief
 from snakemake.exceptions import WorkflowError
 from snakemake.io import strip_wildcard_constraints
 
-logger.addFilter(brief)
+INSIDE_DVC = "DVC_STAGE" in os.environ  # as a stage of `dvc repro`
 
 if workflow.config_settings.config:
     raise WorkflowError(
@@ -51,17 +46,26 @@ try:
         Path(workflow.configfiles[-1])
     )  # refuses duplicate keys; Snakemake would use the last one
     run_ = Run(config, str(workflow.configfiles[-1]))
-    if workflow.is_main_process:
-        if not only_read():
-            refuse_taken(run_.config, run_.file)
-            for line in run_.check_inputs() + doubts(run_.config, run_.file):
-                logger.warning(line)
-        if not only_read() and not run_.inside_dvc:
-            when_nothing_is_done(logger, lambda: said(workflow, run_), run_.where)
+    if workflow.is_main_process and not only_read():
+        refuse_taken(run_)
+        all_rules.refuse_bad_inputs(run_)
+        for line in run_.inputs.missing:
+            logger.warning(f"{run_.file}: {line}")
 except UserError as error:
     raise WorkflowError(str(error))
 
-use_tools_of_this_environment()
+
+def at_the_end():
+    """Return what a run lacks, or else where to look, also where there is nothing to do."""
+    return missing_outputs.say(workflow, run_) or outcome.where(Path(run_.results))
+
+
+logger.addFilter(brief)
+if workflow.is_main_process and not only_read() and not INSIDE_DVC:
+    logger.addFilter(after_nothing(at_the_end))
+
+# the tools of this environment, even if it is not activated
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
     share_terminal()
 # Snakemake's own strict mode; with the variable, a step logs its machine
@@ -70,7 +74,7 @@ shell.prefix(f"set -euo pipefail; export {IN_LOG}=1; ")
 
 CUT = bool(workflow.resource_settings.overwrite_scatter)  # --set-scatter
 if workflow.is_main_process:  # which tells its jobs on other machines
-    workflow.resource_settings.overwrite_scatter = run_.scatter(workflow)
+    workflow.resource_settings.overwrite_scatter = all_rules.scatter(run_, workflow)
 
 
 scattergather:
@@ -78,6 +82,17 @@ scattergather:
     baselines=1,
 
 
+step_params = partial(all_rules.step_params, run_)
+# the golden checks of a named checkpoint: their outputs, for rules that wait for them; the triggers' on a whole text
+GOLDEN = [run_.path("golden", "golden.json")] if run_.inputs.test_text else []
+WHOLE_TEXT = run_.config.corpus.train.max_sentences is None
+GOLDEN_TRIGGERS = [run_.path("golden", "triggers.json")] if GOLDEN and WHOLE_TEXT else []
+# the config's keys that say which memories a run looks at, and which its gallery shows; none where it is all
+SAMPLING = () if run_.config.triggers.keys is None else ("seed", "triggers")
+GALLERY_SAMPLING = () if run_.config.gallery.keys is None else ("gallery.keys",)
+# spaCy takes hours on one core, so sentences are cut in shards before the corpus is built
+CUTS_FIRST = run_.config.corpus.segmenter.startswith("spacy:")
+MEASURES_CHOICES = run_.config.sensitivity.choices != "none"
 # the models of the baselines; what is measured on a model lies in its folder, the run's own in the run's
 MODELS = run_.config.baselines.names
 
@@ -125,7 +140,7 @@ def text(wildcards):
 
 def shards(step, model):
     """Return the shards of a step's work on a model; none if one job does all of it."""
-    whole = step != "triggers" and not (CUT or run_.cuts_all_steps)
+    whole = step != "triggers" and not (CUT or all_rules.cuts_all_steps(run_))
     every = (
         []
         if whole
@@ -176,7 +191,7 @@ LABELS = ["annotations", "pattern_labels", "distance_labels"]
 OF_MODELS = (
     "mutations values examples composition refinement causal removals".split() + LABELS
 )
-SHOWN = [*FIGURES, "sensitivity"] if run_.measures_choices else list(FIGURES)
+SHOWN = [*FIGURES, "sensitivity"] if MEASURES_CHOICES else list(FIGURES)
 COUNTED = "corpus triggers mutations composition causal removals proxy patterns".split()
 SECTIONS_OF_FIGURES = by_section(SHOWN)
 SECTIONS = [
@@ -188,7 +203,7 @@ SECTIONS = [
 
 def on_cpu():
     """Return whether steps that run the model use this machine's CPU."""
-    return run_.computes_on_cpu(workflow.executor_plugin)
+    return all_rules.computes_on_cpu(run_, workflow.executor_plugin)
 
 
 def compute_threads(wildcards):
@@ -198,7 +213,11 @@ def compute_threads(wildcards):
 
 def memory(wildcards, attempt, rulename):
     """Return the megabytes of memory that a job takes, by the plan's estimate; more where it failed before."""
-    return attempt * run_.memory(rulename, getattr(wildcards, "model", ""))
+    model = sizes.OF_A_BASELINE if getattr(wildcards, "model", "") else ""
+    described, texts = Path(run_.path("model", "model.json")), run_.inputs.texts("train")
+    return attempt * sizes.megabytes(
+        run_.config, described, run_.inputs.model_files, texts, rulename + model
+    )
 
 
 def shard_number(wildcards):

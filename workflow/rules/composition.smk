@@ -1,14 +1,18 @@
 # E8-E13, section 5, Figures 7-11: composition of memories and refinement across layers, in one pass.
 
 
+def given_sample(*files):
+    """Return files that a given sample is read with; no files where a sample is drawn, as for other models always."""
+    given = run_.config.composition.sample_file is not None
+    return lambda wildcards: list(files) if given and not wildcards.model else []
+
+
 rule composition:
     """Observe active memories, agreement and refinement at every layer, on validation prefixes."""
     input:
-        sample=lambda wildcards: [] if wildcards.model else run_.sample["sample"],
-        sentences=lambda wildcards: (
-            [] if wildcards.model else run_.sample["sentences"]
-        ),
-        texts=lambda wildcards: [] if wildcards.model else run_.sample["texts"],
+        sample=given_sample(run_.config.composition.sample_file),
+        sentences=given_sample(run_.table("sentences")),
+        texts=given_sample(*run_.inputs.texts("validation")),
         weights=rules.model.output.weights,
         description=description,
         corpus=text,
@@ -23,7 +27,7 @@ rule composition:
     resources:
         **execution(),
     params:
-        **run_.step("composition", "seed composition values extraction"),
+        **step_params("composition", "seed composition values extraction"),
     shell:
         command("composition")
 

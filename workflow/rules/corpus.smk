@@ -10,7 +10,7 @@ rule docstrings:
         raw_validation="data/docstrings/raw_validation.txt",
     threads: 4
     params:
-        **run_.step("docstrings"),
+        **step_params("docstrings"),
     shell:
         command("docstrings")
 
@@ -18,15 +18,15 @@ rule docstrings:
 rule cut_shard:
     """Split a shard of the texts into sentences with spaCy."""
     input:
-        train=run_.texts("train"),
-        validation=run_.texts("validation"),
-        pipeline=run_.fetched("pipeline")["files"],
+        train=run_.inputs.texts("train"),
+        validation=run_.inputs.texts("validation"),
+        pipeline=run_.inputs.fetched("pipeline")["files"],
     output:
         cuts=run_.path("cuts", "{scatteritem}.safetensors"),
     resources:
         shard=lambda wildcards: wildcards.scatteritem,
     params:
-        **run_.step(
+        **step_params(
             "cut_shard",
             "corpus.segmenter corpus.headings corpus.train corpus.validation",
         ),
@@ -44,14 +44,14 @@ rule cut_shard_all:
 rule corpus:
     """Split the texts into sentences of token ids."""
     input:
-        train=run_.texts("train"),
-        validation=run_.texts("validation"),
+        train=run_.inputs.texts("train"),
+        validation=run_.inputs.texts("validation"),
         dictionary=run_.dictionary,
         info=rules.model.output.info,
-        golden=run_.golden,
+        golden=GOLDEN,
         cuts=(
             gather.corpus(run_.path("cuts", "{scatteritem}.safetensors"))
-            if run_.cuts_first
+            if CUTS_FIRST
             else []
         ),
     output:
@@ -59,7 +59,7 @@ rule corpus:
         corpus=run_.path("corpus", "corpus.safetensors"),
         counts=run_.path("counts", "corpus.parquet"),
     params:
-        **run_.step("corpus", "corpus"),
-        cutting=code_digest.digest("cut_shard") if run_.cuts_first else "",
+        **step_params("corpus", "corpus"),
+        cutting=code_digest.digest("cut_shard") if CUTS_FIRST else "",
     shell:
         command("corpus")

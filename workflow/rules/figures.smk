@@ -26,7 +26,7 @@ for section, figures in SECTIONS_OF_FIGURES.items():
                 for name in figures
             ],
         params:
-            **run_.step(
+            **step_params(
                 "figures",
                 "seed",
                 *used_by(figures, "sections"),

@@ -22,10 +22,10 @@ rule gallery_tables:
     resources:
         **execution(),
     params:
-        **run_.step(
+        **step_params(
             "gallery_tables",
             "values extraction seed triggers gallery.triggers gallery.shaded gallery.tokens gallery.sampled gallery.similar",
-            *run_.gallery_sampling,
+            *GALLERY_SAMPLING,
         ),
     shell:
         command("gallery-tables")
@@ -44,7 +44,7 @@ rule gallery:
     output:
         site=directory(run_.path("gallery")),
     params:
-        **run_.step("gallery", "run gallery triggers values mutations", *run_.sampling),
+        **step_params("gallery", "run gallery triggers values mutations", *SAMPLING),
         configfile=run_.file,
     shell:
         command("gallery")

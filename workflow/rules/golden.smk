@@ -7,15 +7,15 @@ rule golden:
         weights=rules.model.output.weights,
         description=rules.model.output.description,
         dictionary=run_.dictionary,
-        test=run_.test_text,
+        test=run_.inputs.test_text,
     output:
-        out=run_.golden,
+        out=GOLDEN,
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("golden"),
-        source=run_.fetched("model")["name"],
+        **step_params("golden"),
+        source=run_.inputs.fetched("model")["name"],
         registry=registry(),
     shell:
         command("golden")

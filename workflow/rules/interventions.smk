@@ -17,8 +17,8 @@ rule interventions:
     resources:
         **execution(),
     params:
-        **run_.step(
-            "interventions", "seed causal removals values extraction", *run_.sampling
+        **step_params(
+            "interventions", "seed causal removals values extraction", *SAMPLING
         ),
     shell:
         command("interventions")

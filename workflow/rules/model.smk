@@ -6,7 +6,7 @@ if run_.config.model.has_tokenizer:
     rule model:
         """Check a model of transformers, and prove where its memories are."""
         input:
-            files=run_.model_files,
+            files=run_.inputs.model_files,
         output:
             weights=run_.path("model", "model.safetensors"),
             description=run_.path("model", "model.json"),
@@ -15,7 +15,7 @@ if run_.config.model.has_tokenizer:
         resources:
             mem_mb=memory,
         params:
-            **run_.step("transformer_model", "model triggers.signs"),
+            **step_params("transformer_model", "model triggers.signs"),
         shell:
             command("transformer-model")
 
@@ -24,7 +24,7 @@ else:
     rule model:
         """Convert the fairseq checkpoint to keys and values, safely."""
         input:
-            checkpoint=run_.checkpoint,
+            checkpoint=run_.inputs.model_file("checkpoint"),
             dictionary=run_.dictionary,
         output:
             weights=run_.path("model", "model.safetensors"),
@@ -33,6 +33,6 @@ else:
         resources:
             mem_mb=memory,
         params:
-            **run_.step("model", "model corpus sources"),
+            **step_params("model", "model corpus sources"),
         shell:
             command("model")

@@ -16,7 +16,7 @@ rule mutations:
     resources:
         **execution(),
     params:
-        **run_.step("mutations", "seed mutations extraction", *run_.sampling),
+        **step_params("mutations", "seed mutations extraction", *SAMPLING),
     shell:
         command("mutations")
 

@@ -18,7 +18,7 @@ rule proxy:
         scores=of_model("proxy/annotation_scores.parquet"),
         counts=of_model("counts/proxy.parquet"),
     params:
-        **run_.step("proxy", "seed patterns", *run_.sampling),
+        **step_params("proxy", "seed patterns", *SAMPLING),
     shell:
         command("proxy")
 
@@ -45,7 +45,7 @@ rule patterns:
         stale=run_.path("counts", "stale_annotations.csv"),
         counts=run_.path("counts", "patterns.parquet"),
     params:
-        **run_.step("patterns", "run seed patterns"),
+        **step_params("patterns", "run seed patterns"),
     shell:
         command("patterns")
 
@@ -62,7 +62,7 @@ rule annotation_sheets:
     output:
         sheets=expand(run_.path("sheets", "{sheet}"), sheet=SHEETS),
     params:
-        **run_.step("annotation_sheets", "run seed patterns"),
+        **step_params("annotation_sheets", "run seed patterns"),
     shell:
         command("annotation-sheets")
 

@@ -23,7 +23,7 @@ rule excerpts:
             run_.path("report", "{name}.{kind}"), name=EXCERPTS, kind=["csv", "tex"]
         ),
     params:
-        **run_.step("excerpts", "patterns values"),
+        **step_params("excerpts", "patterns values"),
         excerpts=list(EXCERPTS),
         out=lambda wildcards, output: os.path.dirname(output[0]),
     shell:
@@ -34,7 +34,7 @@ rule report:
     """Write the report (the run's answers, then the paper's sections with figures and numbers) and its summary."""
     input:
         tables=run_.tables("claims", "counts", "annotation_scores", "baselines")
-        + (run_.tables("sensitivity") if run_.measures_choices else []),
+        + (run_.tables("sensitivity") if MEASURES_CHOICES else []),
         figures=expand(run_.path("figures", "{figure}.svg"), figure=SHOWN),
         specs=expand(run_.path("figures", "{figure}.vl.json"), figure=SHOWN),
         excerpts=rules.excerpts.output.html,
@@ -48,7 +48,7 @@ rule report:
         ),
         summary=run_.path("summary.md"),
     params:
-        **run_.step("report", *SECTIONS),
+        **step_params("report", *SECTIONS),
         configfile=run_.file,
     shell:
         command("report")

@@ -1,7 +1,7 @@
 # How each choice that the paper leaves open affects each claim.
 from ff_memories.claims.sensitivity.choices import parts
 
-EXTENT = run_.config.sensitivity.choices if run_.measures_choices else "all"
+EXTENT = run_.config.sensitivity.choices if MEASURES_CHOICES else "all"
 
 
 rule sensitivity_part:
@@ -12,14 +12,14 @@ rule sensitivity_part:
         model=rules.model.output,
         corpus=rules.corpus.output.corpus,
         others=[rules.corpus.output.sentences, rules.corpus.output.counts],
-        inputs=[*run_.model_files, *run_.texts("train"), *run_.texts("validation")],
+        inputs=[*run_.inputs.model_files, *run_.inputs.texts("train"), *run_.inputs.texts("validation")],
     output:
         sensitivity=run_.path("sensitivity", "{part}", "sensitivity.parquet"),
     threads: compute_threads
     resources:
         **execution(),
     params:
-        **run_.step("sensitivity_part", *SECTIONS),
+        **step_params("sensitivity_part", *SECTIONS),
         configfile=run_.file,
     shell:
         command("sensitivity-part")
@@ -36,7 +36,7 @@ rule sensitivity_table:
     output:
         sensitivity=run_.table("sensitivity"),
     params:
-        **run_.step("sensitivity"),
+        **step_params("sensitivity"),
     shell:
         command("sensitivity")
 

@@ -8,17 +8,17 @@ for kind in ("text", "model", "pipeline"):
         name:
             f"fetch_{kind}"
         output:
-            run_.fetched(kind)["files"],
+            run_.inputs.fetched(kind)["files"],
         localrule: True
         params:
-            name=run_.fetched(kind)["name"],
-            row=run_.fetched(kind)["row"],
+            name=run_.inputs.fetched(kind)["name"],
+            row=run_.inputs.fetched(kind)["row"],
             registry=registry(),
         shell:
             "ff-memories fetch {params.name:q} --registry {params.registry:q} 2> {log}"
 
 
-if run_.pinned_on_hub:
+if run_.inputs.pinned_on_hub:
 
     localrules:
         fetch_hub,
@@ -27,16 +27,18 @@ if run_.pinned_on_hub:
     rule fetch_hub:
         """Fetch a file of the model that the config pins on the Hugging Face hub, and check it."""
         output:
-            f"{run_.pinned_on_hub.folder}/{{file}}",
+            f"{run_.inputs.pinned_on_hub.folder}/{{file}}",
         wildcard_constraints:
             file="[^/]+",
         params:
-            model=lambda wildcards: run_.hub_file(wildcards.file),
+            model=lambda wildcards: run_.inputs.pinned_on_hub.one_file(
+                wildcards.file
+            ),
         shell:
             "ff-memories fetch --hub {params.model:q} 2> {log}"
 
 
-if run_.gguf:
+if run_.inputs.gguf:
 
     localrules:
         convert,
@@ -44,10 +46,10 @@ if run_.gguf:
     rule convert:
         """Write the model of a GGUF file as a folder of transformers, in float32, once for all runs."""
         input:
-            gguf=list(run_.gguf),
+            gguf=list(run_.inputs.gguf),
         output:
-            run_.model_files,
+            run_.inputs.model_files,
         params:
-            digest=list(run_.gguf.values()),
+            digest=list(run_.inputs.gguf.values()),
         shell:
             "ff-memories fetch --gguf {input.gguf:q} --sha256 {params.digest} 2> {log}"

@@ -13,7 +13,7 @@ rule trigger_shard:
     resources:
         **execution(),
     params:
-        **run_.step("trigger_shard", "triggers extraction", *run_.sampling),
+        **step_params("trigger_shard", "triggers extraction", *SAMPLING),
     shell:
         command("trigger-shard")
 
@@ -37,7 +37,7 @@ rule triggers:
     resources:
         **execution(),
     params:
-        **run_.step("triggers", "triggers extraction", *run_.sampling),
+        **step_params("triggers", "triggers extraction", *SAMPLING),
     shell:
         command("triggers")
 
@@ -49,10 +49,10 @@ rule golden_triggers:
         triggers=run_.table("triggers"),
         dictionary=run_.dictionary,
     output:
-        out=run_.golden_triggers,
+        out=GOLDEN_TRIGGERS,
     params:
-        **run_.step("golden_triggers"),
-        source=run_.fetched("model")["name"],
+        **step_params("golden_triggers"),
+        source=run_.inputs.fetched("model")["name"],
         registry=registry(),
     shell:
         command("golden-triggers")

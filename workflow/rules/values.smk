@@ -15,7 +15,7 @@ rule values:
     resources:
         **execution(),
     params:
-        **run_.step("values", "values extraction", *run_.sampling),
+        **step_params("values", "values extraction", *SAMPLING),
     shell:
         command("values")
 
@@ -35,6 +35,6 @@ rule projection_seeds_table:
     resources:
         **execution(),
     params:
-        **run_.step("projection_seeds", "values"),
+        **step_params("projection_seeds", "values"),
     shell:
         command("projection-seeds")

@@ -8,7 +8,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import Config, load, parse, read_yaml
 from ff_memories.exports.published import without_folders
 from ff_memories.workflow import dvc_lock_file
-from ff_memories.workflow.runs.finished import same_model
 from ff_memories.workflow.runs.opening import configs
 
 LOCKS = ("dvc.lock", "runs/*/dvc.lock")
@@ -35,14 +34,14 @@ def find(folder: Path, info: Mapping[str, Any], read: Iterable[Path], given: Pat
         config = load(given)
         if config.run != folder.resolve().name:
             raise UserError(f"{given}: is the config of the run {config.run!r}", "name the run's own config file")
-        if not same_model(config, info):
+        if not config.model.is_of(info):
             raise UserError(f"{given}: names another model than {folder}/model/info.json", "name the run's own config")
         return config, without_folders(given.as_posix())
     for path in (path for pattern in LOCKS for path in sorted(root.glob(pattern))):
         if (found := _recorded(path, root, folder, read)) is not None:
             return found, path.relative_to(root).as_posix()
-    own, broken = configs(root, folder.resolve())
-    fitting = [(path, config) for path, config in own if same_model(config, info)]
+    own, broken = configs(folder.resolve().name, root)
+    fitting = [(path, config) for path, config in own if config.model.is_of(info)]
     if not fitting and broken:
         return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
     if not fitting:

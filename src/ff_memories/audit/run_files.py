@@ -184,12 +184,12 @@ def made(run: Run) -> list[str]:
 
 def inputs(run: Run) -> list[str]:
     """Return all files that rows are recomputed from."""
-    return list(dict.fromkeys([*run.model_files, run.dictionary, *made(run)]))
+    return list(dict.fromkeys([*run.inputs.model_files, run.dictionary, *made(run)]))
 
 
 def other_input(run: Run, both: Iterable[RunFiles]) -> str | None:
     """Say which of these files is not the one of the config, of a record of the run, or of what either run measured."""
-    for path, wanted in run.pinned.items():
+    for path, wanted in run.inputs.pinned.items():
         if not os.path.exists(path) or dvc_lock_file.digest(path, "sha256") != wanted:
             return f"{path} is not the one that the config names"
     both = list(both)
@@ -201,7 +201,7 @@ def other_input(run: Run, both: Iterable[RunFiles]) -> str | None:
             if path in record and dvc_lock_file.digest(path) != record[path]:
                 return f"{path} is not the one that {where} records"
     for side in both:
-        told = side.info().get("checkpoint_sha256")
-        if told is not None and dvc_lock_file.digest(run.checkpoint, "sha256") != told:
-            return f"{run.checkpoint} is not the model that {side.given} was measured with"
+        told, (path, *_) = side.info().get("checkpoint_sha256"), run.inputs.model_files
+        if told is not None and dvc_lock_file.digest(path, "sha256") != told:
+            return f"{path} is not the model that {side.given} was measured with"
     return None

@@ -4,13 +4,13 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ff_memories.config.section import Section, Stated
+from ff_memories.config.section import FilePath, Section, Stated
 
 
 class TextFiles(Section):
     """The text files of one split, in reading order."""
 
-    files: list[str] = Field(description="text files (UTF-8, one paragraph or heading per line)")
+    files: list[FilePath] = Field(description="text files (UTF-8, one paragraph or heading per line)")
     max_sentences: int | None = Field(None, ge=1, description="use only this many sentences, from the start; null: all")
 
 

@@ -6,7 +6,7 @@ from pydantic import Field, field_validator
 
 from ff_memories.base.parameters import LARGEST
 from ff_memories.config.memory_selection import Chosen
-from ff_memories.config.section import OF_TRANSFORMERS, Section, Stated
+from ff_memories.config.section import OF_TRANSFORMERS, FilePath, Section, Stated
 
 
 class Triggers(Section):
@@ -100,7 +100,7 @@ class Composition(Section):
         "per_sentence",
         description="how to sample: per_sentence (one prefix from each sampled sentence) | uniform (over all prefixes)",
     )
-    sample_file: str | None = Field(
+    sample_file: FilePath | None = Field(
         None,
         description="a file of JSON lines with `text` (a validation sentence) and `random_pos` (a prefix length): use "
         "these prefixes in this order; docs/released.md says how to write one; null: sample at random",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from ff_memories.config.section import OF_TRANSFORMERS, Section
+from ff_memories.config.section import OF_TRANSFORMERS, FilePath, Section
 
 FAIRSEQ, TRANSFORMERS = "fairseq", "transformers"
 KINDS = {library: f"<{library}>" for library in (FAIRSEQ, TRANSFORMERS)}  # as pydantic names them in a fault's place
@@ -90,8 +90,10 @@ class FairseqModel(ModelSection):
     has_tokenizer: ClassVar[bool] = False
     refuses: ClassVar[dict[tuple[str, str], str]] = OF_TRANSFORMERS_ALONE
 
-    checkpoint: str | None = Field(None, description="a fairseq transformer_lm checkpoint, from any fairseq version")
-    dictionary: str | None = Field(None, description="the checkpoint's dict.txt, with one `token count` per line")
+    checkpoint: FilePath | None = Field(
+        None, description="a fairseq transformer_lm checkpoint, from any fairseq version"
+    )
+    dictionary: FilePath | None = Field(None, description="the checkpoint's dict.txt, with one `token count` per line")
     sha256: str | None = Field(None, pattern=SHA256, description="expected SHA-256 of the checkpoint; null: no check")
     dictionary_sha256: str | None = Field(
         None, pattern=SHA256, description="expected SHA-256 of the dictionary; null: no check"
@@ -128,10 +130,10 @@ class TransformersModel(ModelSection):
     auto: ClassVar[dict[str, str]] = AUTO
     refuses: ClassVar[dict[tuple[str, str], str]] = OF_FAIRSEQ_ALONE
 
-    folder: str | None = Field(
+    folder: FilePath | None = Field(
         None, description="a folder with a model of `transformers`: config.json, safetensors and tokenizer.json"
     )
-    gguf: str | None = Field(None, description="a GGUF file with a model; with `hub`, the file's name there")
+    gguf: FilePath | None = Field(None, description="a GGUF file with a model; with `hub`, the file's name there")
     hub: str | None = Field(
         None,
         pattern=r"^[\w.-]+(/[\w.-]+)?$",

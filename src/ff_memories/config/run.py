@@ -96,9 +96,6 @@ class Config(Section):
             if (given := self.at(path)) > self.triggers.top:
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
         faults += self._faults_of_keys()
-        every = [*self.corpus.train.files, *self.corpus.validation.files]
-        every += [*self.model.paths.values(), *([given] if (given := self.composition.sample_file) else [])]
-        faults += [f"{path}: Snakemake reads braces in a path as wildcards" for path in every if set(path) & set("{}")]
         known = {path.stem for path in (Path(__file__).parents[1] / "figures" / "drawn").glob("[a-z]*.py")}
         unknown = sorted(set(self.figures) - known)
         faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in unknown]

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from ff_memories.base import machine
 from ff_memories.base.arithmetic import Precision
-from ff_memories.config.section import Section, Stated
+from ff_memories.config.section import FilePath, Section, Stated
 
 SAME_SAMPLE, UNTRAINED, SHUFFLED = "same_sample", "untrained-", "shuffled-"  # the models of a run's baselines, by name
 # of what is measured on a model of the baselines, at most: keys are resampled, not triggers, so more tell little
@@ -26,7 +26,7 @@ Shards = Annotated[Literal["auto"] | int, BeforeValidator(_shards)]
 class Sources(Section):
     """Named sources, and the checks of a named checkpoint against known numbers (golden checks)."""
 
-    registry: str | None = Field(
+    registry: FilePath | None = Field(
         None,
         description="a TOML file with your own sources, which add to the package's sources or replace them; null: none",
     )

@@ -1,9 +1,12 @@
 """What all sections of the config share: types that say which keys a file must state, and where faults are."""
 
+import unicodedata
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
+
+from ff_memories.base.text import escape_invisible
 
 T = TypeVar("T")
 STATED = "stated"
@@ -13,6 +16,19 @@ Stated = Annotated[T, STATED]
 OF_TRANSFORMERS: dict[str, Any] = {
     "only": "transformers"
 }  # keys that new files leave out, as they are about these models alone
+
+
+def _plain_path(path: str) -> str:
+    if path.startswith("-"):
+        raise ValueError(f"{path}: a command would read this path as an option; write it as ./{path}")
+    if odd := [c for c in path if unicodedata.category(c).startswith("C") or c in "\u2028\u2029"]:
+        raise ValueError(f"the path contains the character {escape_invisible(odd[0])}; rename the file")
+    if set(path) & set("{}"):
+        raise ValueError(f"{path}: Snakemake reads braces in a path as wildcards; rename the file")
+    return path
+
+
+FilePath = Annotated[str, AfterValidator(_plain_path)]  # one that quoting makes safe on a command line
 
 
 class Section(BaseModel):

@@ -67,7 +67,7 @@ class Planner:
         """
         config = run.config
         device = "cuda" if card else chosen_device(config.execution.device)
-        sources = {kind: run.source(kind) for kind in ("text", "model", "pipeline")}
+        sources = {kind: run.inputs.source(kind) for kind in ("text", "model", "pipeline")}
         shape, (tokens, sentence) = _shape(run, sources["model"]), _tokens(run, sources["text"])
         _refuse_unknown_keys(config, shape)
         wanting = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
@@ -79,7 +79,9 @@ class Planner:
         else:
             _refuse_wide(shape)
             speed = measured(shape, device, config.execution, threads, precision)
-        return cls(device, shape, speed, tokens, sentence, sum(_bytes(s) for s in wanting), bool(run.golden), card)
+        return cls(
+            device, shape, speed, tokens, sentence, sum(_bytes(s) for s in wanting), bool(run.inputs.test_text), card
+        )
 
     def on(self, card: Card, config: Config) -> Self:
         """Return the planner of the same run on one card that is not here, beside this machine's CPU."""
@@ -147,10 +149,10 @@ def _shape(run_: Run, source: registry.Source | None) -> Shape:
         found = _transformer(run_, described)
     elif described.exists():
         found = converted.read_description(described)
-    elif not Path(run_.checkpoint).is_file() and source is not None and source.shape:
+    elif not Path(run_.inputs.model_file("checkpoint")).is_file() and source is not None and source.shape:
         return Shape(**source.shape)
     else:
-        found, _ = checkpoint.read(run_.checkpoint)
+        found, _ = checkpoint.read(run_.inputs.model_file("checkpoint"))
     return Shape.of(found)
 
 
@@ -169,15 +171,15 @@ def _transformer(run_: Run, described: Path) -> converted.Description:
 
 def _model_file(run_: Run, name: str) -> Path:
     """Return a small file of a model of `transformers`, which need not be fetched yet; a GGUF file is converted."""
-    pinned = run_.pinned_on_hub
-    for path, digest in run_.gguf.items():
+    pinned = run_.inputs.pinned_on_hub
+    for path, digest in run_.inputs.gguf.items():
         if pinned is not None:
             hub.fetch(pinned)
         from_gguf.folder(Path(path), digest)
-    if (source := run_.source("model")) is not None:
+    if (source := run_.inputs.source("model")) is not None:
         fetch(str(run_.config.model.source), source)
-    if pinned is None or run_.gguf:
-        return Path(str(run_.model_folder), name)
+    if pinned is None or run_.inputs.gguf:
+        return Path(str(run_.inputs.model_folder), name)
     return hub.small_file(pinned, name)
 
 
@@ -197,7 +199,7 @@ def _tokens(run_: Run, source: registry.Source | None) -> tuple[dict[str, int], 
     if source is not None and not source.tokens and source.downloads and missing(source):
         fetch(str(run_.config.corpus.source), source)  # only the text itself says how long it is
     for split in ("train", "validation"):
-        paths = run_.texts(split)
+        paths = run_.inputs.texts(split)
         if all(Path(path).is_file() for path in paths):
             pieces = _pieces(run_, Path(paths[0]))
             sentence = round(SENTENCE * pieces)

@@ -139,7 +139,7 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1, files: Mappin
     """
     made = [path for task in todo for path in task.makes]
     # Snakemake lists the folder, whatever it runs
-    listed = set() if run.model_folder is None else set(run.model_files)
+    listed = set() if run.inputs.model_folder is None else set(run.inputs.model_files)
     reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(made)
     _link(folder, {path: (files or {}).get(path, Path(path)) for path in reads})
     _snakemake(folder, todo, made, run, cores)

@@ -15,7 +15,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.inputs.fetch import fetch
 from ff_memories.workflow import dvc, dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
-from ff_memories.workflow.runs.lacking import said as lacking
+from ff_memories.workflow.runs import missing_outputs
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import snakefile
 
@@ -36,7 +36,7 @@ def adopt(run: Run) -> list[str]:
     with jobs.workflow(run) as found:
         if due := sorted({job.rule.name for job in found.dag.needrun_jobs() if job.output}):
             raise UserError(f"not adopted, because Snakemake still has to run {', '.join(due)}", f"run {run.again()}")
-        if gone := lacking(found, run):
+        if gone := missing_outputs.say(found, run):
             raise UserError(f"not adopted: {gone}")
         outputs = [out for job in found.dag.jobs for out in job.output if str(out) in made]
         new = [out for out in outputs if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
@@ -125,7 +125,7 @@ def _snakemake(run: Run, *arguments: str) -> None:
 def _fetch(run: Run) -> None:
     """Fetch what the config names and is missing here; without a network, what needs it stays due."""
     for kind in ("text", "model", "pipeline"):
-        named, source = run.fetched(kind), run.source(kind)
+        named, source = run.inputs.fetched(kind), run.inputs.source(kind)
         if source is None or all(map(os.path.exists, named["files"])):
             continue
         try:

@@ -35,7 +35,7 @@ from ff_memories.inputs.texts import one_text
 from ff_memories.model.info import read_info
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, record_check, snakemake_metadata
 from ff_memories.workflow.jobs import makes_intermediates, workflow
-from ff_memories.workflow.runs import lacking
+from ff_memories.workflow.runs import missing_outputs
 from ff_memories.workflow.runs.finished import refuse_unfinished
 from ff_memories.workflow.runs.run import Run
 
@@ -62,9 +62,9 @@ def pack(run: Run, to: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="ff-memories-share-") as name:
         folder = Path(name)
         write_whole(folder / run.file, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        for path in {*run.model_files, *run.annotations}.union(*inputs(run).values()):
+        for path in {*run.inputs.model_files, *run.annotations}.union(*inputs(run).values()):
             _link(folder / moved.get(path, path), here / path)
-        if any(path in moved for split in ("train", "validation") for path in run.texts(split)):
+        if any(path in moved for split in ("train", "validation") for path in run.inputs.texts(split)):
             named = tables.read(run.table("sentences")).with_columns(pl.col("file").replace(moved))
             tables.write(named, folder / run.table("sentences"))
         write_whole(folder / constraints.LOCK, "".join(f"{line}\n" for line in constraints.needed()))
@@ -93,7 +93,7 @@ def _refuse(run: Run) -> None:
         hint = "name files of model and text instead"
         raise UserError(f"{run.file}: sources.registry names sources that nobody else has", hint)
     with workflow(run) as found:
-        gone = lacking.lacking(found, run.results)
+        gone = missing_outputs.missing(found, run)
         # by params, which name code and config; times say nothing after DVC has linked files to its cache
         jobs = [job for job in found.dag.jobs if job.output and not makes_intermediates(job)]
         if gone or any(found.persistence.params_changed(job) for job in jobs):
@@ -113,29 +113,30 @@ def portable(run: Run) -> tuple[dict[str, Any], dict[str, str]]:
         return moved[path]
 
     for section, key in sorted(NAMES):
-        if isinstance(path := (config.get(section) or {}).get(key), str) and not (key == "gguf" and run.pinned_on_hub):
+        on_hub = key == "gguf" and run.inputs.pinned_on_hub
+        if isinstance(path := (config.get(section) or {}).get(key), str) and not on_hub:
             config[section][key] = inside(path, section, key)
     for split in ("train", "validation"):
         given = config["corpus"].get(split) or {}
         given["files"] = [inside(path, split, str(number)) for number, path in enumerate(given.get("files") or [], 1)]
-    model = run.config.model
+    model, files = run.config.model, run.inputs.model_files
     if isinstance(model, TransformersModel) and model.folder is not None:
-        config["model"]["files"] = model_folder.digests(str(run.model_folder), map(os.path.basename, run.model_files))
+        config["model"]["files"] = model_folder.digests(str(run.inputs.model_folder), map(os.path.basename, files))
         if to := moved.get(model.folder):
-            moved |= {path: f"{to}/{Path(path).name}" for path in run.model_files}
+            moved |= {path: f"{to}/{Path(path).name}" for path in files}
     return config, moved
 
 
 def inputs(run: Run) -> dict[str, list[str]]:
     """Return the files that a run reads and no job of its own makes, by ``model``, ``text`` and ``pipeline``."""
-    model, text = run.config.model, run.source("text")
+    own, text, given = run.inputs, run.inputs.source("text"), run.config.composition.sample_file
     is_built = text is not None and not (text.downloads or text.sampled_from)  # by a rule, from installed packages
-    given = run.config.composition.sample_file
+    dictionary = [run.dictionary] if isinstance(run.config.model, FairseqModel) else []
+    texts = [] if is_built else [*own.texts("train"), *own.texts("validation"), *own.test_text]
     return {
-        "model": [*run.gguf] or [*run.model_files, *([run.dictionary] if isinstance(model, FairseqModel) else [])],
-        "text": ([] if is_built else [*run.texts("train"), *run.texts("validation"), *run.test_text])
-        + ([given] if given else []),
-        "pipeline": run.fetched("pipeline")["files"],
+        "model": [*own.gguf] or [*own.model_files, *dictionary],
+        "text": [*texts, *([given] if given else [])],
+        "pipeline": own.fetched("pipeline")["files"],
     }
 
 
@@ -143,7 +144,7 @@ def names(run: Run) -> dict[str, str | None]:
     """Return the names that ``inputs`` can be fetched by; ``None`` for files that have none."""
     model = run.config.model
     on_hub = f"{model.hub} at {model.revision}" if isinstance(model, TransformersModel) and model.hub else None
-    pipeline = str(run.fetched("pipeline")["name"]) if run.fetched("pipeline")["files"] else None
+    pipeline = str(run.inputs.fetched("pipeline")["name"]) if run.inputs.fetched("pipeline")["files"] else None
     return {"model": model.source or on_hub, "text": run.config.corpus.source, "pipeline": pipeline}
 
 
@@ -208,10 +209,10 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         for path, file in found.items():
             _place(archive, folder, path, file)
         said[kind] = {"name": names(run)[kind], "given": bool(given), "files": wanted}
-    if run.gguf:
-        (path, digest), *_ = run.gguf.items()
+    if run.inputs.gguf:
+        (path, digest), *_ = run.inputs.gguf.items()
         converted = from_gguf.folder(folder / path, digest)
-        for path in run.model_files:
+        for path in run.inputs.model_files:
             _place(archive, folder, path, (converted / Path(path).name).resolve())
         _name_source(folder, run)
     largest = lambda files: max(files, key=lambda path: (folder / path).stat().st_size)
@@ -315,8 +316,8 @@ def _inside(kind: str, path: Path) -> list[Path]:
 
 def _by_name(kind: str, run: Run, wanted: list[str]) -> dict[str, Path]:
     """Fetch a run's model or text by its name; return {path in the run: the file here}."""
-    source = run.source(kind)
-    if kind == "model" and (pinned := run.pinned_on_hub) is not None:
+    source = run.inputs.source(kind)
+    if kind == "model" and (pinned := run.inputs.pinned_on_hub) is not None:
         hub.fetch(pinned)
     elif wanted and source is not None:
         fetch(str(names(run)[kind]), source)
@@ -327,7 +328,7 @@ def _by_name(kind: str, run: Run, wanted: list[str]) -> dict[str, Path]:
 
 def _name_source(folder: Path, run: Run) -> None:
     """Give a converted model the name that its file had for the run: another name here is no other model."""
-    there = folder / str(run.model_folder)
+    there = folder / str(run.inputs.model_folder)
     told, info = model_folder.made_from(there), read_info(folder / run.path("model", "info.json"))
     (there / model_folder.MADE_FROM).unlink()  # a link
     converted_folder.tell(there, told | {"source": info.get("source")})

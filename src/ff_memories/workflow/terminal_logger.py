@@ -185,6 +185,17 @@ def brief(record: LogRecord) -> bool:
     return True
 
 
+def after_nothing(say: Callable[[], str]) -> Callable[[LogRecord], bool]:
+    """Return a filter of Snakemake's loggers that adds a text to its message that there is nothing to do."""
+
+    def add(record: LogRecord) -> bool:
+        if str(record.msg).startswith(NOTHING) and (more := say()):
+            record.msg = f"{str(record.msg).rstrip()}\n{more}"
+        return True
+
+    return add
+
+
 def memory() -> int:
     """Return the bytes of memory that Snakemake and its jobs use together."""
     ours, used = psutil.Process(), 0

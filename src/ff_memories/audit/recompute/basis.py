@@ -278,15 +278,15 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     """
     values, model = run.resolved["values"], run.config.model
     if isinstance(types, Dictionary):
-        oracle = Equations(at(run.checkpoint), values["projection"], values["projection_seed"])
+        oracle = Equations(at(run.inputs.model_file("checkpoint")), values["projection"], values["projection_seed"])
         if fresh is not None:
             weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
             oracle.draw_again(drawn.weights_of(weights, description, *fresh[1:]))
         return oracle
     from ff_memories.audit.references.transformers_oracle import TransformersOracle  # the library takes seconds to load
 
-    assert isinstance(model, TransformersModel) and run.model_folder, "only these have a tokenizer"
-    folder = at(run.model_folder)
+    assert isinstance(model, TransformersModel) and run.inputs.model_folder, "only these have a tokenizer"
+    folder = at(run.inputs.model_folder)
     model_folder.check_digests(folder, model.files)
     signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
     model_like = None if fresh is None else drawn.drawn_by_transformers(*fresh)

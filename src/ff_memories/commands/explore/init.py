@@ -27,7 +27,7 @@ from ff_memories.inputs.models import from_gguf, model_folder, saved_tokenizer
 from ff_memories.inputs.texts import one_text
 from ff_memories.model.files import config_file, gguf_file
 from ff_memories.model.info import quantised
-from ff_memories.workflow.runs import run_names
+from ff_memories.workflow.runs.opening import refuse_taken
 from ff_memories.workflow.runs.run import Run
 
 COMPARED = 100  # sentences of a text on which a model's tokenizer is tried
@@ -161,11 +161,13 @@ def configured(args: argparse.Namespace) -> str:
         print("\n".join(budget.fit(data, planner, args.time, str(args.config))))
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
-    run_names.refuse_named(run_.config, run_.file)
-    if run_.model_folder is not None:
-        hub_config = run_.pinned_on_hub if not run_.gguf else None
-        folder = hub.small_file(hub_config, model_folder.CONFIG).parent if hub_config else Path(run_.model_folder)
-        saved_tokenizer.compare(folder, list(islice(_sentences(run_.texts("train")), COMPARED)))
+    refuse_taken(run_)
+    if run_.inputs.model_folder is not None:
+        hub_config = run_.inputs.pinned_on_hub if not run_.inputs.gguf else None
+        folder = (
+            hub.small_file(hub_config, model_folder.CONFIG).parent if hub_config else Path(run_.inputs.model_folder)
+        )
+        saved_tokenizer.compare(folder, list(islice(_sentences(run_.inputs.texts("train")), COMPARED)))
     return text
 
 

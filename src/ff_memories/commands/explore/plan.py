@@ -17,6 +17,7 @@ from ff_memories.model.info import quantised
 from ff_memories.report.cost import Cost, costs
 from ff_memories.report.wording import looked_at
 from ff_memories.workflow.cards import cards
+from ff_memories.workflow.rules import refuse_bad_inputs
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     if args.on and args.on not in cards():
         raise UserError(f"--on {args.on}: unknown card{did_you_mean(args.on, cards())}", f"choose {', '.join(cards())}")
     run_ = opening.opened(args.configfile)
-    run_.check_inputs()
+    refuse_bad_inputs(run_)
     made = Planner.of(run_, args.threads or THREADS, cards()[args.on] if args.on else None)
     config, plan = run_.config, made.steps(run_.config)
     elapsed = {n: estimate.elapsed(made.steps(config, n), n) for n in args.devices}
@@ -102,7 +103,7 @@ def _show(
         f"{tokens['train']:,} + {tokens['validation']:,} tokens; {'there' if card else 'here'} {1 / one:,.0f} "
         f"tokens/s on {card.name if card else device}\n"
     )
-    if run_.model_folder and (weights := quantised(model_folder.made_from(run_.model_folder))):
+    if run_.inputs.model_folder and (weights := quantised(model_folder.made_from(run_.inputs.model_folder))):
         print(f"{weights}\n")
     execution = run_.config.execution
     if device == "cpu" and (slow := arithmetic.slow_products(precision, execution.arithmetic)):

@@ -27,8 +27,9 @@ from ff_memories.commands.explore import init
 from ff_memories.config import usual
 from ff_memories.inputs import registry
 from ff_memories.inputs.texts import one_text
+from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
-from ff_memories.workflow.runs.run import OPEN, Run
+from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import home, packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"
@@ -128,8 +129,8 @@ def _packaged(found: Path) -> Path:
     """Put a config of the package, and the files that it names, where a clone has them; return the config's path."""
     config = Path("config", found.name)
     run_ = Run.read(found)
-    own = {key: path for key, path in run_.named}
-    files = [*own.values(), *(run_.model_files if "model.folder" in own else [])]
+    own = dict(run_.inputs.named)
+    files = [*own.values(), *(run_.inputs.model_files if "model.folder" in own else [])]
     for path in [*map(Path, dict.fromkeys(files)), config]:
         if not path.exists() and (source := home() / path).is_file():
             with atomic_write(path) as partial:

@@ -4,6 +4,7 @@
 its cache and its login: no token passes through this package.
 """
 
+import json
 import os
 import shutil
 import sys
@@ -42,6 +43,10 @@ class Pinned(NamedTuple):
     def folder(self) -> Path:
         """Where its files are fetched to."""
         return PLACE / self.name.replace("/", "--") / self.revision
+
+    def one_file(self, name: str) -> str:
+        """Return what ``ff-memories fetch --hub`` needs to fetch a file, as JSON."""
+        return json.dumps({"name": self.name, "revision": self.revision, "files": {name: self.files.get(name)}})
 
 
 def pinned(model: ModelSection) -> Pinned | None:

@@ -1,11 +1,8 @@
-"""Refuse a run that is not finished, and results of another model than the config names."""
+"""Refuse a run that is not finished, or results of another model than the config names."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from ff_memories.base.errors import UserError
-from ff_memories.config import Config
 from ff_memories.model.info import read_info
 from ff_memories.workflow.runs.run import Run
 
@@ -15,7 +12,7 @@ def refuse_unfinished(run: Run) -> None:
     info = Path(run.path("model", "info.json"))
     if not info.is_file():
         raise UserError(f"{info}: no such file", f"run {run.again(str(info))}")
-    if not same_model(run.config, read_info(info)):
+    if not run.config.model.is_of(read_info(info)):
         raise UserError(
             f"{run.file}: its model differs from the one in {info}, which produced these results",
             f"name the run's own config file, or run {run.again()}",
@@ -26,13 +23,6 @@ def corpus_of(run: Run, what: str) -> Path:
     """Return the path of a run's corpus, for what quotes its text. Raises ``UserError`` if it is not here."""
     path = Path(run.path("corpus", "corpus.safetensors"))
     if not path.is_file():
-        raise UserError(
-            f"{path}: {what} quote the run's text, and it is not here",
-            f"run {run.again(str(path))}",
-        )
+        hint = f"run {run.again(str(path))}"
+        raise UserError(f"{path}: {what} quote the run's text, and it is not here", hint)
     return path
-
-
-def same_model(config: Config, info: Mapping[str, Any]) -> bool:
-    """Return whether a config and a model info name the same model, as far as both name one."""
-    return config.model.is_of(info)

@@ -1,6 +1,8 @@
-"""Open the run that a command is about: from its config file, or from its folder of results."""
+"""Open the run that a command is about, from its config file or its folder; a run's name belongs to one config."""
 
 import argparse
+import os
+import re
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
@@ -42,20 +44,17 @@ def run_of(name: str) -> Run | None:
     return None if config is None else Run.read(config)
 
 
-def configs(root: Path, folder: Path) -> tuple[list[tuple[Path, Config]], list[Path]]:
+def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], list[Path]]:
     """Return a project's configs of a run, and the files that name the run but are no valid config."""
+    named = re.compile(rf"^['\"]?run['\"]?\s*:\s*['\"]?{re.escape(run)}['\"]?\s*(#.*)?$", re.MULTILINE)
     found, broken = [], []
-    own = [path for path in [folder / BESIDE] if path.is_file()]
-    for path in [*own, *(path for pattern in CONFIGS for path in sorted(root.glob(pattern)))]:
+    beside = root / "results" / run / BESIDE
+    for path in [beside, *(path for pattern in CONFIGS for path in sorted(root.glob(pattern)))]:
         try:
-            data = read_yaml(path)
-        except UserError:
-            continue
-        if isinstance(data, dict) and data.get("run") == folder.name:
-            try:
-                found.append((path, parse(data, str(path))))
-            except UserError:
-                broken.append(path)
+            if path.is_file() and named.search(path.read_text(encoding="utf-8")):  # reading YAML takes long
+                found.append((path, parse(read_yaml(path), str(path))))
+        except (UserError, OSError, ValueError):
+            broken.append(path)
     return found, broken
 
 
@@ -67,7 +66,7 @@ def config_of(run: str, root: Path = Path()) -> Path | None:
     Raises:
         UserError: several that differ have the run's name, or the only one is no valid config.
     """
-    found, broken = configs(root, root / "results" / run)
+    found, broken = configs(run, root)
     if not found:
         if broken:
             parse(read_yaml(broken[0]), str(broken[0]))
@@ -83,3 +82,19 @@ def config_of(run: str, root: Path = Path()) -> Path | None:
             return only.pop()
     listed = ", ".join(sorted(path.as_posix() for path in paths))
     raise UserError(f"several configs have the run {run!r}: {listed}", "name one with --configfile")
+
+
+def refuse_taken(run: Run) -> None:
+    """Raise ``UserError`` if another config that is here has the same run with other settings.
+
+    Its results would be overwritten. A copy, or one with other ``execution``, changes none.
+    """
+    settings = run.config.model_copy(update={"execution": None})
+    for path, other in configs(run.config.run)[0]:
+        same_file = os.path.realpath(path) == os.path.realpath(run.file)
+        if not same_file and other.model_copy(update={"execution": None}) != settings:
+            raise UserError(
+                f"{run.file}: the run {run.config.run} is that of {path}, which has other settings; its results are in "
+                f"{run.results}",
+                "choose another name for this run, or remove the other config",
+            )

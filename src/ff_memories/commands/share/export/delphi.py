@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     info = read_info(run_.path("model", "info.json"))
     context = delphi.tokens(sentences, corpus, info["start"])
     config = delphi.config(
-        str(run_.pinned_on_hub.name if run_.pinned_on_hub else run_.model_folder),
+        str(run_.inputs.pinned_on_hub.name if run_.inputs.pinned_on_hub else run_.inputs.model_folder),
         run_.config.corpus.source or run_.config.run,
         context,
     )

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
 
     require_new(args.out)
     refuse_unfinished(run_ := opening.opened(args.configfile))
-    source = run_.source("text")
+    source = run_.inputs.source("text")
     text_licence = source.licence if source else None
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
@@ -85,8 +85,8 @@ def _licence(given: str | None, of_text: str | None) -> tuple[str, str | None]:
 def _model(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the card says about the model, as (name, value); digests are those that the run read."""
     model, half = run_.config.model, neurons(info)
-    out = [("model", f"`{model.called or Path(run_.checkpoint).name}`")]
-    if pinned := run_.pinned_on_hub:
+    out = [("model", f"`{model.called or Path(run_.inputs.model_file('checkpoint')).name}`")]
+    if pinned := run_.inputs.pinned_on_hub:
         out.append(("revision", f"`{pinned.revision}`"))
     if model.licence:
         out.append(("the model's licence", model.licence))

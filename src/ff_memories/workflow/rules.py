@@ -1,0 +1,189 @@
+"""What the Snakefile does with all rules, and what they pass to their steps."""
+
+import json
+import math
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from ff_memories import config as configs
+from ff_memories import declaration
+from ff_memories.base import machine
+from ff_memories.base.errors import UserError
+from ff_memories.workflow import code_digest
+from ff_memories.workflow.runs.run import Run
+
+OF_SHARD = re.compile(r"/(shards|cuts)/\d+-of-\d+[./]")  # in a path
+SMALL = 100_000_000  # bytes of a model's files: on a smaller one, only the search for triggers takes long enough to cut
+
+
+def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
+    """Return a rule's ``params``: what its step depends on besides its inputs.
+
+    ``config`` has the declared sections as JSON for the step, ``watched`` has their names for DVC, and ``code`` is a
+    digest of the step's code. Snakemake compares these values with its records, and ``sources.yaml`` has them for DVC,
+    so both tools rerun a step for the same reasons. In a rule with a wildcard ``model``, a model of the baselines has
+    their sizes of samples.
+
+    Args:
+        name: the step's module.
+        keys: sections of the config, or single keys of one, with blanks between them.
+
+    Raises:
+        UserError: the step reads a section that its rule does not pass.
+    """
+    keys = tuple(" ".join(keys).split())
+    looks_at_all = {"triggers"} if run.config.triggers.keys is None else set()
+    if missing := declaration.sections(name) - {key.partition(".")[0] for key in keys} - looks_at_all:
+        raise UserError(f"the rule of the step {name} does not pass {', '.join(sorted(missing))}", "add it to the rule")
+
+    def sections(wildcards: Any) -> str:
+        every, part = run.resolved, dict[str, Any]()
+        if getattr(wildcards, "model", ""):
+            every = run.config.baselines.of_a_model(every)
+        for section, _, key in (key.partition(".") for key in keys):
+            if not key:
+                part[section] = every[section]
+            else:
+                part.setdefault(section, {}).update({k: v for k, v in every[section].items() if k == key})
+        return json.dumps(part, sort_keys=True)
+
+    return {
+        "config": sections,
+        "watched": lambda wildcards: _watched(
+            run, (*keys, *(["baselines"] if getattr(wildcards, "model", "") else []))
+        ),
+        "code": lambda wildcards: code_digest.digest(name),
+    }
+
+
+def _watched(run: Run, keys: tuple[str, ...]) -> list[str]:
+    """Return the keys that are in the config file, and ``fidelity`` if it may set one of them."""
+    set_by_fidelity = {path.partition(".")[0] for path in configs.FIDELITY["paper"]}
+    watched = set[str]()
+    for key in keys:
+        section, _, within = key.partition(".")
+        if section in run.given and (not within or within in (run.given[section] or {})):
+            watched.add(key)
+        if section in set_by_fidelity:
+            watched.add("fidelity")
+    return sorted(watched)
+
+
+def computes_on_cpu(run: Run, executor: Any) -> bool:
+    """Return whether steps that run the model use this machine's CPU, and so need not wait for a GPU.
+
+    ``executor``: Snakemake's executor plugin. Jobs on a cluster may have a GPU even if this machine has none.
+    """
+    local = executor is None or executor.common_settings.local_exec
+    return local and (run.config.execution.device == "cpu" or not machine.gpu_present())
+
+
+def cuts_all_steps(run: Run) -> bool:
+    """Return whether all steps that run the model are cut into shards, and not only the search for triggers."""
+    known = [Path(path).stat().st_size for path in run.inputs.model_files if Path(path).is_file()]
+    return run.config.execution.shards != "auto" or not known or sum(known) > SMALL
+
+
+def scatter(run: Run, workflow: Any) -> dict[str, int]:
+    """Return the number of shards of the text and of every model of the baselines, which changes no result.
+
+    ``execution.shards: auto`` gives a job to every core, GPU or job of a cluster that Snakemake may use.
+    """
+    limits, gpu = workflow.resource_settings, workflow.global_resources.get("gpu")
+    gpus = None if gpu is None or computes_on_cpu(run, workflow.executor_plugin) else gpu.value
+    shards = run.config.execution.shards_for(gpus or limits.nodes or limits.cores or 1)
+    own = {"corpus": shards, "baselines": math.ceil(shards / len(run.config.baselines.names))}
+    return own | dict(limits.overwrite_scatter)
+
+
+def refuse_read_only(*folders: str | Path) -> None:
+    """Raise ``UserError`` for a folder that may not be written to."""
+    for folder in folders:
+        if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
+            raise UserError(
+                f"{folder}: no permission to write to it", f"run chmod -R u+w {folder}, or run in another folder"
+            )
+
+
+def refuse_bad_inputs(run: Run) -> None:
+    """Raise ``UserError`` for an input that may not be read, or a bad ``sample_file``, before any job starts."""
+    for key, path in run.inputs.named:
+        if os.path.exists(path) and not os.access(path, os.R_OK):
+            raise UserError(f"{key}: {path}: no permission to read it", f"run chmod u+r {shlex.quote(path)}")
+    given = run.config.composition.sample_file
+    if given is not None and os.path.exists(given):
+        from ff_memories.corpus import sample  # polars is slow to import, and every job reads this module
+
+        sample.check(Path(given))
+
+
+def name_inputs(rules: Iterable[Any]) -> None:
+    """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
+
+    Snakemake's own triggers would also react to the number of shards, which changes no result. A rule that joins shards
+    has the ``params`` of the rule that makes them.
+    """
+    named = {rule.name: rule for rule in rules}
+    for rule in named.values():
+        made_from = named.get(rule.name.removesuffix("_joined"), rule)
+        rule.set_params(
+            reads=lambda wildcards, rule=made_from: " ".join(sorted(_inputs(rule, wildcards))),
+            tables=lambda wildcards, rule=made_from: _declarations(rule, wildcards),
+            command=lambda wildcards, rule=made_from: rule.shellcmd or "",
+        )
+
+
+def words(rules: Iterable[Any]) -> dict[str, str]:
+    """Return {rule: the first line of its docstring}, for a logger that says what a job does."""
+    return {rule.name: rule.docstring.strip().partition("\n")[0] for rule in rules if rule.docstring}
+
+
+def name_logs(rules: Iterable[Any], folder: str) -> None:
+    """Give every rule with a command a log, named after it, and beside it a file with the job's time and memory.
+
+    Jobs of one rule have folders, named after their wildcards.
+    """
+    for rule in rules:
+        if rule.shellcmd and not rule.log:
+            folders = {"model": "{model}", "shard": "{shard}"}  # whose values end with a slash
+            own = "".join(folders.get(name, f"{{{name}}}/") for name in sorted(rule.wildcard_names))
+            rule.log_modifier = rule.benchmark_modifier = rule.output_modifier
+            rule.set_log(f"{folder}/{own}{rule.name}.log")
+            rule.benchmark = f"{folder}/{own}{rule.name}.tsv"
+
+
+def name_environment(rules: Iterable[Any]) -> None:
+    """Give every rule with a command the environment that ``--sdm conda`` makes for it."""
+    for rule in rules:
+        if rule.shellcmd:
+            rule.conda_env = "../envs/environment.yaml"  # from the rule's file
+
+
+def find_producers_by_path(rules: Iterable[Any]) -> None:
+    """Make Snakemake find the rule for an input by its path alone, even if the input is ``rules.X.output``.
+
+    Snakemake binds such an input to rule X, and then runs X even if ``--allowed-rules`` excludes it, for example
+    because a pulled table is older than its inputs. A path is looked up only among the allowed rules, so a stage
+    of ``dvc.yaml`` runs only its own rule.
+    """
+    for rule in rules:
+        rule.dependencies.clear()
+
+
+def _inputs(rule: Any, wildcards: Any) -> set[str]:
+    """Return the files that a job reads; of a rule that joins shards, those that the shards are made from."""
+    files = rule.expand_input(type(wildcards)(fromdict={"shard": "", **dict(wildcards.items())}))[0]
+    return {str(file) for file in files if not OF_SHARD.search(str(file))}
+
+
+def _declarations(rule: Any, wildcards: Any) -> str:
+    """Return the digests of the declarations of the tables that a job reads and writes."""
+    known = code_digest.declarations()
+    named = {
+        Path(file).stem for file in {*_inputs(rule, wildcards), *map(str, rule.output)} if file.endswith(".parquet")
+    }
+    return " ".join(f"{name}:{known[name][:8]}" for name in sorted(named & known.keys()))
