@@ -165,7 +165,8 @@ def draw(
                 keyed += [((row[0], name != "examples", *row), (name, i))
                           for row, i in zip(places.iter_rows(), part[name], strict=True)]  # fmt: skip
             rows = [row for _, row in sorted(keyed)]
-            works += [Work(model, tuple(rows[i : i + AT_ONCE]), number) for i in range(0, len(rows), AT_ONCE)]
+            size = len(rows) if group in TOGETHER else AT_ONCE  # what they share is found once, by one process
+            works += [Work(model, tuple(rows[i : i + size]), number) for i in range(0, len(rows), size or 1)]
     return works, sizes
 
 

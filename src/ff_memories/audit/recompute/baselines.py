@@ -175,14 +175,13 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     limits, most = tolerances.of(config.precision), largest(listed)
     noise = limits.noise * pl.col("layer").replace_strict(most, return_dtype=pl.Float64)
     gap = (pl.col("coefficient") - pl.col("last")).abs()
-    near = found.join(last, on=["layer", "key"], maintain_order="left").filter(
-        gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
-    )
+    close = gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
+    near = found.join(last, on=["layer", "key"], maintain_order="left").filter(close)
+    near = near.filter((pl.col("rank") > options.top).any().over("layer", "key"))
     ends = {}
     for (layer, key), part in near.partition_by("layer", "key", as_dict=True, maintain_order=True).items():
         inside, beyond = part.filter(pl.col("rank") <= options.top), part.filter(pl.col("rank") > options.top)
-        if len(beyond):
-            ends[layer, key] = Ends(len(inside), beyond, len(beyond) < BEYOND)
+        ends[layer, key] = Ends(len(inside), beyond, len(beyond) < BEYOND)
     return listed, ends
 
 

@@ -4,7 +4,7 @@ There is one for the run's own tables, and one for each model of ``models/``: th
 of the text, and untrained models, whose weights are drawn again from the config's seed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
 from pathlib import Path
@@ -35,7 +35,6 @@ from ff_memories.model.loading import load_model
 from ff_memories.workflow.runs.run import Run
 
 TableRow = dict[str, Any]
-PROJECTED = 64  # values projected at once
 KEPT = 4  # sentences and prefixes whose activations are held
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
@@ -77,6 +76,24 @@ class Ends:
     whole: bool
 
 
+class Lists(Mapping[tuple[int, int], pl.DataFrame]):
+    """The lists of triggers by (layer, key), given the table, which has the rows of a list together."""
+
+    def __init__(self, triggers: pl.DataFrame):
+        self.triggers, places = triggers, pl.int_range(pl.len()).alias("place")
+        ends = triggers.select("layer", "key", places).group_by("layer", "key").agg(pl.col("place").min(), pl.len())
+        self.ends = {(layer, key): (first, rows) for layer, key, first, rows in ends.iter_rows()}
+
+    def __getitem__(self, memory: tuple[int, int]) -> pl.DataFrame:
+        return self.triggers.slice(*self.ends[memory])
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(self.ends)
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+
 def largest(triggers: pl.DataFrame) -> dict[int, float]:
     """Return {layer: the largest coefficient} of lists of triggers."""
     return dict(triggers.group_by("layer").agg(pl.col("coefficient").max()).iter_rows())
@@ -101,7 +118,7 @@ class Basis:
     config: Settings
     tables: dict[str, pl.DataFrame]
     given: pl.DataFrame | None = None
-    lists: dict[tuple[int, int], pl.DataFrame] = field(init=False, default_factory=dict)
+    lists: Mapping[tuple[int, int], pl.DataFrame] = field(init=False, default_factory=dict)
     near: Comparer = field(init=False)
     never: list[int] = field(default_factory=list)
     folds: np.ndarray | None = None
@@ -114,7 +131,7 @@ class Basis:
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances.of(self.config.precision))
         if "triggers" in self.tables:
-            self.lists = self.tables["triggers"].partition_by("layer", "key", as_dict=True, maintain_order=True)
+            self.lists = Lists(self.tables["triggers"])
 
     @classmethod
     def read(cls, run: Run, names: Iterable[str], at: At = Path) -> "Basis":
@@ -259,16 +276,8 @@ class Basis:
         Returns:
             (memories,) the top token of each; and (pairs,) each: memories, and tokens that may be their top.
         """
-        values, found = self.vectors("value", layer), []
-        for first, part in enumerate(values.split(PROJECTED)):
-            said = self.oracle.of_memory(part)
-            for negative in range(self.oracle.signs):  # without a bias, -v's logits are v's with their signs changed
-                each = self.among(types, (-said).log_softmax(-1) if negative else said)
-                row, token = (each >= (each.amax(1) - self.near.slacks(each))[:, None]).nonzero(as_tuple=True)
-                found.append((negative, each.argmax(1), row + first * PROJECTED + negative * len(values), token))
-        _, *columns = zip(*sorted(found, key=lambda one: one[0]), strict=True)
-        best, memories, tokens = map(torch.cat, columns)
-        return best, memories, tokens
+        left_out = [] if types == "all" else self.never
+        return self.oracle.tops(self.vectors("value", layer), left_out, self.near.limits.probability)
 
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:

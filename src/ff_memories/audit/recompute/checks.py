@@ -273,6 +273,7 @@ def examples(basis: Basis, row: TableRow) -> Result:
 def composition(basis: Basis, row: TableRow) -> Result:
     """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
     seen = _at(basis, row, row["layer"])[-1]
+    ffn, output = basis.oracle.of_layer(torch.stack([seen.ffn[-1], seen.output[-1]]))
     energies = (seen.m[-1] * basis.norms(row["layer"])).square()
     if (share := SHARES.get(basis.config.composition.memories)) is not None:
         fires, unsure = _fewest(seen, energies, share)
@@ -296,8 +297,8 @@ def composition(basis: Basis, row: TableRow) -> Result:
         [
             within("active", row["active"], active, active - open_, active + open_),
             *([_effective(basis, row, energies)] if "effective" in row else []),
-            basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(seen.ffn[-1])),
-            basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(seen.output[-1])),
+            basis.near.top("ffn_top", row["ffn_top"], ffn),
+            basis.near.top("output_top", row["output_top"], output),
             *agreeing,
         ]
     )
@@ -331,15 +332,16 @@ def refinement(basis: Basis, row: TableRow) -> Result:
     """Check a row of E11-E13: predictions of residual, feed-forward and output at a layer, and the resulting kind."""
     layers = _at(basis, row)
     here, last = layers[row["layer"] - 1], layers[-1]
-    residual = basis.oracle.of_layer(here.residual[-1])
+    vectors = [here.residual[-1], here.ffn[-1], here.output[-1], last.output[-1]]
+    residual, ffn, output, model = basis.oracle.of_layer(torch.stack(vectors))
     same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
     kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
     return together(
         [
             basis.near.top("residual_top", row["residual_top"], residual),
-            basis.near.top("ffn_top", row["ffn_top"], basis.oracle.of_layer(here.ffn[-1])),
-            basis.near.top("output_top", row["output_top"], basis.oracle.of_layer(here.output[-1])),
-            basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
+            basis.near.top("ffn_top", row["ffn_top"], ffn),
+            basis.near.top("output_top", row["output_top"], output),
+            basis.near.top("model_top", row["model_top"], model),
             basis.near.probability("residual_probability", row["residual_probability"], residual, row["model_top"]),
             equal("kind", row["kind"], kind),
         ]
@@ -390,25 +392,31 @@ def causal(basis: Basis, row: TableRow) -> Result:
 def _outcomes(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Result]:
     """Compare the columns that say what a change does, given what the last layer gives."""
     oracle, layer, memory = basis.oracle, row["layer"], row["key"]
-    logits = oracle.linear(oracle.final(found.before))
-    free = oracle.linear(oracle.final(found.after)) - logits
-    frozen = lambda change: oracle.linear(oracle.held_final(change, found.before))
-    neurons = oracle.keys[1] // oracle.signs
+    held = [oracle.held_final(change, found.before) for change in (found.direct, found.after - found.before)]
+    logits, after, direct, frozen = oracle.linear(
+        torch.stack([oracle.final(found.before), oracle.final(found.after), *held])
+    )
+    free, neurons = after - logits, oracle.keys[1] // oracle.signs
     other = changes.other_memory(basis.config.seed, layer, memory, neurons)
+    vectors = [basis.vector("value", layer, number) for number in (memory, other)]
+    own, others = oracle.of_value(torch.stack(vectors))
     named = {
-        "direct": (frozen(found.direct), memory),
-        "total": (free, memory),
-        "total_frozen": (frozen(found.after - found.before), memory),
-        "other_total": (free, other),
+        "direct": (direct, own),
+        "total": (free, own),
+        "total_frozen": (frozen, own),
+        "other_total": (free, others),
     }
     results = [_mean_logit(basis, row, name, *change, logits) for name, change in named.items()]
-    return results + _of_model(basis, row, found, at)
+    return results + _of_model(basis, row, *oracle.said(torch.stack([found.before, found.after])), logits, at)
 
 
-def _of_model(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Result]:
-    """Compare the columns that say how the model's log p changes at a numbered prefix."""
-    before, after = basis.oracle.said(found.before), basis.oracle.said(found.after)
-    logits = basis.oracle.linear(basis.oracle.final(found.before))
+def _of_model(
+    basis: Basis, row: TableRow, before: torch.Tensor, after: torch.Tensor, logits: torch.Tensor, at: int
+) -> list[Result]:
+    """Compare the columns that say how the model's log p (vocab,) changes at a numbered prefix.
+
+    ``logits``: (vocab,) the model's, without the change.
+    """
     results, top = [], int(before.argmax())
     shifts = {
         "top_log_probability": float(after[top] - before[top]),
@@ -434,10 +442,12 @@ def _other_top(basis: Basis, column: str, recorded: bool, before: torch.Tensor, 
 
 
 def _mean_logit(
-    basis: Basis, row: TableRow, column: str, change: torch.Tensor, memory: int, logits: torch.Tensor
+    basis: Basis, row: TableRow, column: str, change: torch.Tensor, said: torch.Tensor, logits: torch.Tensor
 ) -> Result:
-    """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most."""
-    said = basis.oracle.of_value(basis.vector("value", row["layer"], memory))
+    """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most.
+
+    ``said``: the value's log p (vocab,).
+    """
     best = said.topk(min(changes.PROMOTED, len(said)))
     result = basis.near.shift(column, row[column], float(change[best.indices].mean()), logits)
     last, slack = best.values[-1], basis.near.narrow(said)
@@ -488,12 +498,14 @@ def _removed(
     layer, oracle = row["layer"], basis.oracle
     seen, values = through[layer - 1], basis.vectors("added", layer)[memories]
     found = oracle.changed(text, through, layer, -(seen.m[-1, memories] @ values))
-    whole, said = float(sizes.sum()), (oracle.said(seen.ffn[-1]), oracle.said(found.ffn))
+    whole = float(sizes.sum())
+    said = oracle.said(torch.stack([seen.ffn[-1], found.ffn, found.before, found.after]))
+    logits = oracle.linear(oracle.final(found.before))
     return together(
         [
             basis.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
-            _other_top(basis, "layer_top_changed", row["layer_top_changed"], *said),
-            *_of_model(basis, row, found, row["prefix"]),
+            _other_top(basis, "layer_top_changed", row["layer_top_changed"], *said[:2]),
+            *_of_model(basis, row, *said[2:], logits, row["prefix"]),
         ]
     )
 

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from ff_memories.audit.recompute.tolerances import Tolerances
+from ff_memories.audit.references.activations import slack
 
 MATCH, NEAR_TIE, DIFFERS = "match", "near-tie", "differs"
-USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
 OF_LOGIT = 0.05  # a change's limit is that of a number as large as this share of the largest logit: 5e-6 in float32,
 # where 30 layers were off by 1.2e-6
 
@@ -61,13 +61,8 @@ class Comparer:
         return _number(column, recorded, found, scale, self.limits.coefficient)
 
     def slack(self, scores: torch.Tensor) -> float:
-        """Return the largest error of logits or log-probabilities (vocab,): larger where they are unusually large."""
-        return float(self.slacks(scores[None])[0])
-
-    def slacks(self, scores: torch.Tensor) -> torch.Tensor:
-        """Return (n,) the same of logits or log-probabilities (n, vocab)."""
-        known = scores.masked_fill(scores == -torch.inf, 0)  # types that are left out
-        return self.limits.probability * (known.abs().amax(1) / USUAL).clamp(min=1)
+        """Return the largest error of logits or log-probabilities (vocab,)."""
+        return float(slack(scores[None], self.limits.probability)[0])
 
     def narrow(self, scores: torch.Tensor) -> float:
         """Return the largest error of scores (vocab,) of one value: ``slack``, or less where they hardly differ."""

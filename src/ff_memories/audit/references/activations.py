@@ -75,6 +75,17 @@ def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tenso
     return scale * change / (at.square().mean() + epsilon).sqrt()
 
 
+AT_ONCE = 256  # values that are multiplied by the output matrix at once
+Tops = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
+
+
+def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
+    """Return (n,) the largest error of log-probabilities (n, vocab): larger where they are unusually large."""
+    known = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0)  # types that are left out
+    return limit * (known.abs().amax(1) / USUAL).clamp(min=1)
+
+
 class Enough(Exception):
     """Raised behind the last layer that is needed, to leave the others out."""
 
@@ -109,13 +120,24 @@ class Reference(Protocol):
         """
 
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
+        """Return values' log p (..., vocab) under the config's ``values.projection`` (section 4)."""
 
     def of_memory(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
 
+    def tops(self, values: torch.Tensor, left_out: list[int], limit: float) -> Tops:
+        """Return what a layer's values (d_m, d) predict by ``of_memory``; with two signs, also those with it changed.
+
+        Args:
+            left_out: tokens that do not count.
+            limit: how far log p may be off (``slack``).
+
+        Returns:
+            (memories,) the top token of each; and (pairs,) each: memories, and tokens that may be their top.
+        """
+
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
+        """Return the log p (..., vocab) of residuals, feed-forward or layer outputs (..., d) (section 5)."""
 
     def changed(
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
@@ -129,13 +151,13 @@ class Reference(Protocol):
         """Return what a vector (d,) adds to y if it is added to m V at the last token, with the norm between held."""
 
     def final(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a layer's output (d,) behind the model's final norm, if it has one."""
+        """Return a layer's output (..., d) behind the model's final norm, if it has one."""
 
     def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
         """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
 
     def linear(self, h: torch.Tensor) -> torch.Tensor:
-        """Return h (d,), which is behind the final norm, times the output matrix: logits (vocab,) before bias and cap.
+        """Return h (..., d), behind the final norm, times the output matrix: logits (..., vocab) before bias and cap.
 
         In an adaptive softmax, a tail's word has its class's logit plus its own within the tail.
         """
@@ -144,4 +166,4 @@ class Reference(Protocol):
         """Return what ``linear`` multiplies by for a token's logit, (d,)."""
 
     def said(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the model's own log p (vocab,) for the last layer's output (d,)."""
+        """Return the model's own log p (..., vocab) for the last layer's output (..., d)."""

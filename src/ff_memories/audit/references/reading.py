@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
+from ff_memories.audit.references.activations import AT_ONCE, Tops, slack
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -45,6 +46,17 @@ class Reading(ABC):
     def of_memory(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
         return self.softmax(h) if self.reading == "random" else self.of_value(h)
+
+    @torch.no_grad()
+    def tops(self, values: torch.Tensor, left_out: list[int], limit: float) -> Tops:
+        """Return what a layer's values (d_m, d) predict; see ``Reference``."""
+        found = []
+        for number, part in enumerate(values.split(AT_ONCE)):
+            log_p = self.of_memory(part).index_fill(1, torch.tensor(left_out, dtype=torch.long), -torch.inf)
+            row, token = (log_p >= (log_p.amax(1) - slack(log_p, limit))[:, None]).nonzero(as_tuple=True)
+            found.append((log_p.argmax(1), row + number * AT_ONCE, token))
+        best, memory, token = map(torch.cat, zip(*found, strict=True))
+        return best, memory, token
 
     @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:

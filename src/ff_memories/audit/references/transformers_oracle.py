@@ -8,7 +8,9 @@ Several families compute softmax, RMSNorm or rotary positions in float32 whateve
 about 1e-6.
 """
 
+import math
 from collections.abc import Collection, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.references.activations import Activations, Changed, Enough, held, stop
+from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations, Changed, Enough, Tops, held, stop
 from ff_memories.corpus.store import whole_length
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
@@ -25,6 +27,8 @@ from ff_memories.model.files.original import load_folder
 from ff_memories.model.rows import families
 from ff_memories.model.transformer.describe import longer_contexts
 from ff_memories.model.transformer.parts import layers_of
+
+GATHERED = 16384  # pairs of a value and a word that are multiplied at once
 
 
 class TransformersOracle:
@@ -202,7 +206,7 @@ class TransformersOracle:
     @torch.no_grad()
     def final(self, h: torch.Tensor) -> torch.Tensor:
         """Return a layer's output (d,) behind the final norm."""
-        return self.norm(h[None])[0]
+        return self.norm(h)
 
     @torch.no_grad()
     def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
@@ -211,8 +215,8 @@ class TransformersOracle:
 
     @torch.no_grad()
     def linear(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the logits (vocab,) of h (d,), which is behind the final norm, before bias and cap."""
-        return self.head.weight @ h
+        """Return the logits (..., vocab) of h (..., d), which is behind the final norm, before bias and cap."""
+        return h @ self.head.weight.T
 
     @torch.no_grad()
     def word(self, token: int) -> torch.Tensor:
@@ -227,12 +231,55 @@ class TransformersOracle:
 
     of_memory = of_value
 
+    @cached_property
+    def _rough_words(self) -> tuple[torch.Tensor, float]:
+        """The output matrix in float32, and how much larger than a value its logits' largest error can be."""
+        length = float(self.words.norm(dim=1).max())
+        return self.words.float(), 2 * self.words.shape[1] * torch.finfo(torch.float32).eps * length
+
+    @torch.no_grad()
+    def tops(self, values: torch.Tensor, left_out: list[int], limit: float) -> Tops:
+        """Return what a layer's values (d_m, d) predict; see ``Reference``.
+
+        Products in float32 leave out the tokens that cannot be tops whatever their error; those in float64 decide.
+        """
+        words, share = self._rough_words
+        found: tuple[list[Tops], list[Tops]] = ([], [])
+        for number, part in enumerate(values.split(AT_ONCE)):
+            logits, error = part.float() @ words.T, 2 * share * part.norm(dim=1)
+            for negative in range(self.signs):  # without a bias, -v's logits are v's with their signs changed
+                signed = -part if negative else part
+                best, row, token = self._tops(signed, logits.neg_() if negative else logits, error, left_out, limit)
+                found[negative].append((best, row + number * AT_ONCE + negative * len(values), token))
+        best, memory, token = map(torch.cat, zip(*found[0], *found[1], strict=True))
+        return best, memory, token
+
+    def _tops(
+        self, values: torch.Tensor, logits: torch.Tensor, error: torch.Tensor, left_out: list[int], limit: float
+    ) -> Tops:
+        """Return the tops of values (n, d), whose logits (n, vocab) may be off by ``error`` (n,)."""
+        low, types = logits.amin(1), logits.shape[1]
+        size = logits.amax(1) - low + math.log(types)  # no log p is larger
+        if size.max() > USUAL:
+            size = logits.logsumexp(1) - low
+        allowed = limit * (size.double() / USUAL).clamp(min=1)
+        counted = logits.index_fill(1, torch.tensor(left_out), -torch.inf) if left_out else logits
+        bar = counted.amax(1) - (error + allowed).float()
+        row, token = (counted >= bar[:, None]).nonzero(as_tuple=True)
+        parts = zip(row.split(GATHERED), token.split(GATHERED), strict=True)
+        exact = torch.cat([(values[r] * self.words[t]).sum(1) for r, t in parts])
+        most = exact.new_full((len(values),), -torch.inf).scatter_reduce(0, row, exact, "amax")[row]
+        first = token.where(exact == most, types)
+        best = torch.full((len(values),), types).scatter_reduce(0, row, first, "amin")
+        may = exact >= most - allowed[row]
+        return best, row[may], token[may]
+
     @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the log p (vocab,) of a residual, feed-forward or layer output, by the model's whole output layer."""
-        logits = F.linear(self.norm(h[None])[0], self.head.weight, self.head.bias)
+        """Return the log p (..., vocab) of residuals or layers' outputs (..., d), by the model's whole output layer."""
+        logits = F.linear(self.norm(h), self.head.weight, self.head.bias)
         cap = getattr(self.model.config, "final_logit_softcapping", None)
-        return torch.log_softmax(logits if cap is None else cap * torch.tanh(logits / cap), 0)
+        return torch.log_softmax(logits if cap is None else cap * torch.tanh(logits / cap), -1)
 
     said = of_layer
 
