@@ -30,8 +30,8 @@ from ff_memories.base.progress import Progress
 from ff_memories.claims.judging import baselines as measured
 from ff_memories.claims.judging.training import compared, decide
 from ff_memories.claims.judging.verdicts import verdicts
-from ff_memories.claims.order import beyond
 from ff_memories.claims.register import MODELS, Claim, register
+from ff_memories.claims.wording import beyond
 from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.workflow.runs.run import DEFAULT, Run
 from qa import ROOT, table

@@ -17,16 +17,15 @@ from pages import ROOT, options, renew
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
+from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, spread
-from ff_memories.claims.register import Claim, register
-from ff_memories.claims.shown import summary
+from ff_memories.claims.register import register
 from ff_memories.model.info import read_info
 from ff_memories.report.sections import outline
-from ff_memories.report.sections.answers import answer
+from ff_memories.report.sections.answers import answer, clause
 
 KEPT, PICTURE, FIGURE = Path("docs/data/findings.json"), Path("docs/pictures/findings.svg"), "figure4"
 BEGIN, END = "<!-- real models: python docs/tools/findings.py -->", "<!-- end -->"
-LED = ("K11", "K16")  # claims that the README shows of the first run
 KEYS = ("claim", "verdict", "training", "measured", "low", "high", "sample", "baseline", "shuffled")
 INTRODUCTION = """\
 # What the models show
@@ -53,17 +52,21 @@ def of_run(results: Path) -> dict[str, Any]:
     Raises:
         ValueError: the run's summary is not of its verdicts.
     """
-    rows = outline.rows(tables.read(results / "tables/claims.parquet"))
+    baselines = results / "tables/baselines.parquet"
+    rows = outline.rows(
+        tables.read(results / "tables/claims.parquet"), tables.read(baselines) if baselines.exists() else None
+    )
     claims = json.loads((results / "claims.json").read_text(encoding="utf-8"))
     scope = read_info(str(results / "model/info.json"))["scope"]
-    heading = summary.line(results.name, scope, summary.counts(claims))
-    first = summary.first_lines((results / "summary.md").read_text(encoding="utf-8"), heading)
+    heading = wording.line(results.name, scope, wording.counts(claims))
+    first = wording.first_lines((results / "summary.md").read_text(encoding="utf-8"), heading)
     if first is None:
         raise ValueError(f"{results}/summary.md is of other verdicts")
     return {
         "run": results.name,
         "heading": heading,
         "first": first,
+        "readme": [clause(row) for row in rows if row["shown"] == "readme" and row["measured"] is not None],
         "answers": {section.number: answer(section.number, rows) for section in outline.SECTIONS},
         "claims": [{key: row[key] for key in KEYS} for row in rows],
     }
@@ -105,10 +108,10 @@ def _filled(text: str, start: str = "") -> str:
 
 def _here(row: Mapping[str, Any], unit: str) -> str:
     if row["measured"] is None:
-        return summary.word(row["verdict"])
+        return wording.word(row["verdict"])
     interval = spread(row["low"], row["high"], unit)
     told = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
-    return told if row["verdict"] == "measured" else f"{told}: {summary.word(row['verdict'])}"
+    return told if row["verdict"] == "measured" else f"{told}: {wording.word(row['verdict'])}"
 
 
 def _beside(row: Mapping[str, Any], unit: str) -> str:
@@ -126,20 +129,12 @@ def _plain(text: str) -> str:
     return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", text).replace("\n", " ")
 
 
-def _told(row: Mapping[str, Any], claim: Claim) -> str:
-    here, sample, untrained = (measured(row[column], claim.unit) for column in ("measured", "sample", "baseline"))
-    said = f"{claim.id}, {_plain(claim.measured_as)}: **{here}**. Paper: {_plain(claim.paper_value)}. "
-    said += f"On a sample of the sentences: {sample}, untrained {untrained}."
-    return textwrap.fill(said, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-
-
 def led(readme: str, known: Sequence[Mapping[str, Any]]) -> str:
     """Return the README with the first run's findings. Raises ``ValueError`` if its markers are missing."""
     place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
     if not place.search(readme):
         raise ValueError(f"it has no {BEGIN} … {END}")
-    rows = {row["claim"]: row for row in known[0]["claims"]}
-    lines = "\n".join(_told(rows[claim.id], claim) for claim in register() if claim.id in LED)
+    lines = "\n".join(_filled(f"{said}.", "- ") for said in known[0]["readme"])
     return place.sub(lambda _: f"{BEGIN}\n**{_plain(known[0]['heading'])}**\n\n{lines}\n{END}", readme, count=1)
 
 

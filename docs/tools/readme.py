@@ -13,7 +13,7 @@ from typing import Any
 from pages import ROOT, options, renew
 
 from ff_memories.base.files import write_whole
-from ff_memories.claims.shown import summary
+from ff_memories.claims import wording
 from ff_memories.model.info import read_info
 
 KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"
@@ -22,12 +22,12 @@ BEGIN, END = "<!-- the demo's verdicts: python docs/tools/readme.py -->", "<!-- 
 
 def facts(claims: Mapping[str, Mapping[str, Any]], run: str, scope: str) -> dict[str, Any]:
     """Return the README's facts about a run: its name, its scope and the count of each verdict."""
-    return {"run": run, "scope": scope, "verdicts": summary.counts(claims)}
+    return {"run": run, "scope": scope, "verdicts": wording.counts(claims)}
 
 
 def badge(known: Mapping[str, Any]) -> str:
     """Return the README's line with a run's verdicts."""
-    return f"**{summary.line(known['run'], known['scope'], known['verdicts'])}**"
+    return f"**{wording.line(known['run'], known['scope'], known['verdicts'])}**"
 
 
 def renewed(text: str, known: Mapping[str, Any]) -> str:

@@ -6,12 +6,12 @@ import pytest
 
 from ff_memories import tables
 from ff_memories.base.draws import resamples
-from ff_memories.claims import own_text
+from ff_memories.claims import wording
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging import baselines
 from ff_memories.claims.judging.verdicts import verdicts
+from ff_memories.claims.latex_table import to_latex
 from ff_memories.claims.register import register
-from ff_memories.claims.shown.latex_table import to_latex
 from ff_memories.claims.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
 from ff_memories.report.markdown import markdown
 from ff_memories.report.sections import outline
@@ -104,17 +104,17 @@ def test_a_random_type_agrees_one_time_in_v(run):
 def test_on_text_of_the_models_own_every_number_on_next_tokens_says_so(run):
     evidence = Evidence(tables=run[0], layers=LAYERS, keys=KEYS, vocab=VOCAB)
     plain, own = (verdicts(register(), evidence, "model", own=own) for own in (False, True))
-    told = own.filter(pl.col("reason").str.contains(own_text.SAID, literal=True))
+    told = own.filter(pl.col("reason").str.contains(wording.SAMPLED_TEXT, literal=True))
     assert set(told["claim"]) == {"K10", "K11", "K12", "K13", "K14", "K15", "K17"}
     assert own.drop("reason").equals(plain.drop("reason"))
-    assert not plain["reason"].str.contains(own_text.SAID, literal=True).any()
+    assert not plain["reason"].str.contains(wording.SAMPLED_TEXT, literal=True).any()
     found = verdicts_of(own, "4-bit weights")
-    assert found["K11"]["text"] == own_text.SAID and "text" not in found["K16"]
+    assert found["K11"]["text"] == wording.SAMPLED_TEXT and "text" not in found["K16"]
     assert {row["weights"] for row in found.values()} == {"4-bit weights"}
     assert to_latex(own, "model").count("on text sampled from the model") == len(told)
     shown = outline.rows(own)
-    assert markdown("x", "model", [], [], shown).count(f"({outline.OWN_TEXT})") == len(told)
-    assert clause({"K11": shown[10]}, "K11", "{value}").endswith(f"{outline.OWN_TEXT})")
+    assert markdown("x", "model", [], [], shown).count(f"({wording.OWN_TEXT})") == len(told)
+    assert clause(shown[10]).endswith(f"{wording.OWN_TEXT})")
     assert "next tokens are its own draws" in answer("4", shown) and "own draws" not in answer("3.2", shown)
 
 

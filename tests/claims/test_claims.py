@@ -23,7 +23,6 @@ from ff_memories.claims.judging.verdicts import PROXY, judge, verdicts
 from ff_memories.claims.layers import at, between, in_layers
 from ff_memories.claims.measurement import Judged, Limit, Measurement
 from ff_memories.claims.numbers import measured, number, spread
-from ff_memories.claims.order import natural
 from ff_memories.claims.register import KNOWN, register
 from ff_memories.claims.statistics import (
     expanded,
@@ -34,6 +33,7 @@ from ff_memories.claims.statistics import (
     wilson,
 )
 from ff_memories.claims.stop_words import stop_words
+from ff_memories.claims.wording import natural
 from ff_memories.corpus.dictionary import Dictionary
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000

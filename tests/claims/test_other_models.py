@@ -7,7 +7,7 @@ from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging.verdicts import judge, verdicts
 from ff_memories.claims.measurement import Judged, Limit, Measurement
 from ff_memories.claims.register import register
-from ff_memories.claims.shown import definitions, summary
+from ff_memories.claims.wording import definition, line
 
 CLAIMS = {claim.id: claim for claim in register()}
 NOT_JUDGED = {f"K{n}" for n in (6, 7, 8, 10, 11, 17, 18, 19, 20, 21, 22, 23, 30)}
@@ -43,18 +43,18 @@ def test_active_memories_are_measured_with_relu_and_effective_ones_shown_without
 
 
 def test_what_differs_from_the_papers_definition_is_said_in_one_sentence():
-    said = {claim: definitions.definition(claim, INFO) for claim in CLAIMS}
+    said = {claim: definition(CLAIMS[claim].rests_on, INFO) for claim in CLAIMS}
     assert "gate" in said["K1"] and "−v" in said["K1"] and said["K1"].count(". ") == 0
-    assert "by construction" in said["K29"] and "measured" in definitions.definition(
-        "K29", INFO | {"readout_bias": True}
+    assert "by construction" in said["K29"] and "measured" in definition(
+        CLAIMS["K29"].rests_on, INFO | {"readout_bias": True}
     )
     assert "final norm" in said["K24"] and "did not read" not in said["K24"]
-    assert "did not read" in definitions.definition("K24", INFO | {"wiring": "parallel"})
-    assert "every memory is active" in said["K20"] and "90 %" in definitions.definition("K20", INFO, "share:0.9")
+    assert "did not read" in definition(CLAIMS["K24"].rests_on, INFO | {"wiring": "parallel"})
+    assert "every memory is active" in said["K20"] and "90 %" in definition(CLAIMS["K20"].rests_on, INFO, "share:0.9")
     relu = INFO | {"gated": False, "signs": 1, "inactive_memories": True, "final_norm": False}
-    assert not definitions.definition("K1", relu)
-    assert not any(definitions.definition(claim, {"scope": "surrogate"}) for claim in CLAIMS)
+    assert not definition(CLAIMS["K1"].rests_on, relu)
+    assert not any(definition(CLAIMS[claim].rests_on, {"scope": "surrogate"}) for claim in CLAIMS)
 
 
 def test_a_run_in_one_line_is_not_called_a_surrogate():
-    assert summary.line("x", "model", {"holds": 1}) == "x (not the paper's model): 1 hold"
+    assert line("x", "model", {"holds": 1}) == "x (not the paper's model): 1 hold"

@@ -15,7 +15,7 @@ from pipeline import config, step, write_inputs
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.claims import own_text
+from ff_memories.claims import wording
 from ff_memories.inputs import fetch, registry
 from ff_memories.inputs.models import from_gguf
 from ff_memories.inputs.texts import sampled
@@ -115,6 +115,6 @@ def test_the_corpus_counts_tokens_that_are_the_runs_own_models(known, model):
     step("corpus", *options, "--train", "train.txt", "--validation", "validation.txt", "--sentences",
          "sentences.parquet", "--corpus", "c.safetensors", "--counts", "counts/corpus.parquet")  # fmt: skip
     counts = pl.read_parquet("counts/corpus.parquet")
-    assert own_text.is_own(counts) == (model == "it")
+    assert wording.self_sampled(counts) == (model == "it")
     own = counts.filter(reason=tables.SAMPLED)["n"].to_list()
     assert own == ([tables.read("sentences.parquet")["tokens"].sum()] if model == "it" else [])

@@ -8,15 +8,15 @@ import pytest
 from reports import CONFIG, claims_table, made_report
 
 from ff_memories import tables
+from ff_memories.claims import wording
+from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import register
 from ff_memories.claims.sensitivity import table as sensitivity
-from ff_memories.claims.shown import summary
+from ff_memories.claims.wording import sentence
 from ff_memories.config import Settings
 from ff_memories.report.markdown import markdown
-from ff_memories.report.page import MEANINGS
 from ff_memories.report.sections import outline
-from ff_memories.report.sections.answers import answer, verdicts
-from ff_memories.report.sections.findings import first_lines
+from ff_memories.report.sections.answers import answer, clause, first_lines, how_sure, tally
 from ff_memories.report.sections.sensitivity import choices_section, influence
 
 N = sum(not claim.beyond for claim in register())
@@ -59,32 +59,22 @@ def test_what_was_run_is_counted():
 
 
 @pytest.mark.parametrize(
-    "given, holds, fails",
+    "given, said",
     [
-        ({}, "No claim is judged.", "No claim fails, because none is judged."),
-        ({"K1": "holds"}, "The one judged claim holds: 1 of 1 on keys and their", "No judged claim fails."),
+        ({}, "nothing here was measured"),
+        ({"K10": "measured", "K11": "not_applicable"}, "no claim here is judged"),
+        ({"K1": "holds"}, "of 1 judged claim, 1 holds (K1)"),
         (
-            {"K1": "fails"},
-            "The one judged claim does not hold.",
-            "The one judged claim does not hold: 1 of 1 on keys and their triggers (K1).",
+            {"K1": "holds", "K2": "too_small", "K3": "undecided", "K12": "fails", "K14": "fails"},
+            "of 5 judged claims, 1 holds (K1), 1 smaller than stated (K2), 2 fail (K12 and K14) and 1 undecided (K3)",
         ),
-        (
-            {"K1": "holds", "K12": "fails", "K14": "fails"},
-            "1 of the 3 judged claims holds: 1 of 1 on keys and their triggers.",
-            "2 of the 3 judged claims do not hold: 2 of 2 on values and their predictions (K12 and K14).",
-        ),
-        (
-            {"K1": "holds", "K2": "too_small", "K3": "undecided"},
-            "1 of the 3 judged claims holds: 1 of 3 on keys and their triggers; 1 more shows",
-            "No judged claim fails; 1 is undecided (K3).",
-        ),
-        ({"K1": "undecided"}, "The one judged claim is undecided.", "No judged claim fails; 1 is undecided"),
-        ({"K10": "measured", "K11": "not_applicable"}, "No claim is judged.", "none is judged"),
     ],
 )
-def test_what_holds_and_what_does_not_follow_the_verdicts(given, holds, fails):
-    said = verdicts(rows(**given))
-    assert len(said) == 3 and said[0].startswith(holds) and fails in said[1]
+def test_verdicts_are_counted_and_their_claims_named(given, said):
+    assert tally(rows(**given)) == said
+    assert tally(rows("paper", K1="reproduced", K2="reproduced", K12="not_reproduced")).startswith(
+        "of 3 judged claims, 2 reproduced (K1 and K2) and 1 not reproduced"
+    )
 
 
 def due(training, sample=0.4, **numbers):
@@ -92,49 +82,41 @@ def due(training, sample=0.4, **numbers):
     return first(rows(columns=columns, **dict.fromkeys(training, "measured"), **numbers)).training
 
 
-def test_what_training_changes_is_said_with_both_numbers_of_the_same_sentences():
+def test_what_training_changes_is_said_by_claim():
     said = due({"K6": "higher", "K18": "lower", "K24": "same", "K20": "undecided"})
-    assert said.startswith("Training changes 2 of 4 numbers, all on the same sentences. It raises the share of")
-    assert "at least one pattern: 40 %, untrained 10 % (K6). It lowers the median share" in said
-    assert "K24 differs from untrained models by less than what counts as a difference." in said
-    assert said.endswith("3 untrained models do not tell for K20.")
-
-
-def test_training_that_changes_nothing_is_not_said_to_raise_or_lower_anything():
+    assert said == (
+        "Training changes 2 of 4 numbers, all on the same sentences. It raises K6. It lowers K18. It changes K24 by "
+        "less than what counts as a difference. 3 untrained models do not tell for K20."
+    )
     said = due({"K6": "same", "K18": "undecided"})
     assert said.startswith("Training changes 0 of 2 numbers") and "raises" not in said and "lowers" not in said
-
-
-def test_many_changes_are_named_by_their_claims_alone():
-    said = due(dict.fromkeys(["K6", "K7", "K8", "K10", "K11", "K12", "K13"], "higher"))
-    assert "It raises K6, K7, K8, K10, K11, K12 and K13." in said
+    many = dict.fromkeys(["K6", "K7", "K8", "K10", "K11", "K12", "K13"], "undecided")
+    assert due(many).endswith("do not tell for 7 claims.")
 
 
 def test_without_untrained_models_nothing_is_said_of_training():
     assert "says nothing about training" in first(rows(K1="holds")).training
 
 
-@pytest.mark.parametrize(
-    "claims, number, lead",
-    [
-        (("K1", "K2"), -0.4, "Keys respond mostly to the last token of a prefix"),
-        (("K1", "K2"), 0.4, "Keys respond not mostly to the last token of a prefix"),
-        (("K11",), 0.02, "Values rarely predict the token after their keys’ triggers"),
-        (("K11",), 0.7, "Values mostly predict the token after their keys’ triggers"),
-        (("K16",), 0.97, "The most predictive values are mostly in the upper layers"),
-        (("K16",), 0.43, "The most predictive values are partly in the upper layers"),
-        (("K16",), 0.33, "The most predictive values are no more often in the upper layers than below"),
-        (("K20",), 0.6, "In every layer, usually no active memory predicts what the layer predicts"),
-        (("K20",), 0.1, "In at least one layer, some active memory usually predicts what the layer predicts"),
-        (("K24",), 0.81, "The last layer's residual already predicts the output for most examples"),
-        (("K24",), 0.47, "The last layer's residual already predicts the output for few examples"),
-    ],
-)
-def test_a_findings_words_follow_its_number(claims, number, lead):
-    ((said, told),) = first(rows(measured=number, **dict.fromkeys(claims, "holds"))).findings
-    assert said == lead and f"({claims[0]} holds; paper: " in told
-    same = known(training=dict.fromkeys(claims, "same"))
-    assert first(rows(measured=number, columns=same, **dict.fromkeys(claims, "holds"))).findings[0][0] != lead
+@pytest.mark.parametrize("claim", register(), ids=lambda claim: claim.id)
+@pytest.mark.parametrize("number", [-0.4, 0.0, 0.25])
+def test_a_claim_has_one_sentence_with_its_number_and_the_same_wherever_it_is_told(claim, number):
+    every = {own.id: "measured" for own in register()}
+    shown = rows(measured=number, columns=known(baseline={claim.id: 0.1}, sample={claim.id: -0.2}), **every)
+    row = next(row for row in shown if row["claim"] == claim.id)
+    told = clause(row)
+    assert measured(number, claim.unit).removeprefix("−") in told and not {*"{}|"} & {*told}
+    assert f" ({claim.id} not judged; " in told and "untrained" in told
+    assert ("paper: " in told) == (not claim.beyond)
+    assert (told in answer(row["section"], shown)) == bool(claim.shown)
+    assert (f"{told}." in first(shown).lines) == (claim.shown in ("first", "readme"))
+
+
+def test_words_for_a_signed_number_follow_it_and_its_neighbours():
+    columns = known(baseline={"K1": 0.1}, sample={"K1": -0.2}, training={"K1": "same"})
+    row = rows(measured=-0.4, columns=columns, K1="holds")[0]
+    assert sentence(row).endswith("lowers its coefficient by 40 points more than removing the first")
+    assert "same sentences: 20 points more, untrained 10 points less, the same" in clause(row)
 
 
 @pytest.mark.parametrize("shuffled, said", [
@@ -150,13 +132,9 @@ def test_what_the_scale_of_the_weights_explains_is_told_by_the_shuffled_model(sh
     assert said in told if said else "shuffling" not in told
 
 
-def test_every_finding_has_its_number_beside_the_papers_and_the_untrained_models():
-    never = {"K17": "x; 48 % without the types that are never trained"}
-    columns = known(baseline={"K17": 0.1}, sample={"K17": 0.4}, reason=never)
-    findings = first(rows(columns=columns, **{claim.id: "measured" for claim in register()})).findings
-    assert len(findings) == 7
-    said = findings[2][1]
-    assert "(K17 not judged; paper: 46 of 100; same sentences: 40 %, untrained 10 %; 48 % without the types" in said
+def test_a_number_among_other_types_stands_beside_the_claims_own():
+    columns = known(reason={"K17": "x; 48 % without the types that are never trained"})
+    assert "; 48 % without the types that are never trained)" in clause(rows(columns=columns, K17="measured")[16])
 
 
 def test_what_the_run_leaves_open_is_said():
@@ -176,13 +154,6 @@ def test_what_the_run_leaves_open_is_said():
     )
 
 
-def test_on_the_papers_model_claims_are_reproduced_or_not():
-    said = verdicts(rows("paper", K1="reproduced", K2="reproduced", K12="not_reproduced"))
-    assert said[0].startswith("2 of the 3 judged claims are reproduced: 2 of 2 on keys")
-    assert said[1].startswith("1 of the 3 judged claims is not reproduced: 1 of 1 on values")
-    assert "measured" not in answer("3.2", rows("paper", K1="reproduced"))
-
-
 def test_how_sure_it_is_counts_intervals_tests_and_changed_verdicts():
     columns = known(
         low={"K1": 0.1, "K24": 0.1},
@@ -191,18 +162,16 @@ def test_how_sure_it_is_counts_intervals_tests_and_changed_verdicts():
         p_holm={"K1": 0.02, "K24": 0.2},
     )
     shown = rows(columns=columns, K1="holds", K24="fails")
-    said = verdicts(shown)[2]
+    said = how_sure(shown, None)
     assert "2 of 2 numbers have a 95 % interval, which says how it varies with other examples or keys, not" in said
-    assert "1 of 2 tested directions is significant (p < 0.05 after Holm's correction)" in said
+    assert "significant (p < 0.05 after Holm's correction): 1 of 2 tested directions" in said
     assert "tried no alternative" in said
     own = claims_table(K1="holds").filter(claim="K1")
     other = sensitivity.rows(claims_table(K1="fails").filter(claim="K1"), "values.target", "last")
     table = pl.concat([sensitivity.rows(own), other])
-    said = verdicts(shown, choices_section(table, None))[2]
-    assert said.endswith(
-        "1 verdict (K1 to “does not hold”) changes under at least one of 1 alternative analysis choice."
-    )
-    assert "test" not in verdicts(rows(K1="holds"))[2] and verdicts(rows())[2].endswith("Nothing was measured.")
+    said = how_sure(shown, choices_section(table, None))
+    assert said.endswith("under at least one of 1 alternative analysis choice: 1 verdict (K1 to “does not hold”).")
+    assert "test" not in how_sure(rows(K1="holds"), None) and how_sure(rows(), None).endswith("Nothing was measured.")
 
 
 @pytest.mark.parametrize("verdict", tables.VERDICTS)
@@ -217,49 +186,10 @@ def test_every_section_has_an_answer_for_every_verdict(section, verdict):
     assert nothing == "Nothing here was measured."
 
 
-@pytest.mark.parametrize(
-    "section, number, words",
-    [
-        ("3.2", -0.4, "Mostly to the last token: removing a trigger's last token lowers the key's "
-         "coefficient by 40 points more than removing its first (K1"),
-        ("3.2", 0.4, "Not mostly to the last token: removing a trigger's last token lowers the key's "
-         "coefficient by 40 points less than removing its first (K1"),
-        ("4", 0.02, "Rarely: in the best upper layer, 2 % of the values"),
-        ("4", 0.3, "Sometimes: "), ("4", 0.7, "Mostly: "),
-        ("5.1", 0.7, "In every layer, usually no active memory predicts what the layer predicts: in every layer, for"),
-        ("5.1", 0.3, "In at least one layer, some active memory usually predicts what the layer predicts: "),
-        ("5.2", 0.8, "Early"),
-        ("5.2", 0.1, "For most examples, not even in the last layer"),
-    ],
-)  # fmt: skip
-def test_a_sections_words_follow_its_numbers(section, number, words):
-    every = {claim.id: "measured" for claim in register()}
-    shown = rows(measured=number, **every)
-    assert answer(section, shown).startswith(words)
-
-
-@pytest.mark.parametrize(
-    "section, training, alike",
-    [
-        ("3.2", {"K1": "same", "K2": "same"}, True),
-        ("3.2", {"K1": "same", "K2": "higher"}, False),
-        ("4", {"K11": "same"}, True),
-        ("4", {"K11": "undecided"}, False),
-        ("5.1", {}, False),
-        ("5.2", {"K24": "same"}, True),
-    ],
-)
-def test_the_few_words_say_where_an_untrained_model_does_the_same(section, training, alike):
-    every = {claim.id: "measured" for claim in register()}
-    said = answer(section, rows(columns=known(training=training), **every))
-    assert (", as in an untrained model: " in said) == alike
-
-
-def test_a_section_names_what_holds_what_is_small_and_what_is_open():
-    columns = known(baseline=dict.fromkeys(["K24", "K25", "K26"], 0.2), sample={"K24": 0.3})
-    said = answer("5.2", rows(columns=columns, K24="too_small", K25="holds", K26="fails", K27="undecided"))
-    assert "1 of the 4 judged claims holds; 1 less than stated (K24); 1 does not hold (K26); 1 undecided (K27)" in said
-    assert "(K24 smaller than stated; same sentences: 30 %, untrained 20 %)" in said
+def test_a_claim_that_is_not_defined_on_a_model_says_why_in_its_section():
+    columns = known(reason={"K18": "active memories are not defined with silu"})
+    told = rows("model", columns=columns, measured=None, K18="not_applicable")
+    assert answer("5.1", told).startswith("Active memories are not defined with silu (K18 not applicable).")
 
 
 @pytest.mark.slow
@@ -275,9 +205,9 @@ def test_numbers_by_the_proxys_labels_say_so_where_they_stand(tmp_path):
     judged = claims_table(K6="measured", K7="measured")
     table = judged.with_columns(**known(reason={"K6": "surrogate; automatic proxy"}))
     assert "labelled by an automatic proxy" in answer("3.2", outline.rows(table))
-    assert [row["claim"] for row in outline.rows(table) if row["proxy"]] == ["K6"]
-    assert outline.PROXY in markdown("x", "surrogate", [], [], outline.rows(table))
-    assert outline.PROXY not in made_report(tmp_path, judged=judged)[1].read_text()
+    assert [row["claim"] for row in outline.rows(table) if row["notes"]] == ["K6"]
+    assert wording.PROXY in markdown("x", "surrogate", [], [], outline.rows(table))
+    assert wording.PROXY not in made_report(tmp_path, judged=judged)[1].read_text()
 
 
 def test_nothing_in_the_claims_table_becomes_part_of_the_page(tmp_path):
@@ -295,9 +225,9 @@ def test_a_number_without_a_verdict_is_called_measured(tmp_path):
 def test_each_word_for_a_verdict_is_explained_once_before_it_is_needed(tmp_path):
     given = {"K1": "holds", "K2": "fails", "K3": "too_small", "K10": "measured"}
     html = made_report(tmp_path, judged=claims_table(**given))[1].read_text()
-    for verdict, meaning in MEANINGS.items():
+    for verdict, meaning in ((verdict, said["meaning"]) for verdict, said in wording.VERDICTS.items()):
         assert html.count(f": {meaning}</li>") == (verdict in {*given.values(), "not_attempted"}), verdict
-    assert html.index(MEANINGS["fails"]) < html.index('<table class="claims')
+    assert html.index(wording.VERDICTS["fails"]["meaning"]) < html.index('<table class="claims')
 
 
 def test_claims_stand_in_their_sections_in_natural_order(tmp_path):
@@ -350,10 +280,10 @@ def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
 
 def test_a_finished_run_says_its_first_lines_and_only_of_its_own_verdicts():
     shown, heading = rows(K1="holds", K2="holds"), f"my_run (surrogate): 2 hold, {N - 2} not attempted"
-    text = markdown(heading, "surrogate", first(shown).lines, verdicts(shown), shown)
-    lines = summary.first_lines(text, heading)
-    assert lines == first(shown).lines and len(lines) == 4 and lines[1].startswith("Keys respond")
-    assert summary.first_lines(text, heading.replace("2 hold", "2 fail")) is None
+    text = markdown(heading, "surrogate", first(shown).lines, [tally(shown)], shown)
+    lines = wording.first_lines(text, heading)
+    assert lines == first(shown).lines and len(lines) == 4 and lines[1].startswith("Removing a trigger's last token")
+    assert wording.first_lines(text, heading.replace("2 hold", "2 fail")) is None
 
 
 def test_choices_that_reach_no_number_of_a_section_show_no_robustness():
@@ -373,21 +303,22 @@ def test_a_guess_that_does_better_is_said_in_the_findings_too():
     shown = rows(measured=0.02, K11="measured")
     for row in shown:
         row["baselines"] = [{"baseline": "unigram", "measured": 0.08 if row["claim"] == "K11" else 0.01}]
-    assert "always guessing the most frequent token: 8 %" in first(shown).findings[0][1]
+    assert "always guessing the most frequent token: 8 %" in first(shown).lines[1]
     for row in shown:
         row["baselines"] = [{"baseline": "unigram", "measured": 0.01}]
-    assert "always guessing" not in first(shown).findings[0][1]
+    assert "always guessing" not in first(shown).lines[1]
 
 
 def test_training_that_lowers_a_negative_number_makes_it_more_negative_and_claims_beyond_the_paper_stand_apart():
     said = due({"K1": "lower", "K18": "lower", "B1": "undecided", "B3": "lower"}, sample=-0.4)
-    assert said.startswith("Training changes 2 of 2 numbers") and "It makes the change" in said and "lowers" not in said
-    assert said.endswith("Beyond the paper's claims, it makes B3 more negative; undecided is B1.")
+    assert said.startswith("Training changes 2 of 2 numbers, all on the same sentences. It makes K1 and K18 more negat")
+    assert said.endswith("Beyond the paper's claims, it makes B3 more negative; untrained models do not tell for B1.")
 
 
 def test_a_number_that_is_not_the_one_judged_is_told_with_that_one():
     columns = known(judged={"K24": 0.0224, "K1": 3.0})
-    findings = dict(first(rows(columns=columns, K1="holds", K2="holds", K24="holds")).findings)
-    told = findings["The last layer's residual already predicts the output for few examples"]
-    assert "K24 holds, judged by the gain of that share per layer, late less early" in told and ": 2.24 points" in told
-    assert "judged by" not in findings["Keys respond not mostly to the last token of a prefix"]
+    told = {row["claim"]: clause(row) for row in rows(columns=columns, K1="holds", K24="holds") if row["measured"]}
+    said = (
+        "K24 holds, judged by the gain of that share per layer, late less early (in the paper: from layer 10 on): 2.24"
+    )
+    assert said in told["K24"] and "judged by" not in told["K1"]

@@ -315,13 +315,13 @@ def test_figures_that_are_none_are_refused_and_no_report_is_written(tmp_path, mo
 
 
 def test_methods_follow_the_config(tmp_path):
-    html = made_report(tmp_path)[1].read_text()
+    html = " ".join(made_report(tmp_path)[1].read_text().split())
     assert "top 50 triggers" in html and "first 7 sentences" in html and "scikit-learn" in html
     other = CONFIG | {"mutations": CONFIG["mutations"] | {"top": 20}}
     assert "top 20 triggers" in made_report(tmp_path, config=other)[1].read_text()
     assert "5.2 use up to" in html and "from the file" not in html
     given = CONFIG | {"composition": CONFIG["composition"] | {"sample_file": "sample.jsonl"}}
-    html = made_report(tmp_path, config=given)[1].read_text()
+    html = " ".join(made_report(tmp_path, config=given)[1].read_text().split())
     assert "5.2 use validation-text prefixes from the file that the config names" in html and "use up to" not in html
 
 

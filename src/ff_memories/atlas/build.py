@@ -14,10 +14,9 @@ from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole, wrote
 from ff_memories.base.text import csv_text
+from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.register import register
-from ff_memories.claims.shown import summary
-from ff_memories.claims.shown.definitions import definition
 from ff_memories.exports.published import without_folders
 from ff_memories.figures import render, small_multiples
 from ff_memories.figures.small_multiples import Look
@@ -242,8 +241,8 @@ def _mark(members: Sequence[Member]) -> str:
 def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:
     out = []
     for member in members:
-        verdicts = summary.counts(member.claims)
-        told = [f"{verdicts[v]} {plural}" for v, plural in summary.PLURALS.items() if v in verdicts]
+        verdicts = wording.counts(member.claims)
+        told = [f"{verdicts[v]} {wording.VERDICTS[v]['many']}" for v in ("holds", "fails") if v in verdicts]
         out.append({"name": member.name, "label": member.label, "tally": ", ".join(told), "facts": _facts(member)})
     return out
 
@@ -299,7 +298,7 @@ def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
         memories = member.resolved["composition"]["memories"] if member.resolved else "active"
         said: dict[str, list[str]] = {}
         for claim in register():
-            if text := definition(claim.id, member.info, memories):
+            if text := wording.definition(claim.rests_on, member.info, memories):
                 said.setdefault(text, []).append(claim.id)
         if said:
             out.append({"label": member.label, "said": [(", ".join(ids), text) for text, ids in said.items()]})

@@ -16,9 +16,8 @@ from ff_memories.atlas.text import Text
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.text import escape_invisible
-from ff_memories.claims import own_text
+from ff_memories.claims import wording
 from ff_memories.claims.register import register
-from ff_memories.claims.shown import summary
 from ff_memories.model.info import read_info
 from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import dvc_lock_file
@@ -163,7 +162,7 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
                 "the table belongs to another run; remove it and run the workflow again",
             )
     counts = held / "counts.parquet"
-    if counts.is_file() and own_text.is_own(schemas.read(counts)) and not _is_number(label):
+    if counts.is_file() and wording.self_sampled(schemas.read(counts)) and not _is_number(label):
         label += OWN_TEXT
     sentences = held / "sentences.parquet"
     text = Text.of(
@@ -225,7 +224,7 @@ def _claims(folder: Path) -> dict[str, dict[str, Any]]:
         raise UserError(f"{plain if not table.is_file() else table}: has claims or verdicts that do not exist")
     return {
         claim: {
-            "verdict": summary.shown(rows[claim]["verdict"], rows[claim]["measured"]),
+            "verdict": wording.shown(rows[claim]["verdict"], rows[claim]["measured"]),
             "measured": rows[claim]["measured"],
         }
         for claim in known

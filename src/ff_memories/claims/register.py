@@ -1,15 +1,13 @@
 """Read and check the claims of ``claims.toml``."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from ff_memories.claims.measurement import Limit
-from ff_memories.claims.order import beyond, natural
 from ff_memories.claims.statistics import wilson
+from ff_memories.claims.wording import beyond, contents, natural
 from ff_memories.tables import BASELINES, LIMITS
 
 UNTRAINED, SAME_SAMPLE, SHUFFLED = MODELS = ("untrained", "same_sample", "shuffled")  # baselines of every claim
@@ -26,6 +24,7 @@ class Claim:
     id: str
     name: str
     statement: str
+    sentence: str
     source: str
     paper_value: str
     known: str
@@ -43,6 +42,8 @@ class Claim:
     human: bool = False
     baselines: tuple[str, ...] = MODELS
     matters: float | None = None
+    shown: str = ""
+    next_tokens: bool = False
     judged_as: str = ""
     judged_unit: str = ""
     less_untrained: bool = False
@@ -95,5 +96,4 @@ def _limit(given: Any) -> Limit:
 @cache
 def register() -> tuple[Claim, ...]:
     """Return all claims, in the paper's order, then those beyond it."""
-    text = files("ff_memories.claims").joinpath("claims.toml").read_text(encoding="utf-8")
-    return tuple(sorted((Claim(**entry) for entry in tomllib.loads(text)["claim"]), key=lambda c: natural(c.id)))
+    return tuple(sorted((Claim(**entry) for entry in contents()["claim"]), key=lambda claim: natural(claim.id)))

@@ -6,10 +6,9 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ff_memories.claims.shown import summary
+from ff_memories.claims.wording import VERDICTS
 from ff_memories.figures import font
 from ff_memories.report import interactive
-from ff_memories.report.page import MARKS, MEANINGS
 from ff_memories.report.rendering import render
 from ff_memories.report.svg import inline
 
@@ -54,10 +53,7 @@ def page(
         definitions=definitions,
         sections=shown,
         scopes=scopes,
-        marks=MARKS,
-        meanings=MEANINGS,
-        used=[v for v in MARKS if any(cell and cell["verdict"] == v for claim in claims for cell in claim["cells"])],
-        word=summary.word,
+        used=[v for v in VERDICTS if any(cell and cell["verdict"] == v for claim in claims for cell in claim["cells"])],
         font=Markup(font.face()),
         policy=Markup(interactive.policy(None)),
     )

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ff_memories.base.text import escape_invisible
+from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, spread
-from ff_memories.claims.shown import summary
 from ff_memories.model.scope import ABOUT
-from ff_memories.report.sections.outline import OWN_TEXT, PROXY
 from ff_memories.report.wording import listed
 
 COLUMNS = (
@@ -40,7 +39,7 @@ def markdown(
         lines += [f"**{ABOUT[scope].capitalize()}.**", ""]
     elif scope == "surrogate":
         lines += ["**Surrogate model: not the paper's.** Nothing here confirms or refutes the paper's own numbers.", ""]
-    lines += [f"{summary.BULLET}{_plain(sentence)}" for sentence in first]
+    lines += [f"{wording.BULLET}{_plain(sentence)}" for sentence in first]
     lines += [
         "",
         "## Claim by claim",
@@ -53,13 +52,12 @@ def markdown(
     for row in rows:
         interval = spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
-        marks = {PROXY: row["proxy"], OWN_TEXT: row["own_text"]}
-        what = row["measured_as"] + "".join(f" ({mark})" for mark, holds in marks.items() if holds)
+        what = row["measured_as"] + "".join(f" ({note})" for note in row["notes"])
         cells = [row["claim"], what, row["paper_value"], here]
         for name in ("sample", "baseline"):
             interval = spread(row[f"{name}_low"], row[f"{name}_high"], row["unit"])
             cells.append(measured(row[name], row["unit"]) + (f" ({interval})" if interval else ""))
-        cells += [summary.word(row["verdict"]), summary.TRAINING.get(row["training"], "–")]
+        cells += [wording.word(row["verdict"]), wording.TRAINING.get(row["training"], "–")]
         lines.append("| " + " | ".join(map(_plain, cells)) + " |")
     if defined := [row for row in rows if row.get("definition")]:
         lines += ["", "## Definitions that differ from the paper's", ""]

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ff_memories.base.progress import duration
-from ff_memories.claims.shown import summary
+from ff_memories.claims import wording
 from ff_memories.report.cost import costs
 
 SLOWEST = 5  # rules whose time it says
@@ -24,8 +24,8 @@ def outcome(results: Path) -> str:
         page = (results / "summary.md").read_text(encoding="utf-8")
     except (OSError, ValueError, LookupError):
         return ""
-    verdicts = summary.line(results.name, scope, summary.counts(claims))
-    lines = [verdicts, *(summary.first_lines(page, verdicts) or [])]
+    verdicts = wording.line(results.name, scope, wording.counts(claims))
+    lines = [verdicts, *(wording.first_lines(page, verdicts) or [])]
     if spent := costs([str(path) for path in (results / "logs").rglob("*.tsv")]):
         slowest = ", ".join(f"{cost.rule} {duration(cost.seconds)}" for cost in spent[:SLOWEST])
         total = duration(sum(cost.seconds for cost in spent))

@@ -4,16 +4,17 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import polars as pl
 from markupsafe import Markup
 
+from ff_memories.claims import wording
+from ff_memories.claims.judging.training import MATTERS, OF_FACTOR
 from ff_memories.claims.register import register
-from ff_memories.claims.shown import summary
-from ff_memories.claims.shown.definitions import definition
 from ff_memories.config import Settings
 from ff_memories.figures import font
 from ff_memories.figures.parts.links import keys_behind
@@ -26,43 +27,11 @@ from ff_memories.report.markdown import markdown
 from ff_memories.report.rendering import render
 from ff_memories.report.sections import outline
 from ff_memories.report.sections.annotation import annotation_section
-from ff_memories.report.sections.answers import answer, verdicts
-from ff_memories.report.sections.findings import first_lines, named
-from ff_memories.report.sections.methods import methods
+from ff_memories.report.sections.answers import SOURCES, answer, first_lines, how_sure, named, tally
 from ff_memories.report.sections.sensitivity import choices_section, influence
 from ff_memories.report.svg import inline
+from ff_memories.report.wording import finished, looked_at
 
-MARKS = {
-    "reproduced": "✓",
-    "not_reproduced": "✗",
-    "holds": "✓",
-    "too_small": "<",
-    "fails": "✗",
-    "undecided": "?",
-    "measured": "·",
-    "not_applicable": "–",
-    "not_attempted": "○",
-}
-MEANINGS = {
-    "reproduced": "the paper's own model and text confirm the claim",
-    "not_reproduced": "the paper's own model and text do not confirm the claim",
-    "holds": "this model shows what the paper claims: the 95 % interval lies beyond the limit",
-    "too_small": "this model shows the claimed direction, but less of it than the paper states",
-    "fails": "this model does not show what the paper claims: the 95 % interval falls short of the limit",
-    "undecided": "the interval lies on both sides of the limit, or there is too little evidence",
-    "measured": "a number without a verdict",
-    "not_applicable": "this run has nothing to measure",
-    "not_attempted": "this run did not collect the data that the claim needs",
-}
-BASELINES = {
-    "untrained": "Untrained models",
-    "same_sample": "This model, on the untrained models' text sample",
-    "shuffled": "This model with the entries of its matrices shuffled",
-    "random_pairs": "Random pairing of values and triggers, or of examples",
-    "unigram": "Always guessing the most frequent token",
-    "random_types": "Guessing tokens at random",
-    "every_case": "All cases, whether or not a memory agrees",
-}
 FACTS = {
     "model_type": "family",
     "licence": "licence",
@@ -97,104 +66,101 @@ class Report:
 
 
 def report(
-    claims: pl.DataFrame,
-    counts: pl.DataFrame,
-    figures: Mapping[str, str],
-    tables: Mapping[str, str],
     config: Settings,
     info: Mapping[str, Any],
+    read: Mapping[str, pl.DataFrame],
+    figures: Mapping[str, str],
+    excerpts: Mapping[str, str],
+    specifications: Mapping[str, str],
     targets: Mapping[str, str],
     figures_at: str,
-    sensitivity: pl.DataFrame | None = None,
-    scores: pl.DataFrame | None = None,
-    specifications: Mapping[str, str] | None = None,
     configfile: str | None = None,
-    baselines: pl.DataFrame | None = None,
 ) -> Report:
     """Return the report as one self-contained HTML page, and its summary.
 
-        Args:
-            claims, counts: tables.
-    figures: SVG documents by name, such as ``figure2``; the page omits the others.
-    tables: HTML fragments ``table1`` to ``table3``, rendered by this package.
-    config: the run's settings.
-    info: the run's model info.
-    targets: the Snakemake target of each part (``figure3``, ``table1``, ``claims``).
-            figures_at: the folder of the figures, relative to the page.
-    sensitivity: the table, if the run measured it.
-            scores: the table ``annotation_scores``.
-    specifications: Vega-Lite specifications of the interactive figures, by name; other figures stay static.
-    configfile: the run's config file, for the commands; ``None`` if Snakemake finds it by default.
-    baselines: the table, if the run has it.
+    Args:
+        config: the run's settings.
+        info: the run's model info.
+        read: the tables claims and counts; annotation_scores, baselines and sensitivity, if the run made them.
+        figures: SVG documents by name, such as ``figure2``; the page omits the others.
+        excerpts: HTML fragments ``table1`` to ``table3``, rendered by this package.
+        specifications: Vega-Lite specifications of the interactive figures, by name; other figures stay static.
+        targets: the Snakemake target of each part (``figure3``, ``table1``, ``claims``).
+        figures_at: the folder of the figures, relative to the page.
+        configfile: the run's config file, for the commands; ``None`` if Snakemake finds it by default.
     """
-    parts = _parts(figures, tables, specifications or {}, config, figures_at, targets, configfile, has_inactive(info))
+    counts, baselines, scope = read["counts"], read.get("baselines"), info["scope"]
+    command = partial(_command, configfile)
+    parts = _parts(figures, excerpts, specifications, targets, figures_at, command, config, has_inactive(info))
+    sensitivity, scores = read.get("sensitivity"), read.get("annotation_scores")
     choices = None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity"))
     memories = config.composition.memories
-    rows = [
-        row | _more(row, choices, baselines) | {"definition": definition(row["claim"], info, memories)}
-        for row in outline.rows(claims)
-    ]
-    sections = [_section(section, parts, rows, choices) for section in outline.SECTIONS]
+    rows = outline.rows(read["claims"], baselines)
+    for row in rows:
+        row["definition"] = wording.definition(row["rests_on"], info, memories)
+        moved = choices and row["claim"] in choices["strongest"]
+        row["influence"] = influence(choices, [row["claim"]]) if choices and moved else None
     models = _models(baselines)
     paper = [row for row in rows if not row["beyond"]]
-    first, judged = first_lines(rows, counts, config, info, models), verdicts(paper, choices)
+    first = first_lines(rows, counts, config, info, models)
+    judged = [finished(tally(paper)), how_sure(paper, choices)]
     script = interactive.script() if specifications else None
-    tally = Counter(row["verdict"] for row in paper)
+    tallied = Counter(row["verdict"] for row in paper)
+    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
     html = render(
         "report/report.html.j2",
-        run=config.run,
-        fidelity=config.fidelity,
-        scope=info["scope"],
-        title=TITLES[info["scope"]],
-        about=ABOUT[info["scope"]],
+        config=config,
+        info=info,
+        scope=scope,
+        title=TITLES[scope],
+        about=ABOUT[scope],
         model=_model(config, info),
         facts=_facts(config, info),
         first=first,
         judged=judged,
-        tally=[(verdict, tally[verdict]) for verdict in MARKS if tally[verdict]],
-        marks=MARKS,
-        meanings=MEANINGS,
-        word=summary.word,
-        trained=summary.TRAINING,
-        limits=summary.LIMITS,
+        tally=[(verdict, tallied[verdict]) for verdict in wording.VERDICTS if tallied[verdict]],
         linked=_linked,
-        proxy=outline.PROXY,
-        sections=sections,
+        sections=[_section(section, parts, rows, choices) for section in outline.SECTIONS],
         sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
-        methods=methods(config, dict(info), bool(claims["p_holm"].count()), models, _models(baselines, "shuffled")),
-        some_keys=config.looked_at is not None,
-        claims_command=_command(configfile, targets.get("claims")),
+        source=SOURCES.get(config.corpus.source, config.corpus.source),
+        tested=bool(read["claims"]["p_holm"].count()),
+        untrained=models,
+        shuffled=_models(baselines, "shuffled"),
+        matters=MATTERS,
+        of_factor=OF_FACTOR,
+        looked_at=some,
+        claims_command=command(targets.get("claims")),
         font=Markup(font.face()),
         policy=Markup(interactive.policy(script)),
         script=script and Markup(script),
         live=[part for part in parts.values() if part["spec"]],
         compared=any(row["baseline"] is not None for row in rows),
     )
-    heading = summary.line(config.run, info["scope"], summary.counts({row["claim"]: row for row in rows}))
-    return Report(html, markdown(heading, info["scope"], first.lines, judged, rows))
+    heading = wording.line(config.run, scope, wording.counts({row["claim"]: row for row in rows}))
+    return Report(html, markdown(heading, scope, first.lines, judged, rows))
 
 
 def _parts(
     figures: Mapping[str, str],
-    tables: Mapping[str, str],
+    excerpts: Mapping[str, str],
     specifications: Mapping[str, str],
-    config: Settings,
-    figures_at: str,
     targets: Mapping[str, str],
-    configfile: str | None,
+    figures_at: str,
+    command: Callable[[str | None], str | None],
+    config: Settings,
     active: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Return what the template shows of each figure and table."""
+    """Return what the template shows of each figure and table; ``active``: whether memories can be inactive."""
     parts = {name: _figure(name, svg, figures_at, config.values.target, active) for name, svg in figures.items()}
     parts |= {
         name: {"title": f"{name.replace('table', 'Table ')}: {EXCERPTS[name].title}", "table": Markup(html)}
-        for name, html in tables.items()
+        for name, html in excerpts.items()
     }
     for name, part in parts.items():
         spec, target = specifications.get(name), targets.get(name)
-        part |= {"name": name, "target": target, "command": _command(configfile, target)}
+        part |= {"name": name, "target": target, "command": command(target)}
         part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
         part |= {"spec": spec and Markup(interactive.embedded(spec)), "headline": spec and _headline(spec)}
         if "links" in part and target:
@@ -224,18 +190,6 @@ def _section(
         "parts": [part for part in shown if part["target"]],
         "rows": own,
         "influence": choices and influence(choices, [row["claim"] for row in own]),
-    }
-
-
-def _more(row: Mapping[str, Any], choices: dict[str, Any] | None, baselines: pl.DataFrame | None) -> dict[str, Any]:
-    """Return what a claim's details add to its row: all its baselines, and the choice with the largest effect."""
-    own = [] if baselines is None else list(baselines.filter(pl.col("claim") == row["claim"]).iter_rows(named=True))
-    return {
-        "baselines": sorted(
-            (found | {"about": BASELINES[found["baseline"]]} for found in own),
-            key=lambda found: list(BASELINES).index(found["baseline"]),
-        ),
-        "influence": influence(choices, [row["claim"]]) if choices and row["claim"] in choices["strongest"] else None,
     }
 
 

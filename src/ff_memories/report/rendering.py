@@ -5,6 +5,7 @@ from functools import cache
 from jinja2 import Environment
 
 from ff_memories.base.text import environment as templates
+from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, number, spread
 from ff_memories.model.scope import NOTICES
 
@@ -13,6 +14,12 @@ from ff_memories.model.scope import NOTICES
 def environment() -> Environment:
     made = templates("report")
     made.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
+    made.globals |= {
+        "verdicts": wording.VERDICTS,
+        "word": wording.word,
+        "trained": wording.TRAINING,
+        "limits": wording.LIMITS,
+    }
     return made
 
 

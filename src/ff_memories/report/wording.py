@@ -13,7 +13,7 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def sentence(text: str) -> str:
+def finished(text: str) -> str:
     """Return text with a capital and a full stop."""
     return f"{text[0].upper()}{text[1:]}."
 

@@ -11,13 +11,12 @@ from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
-from ff_memories.claims import own_text
 from ff_memories.claims.evidence import Evidence
 from ff_memories.claims.judging.verdicts import verdicts
+from ff_memories.claims.latex_table import to_latex
 from ff_memories.claims.numbers import measured
-from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
-from ff_memories.claims.shown.latex_table import to_latex
+from ff_memories.claims.wording import SAMPLED_TEXT, natural, self_sampled
 from ff_memories.config import Settings
 from ff_memories.model.info import quantised, read_info
 
@@ -53,7 +52,7 @@ def run(
     evidence = Evidence.of_run(config, described, dictionary, read_tables(tables))
     beside = None if baselines is None else schemas.read(baselines)
     gathered = merge_counts(counts)
-    judged = verdicts(register(), evidence, described["scope"], beside, own_text.is_own(gathered))
+    judged = verdicts(register(), evidence, described["scope"], beside, self_sampled(gathered))
     schemas.write(judged, claims)
     schemas.write(gathered, out_counts)
     found = verdicts_of(judged, quantised(described))
@@ -98,7 +97,7 @@ def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, d
             "measured": None if row["measured"] is None else float(f"{row['measured']:.6g}"),
             "verdict": row["verdict"],
             **({"weights": weights} if weights else {}),
-            **({"text": own_text.SAID} if own_text.SAID in (row["reason"] or "") else {}),
+            **({"text": SAMPLED_TEXT} if SAMPLED_TEXT in (row["reason"] or "") else {}),
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     }

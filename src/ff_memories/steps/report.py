@@ -41,11 +41,10 @@ def run(
         summary: file to write: summary.md
     """
     described, claims = read_info(info), tables["claims"]
-    judged, counts = schemas.read(claims), schemas.read(tables["counts"])
-    more = {name: schemas.read(path) for name, path in tables.items() if path not in (claims, tables["counts"])}
+    read = {name: schemas.read(path) for name, path in tables.items()}
     if perplexity is not None:
         described = {**described, **_perplexity(perplexity)}
-    if set(judged["scope"]) - {described["scope"]}:
+    if set(read["claims"]["scope"]) - {described["scope"]}:
         raise UserError(f"{claims}: belongs to another model than {info}", "run the workflow again")
     drawn = {path.stem: path for path in figures}
     for name, path in drawn.items():
@@ -60,19 +59,15 @@ def run(
     svgs = {name: _text(path) for name, path in drawn.items()}
     try:
         made = report(
-            judged,
-            counts,
-            svgs,
-            {name: _text(path) for name, path in fragments.items()},
             config,
             described,
+            read,
+            svgs,
+            {name: _text(path) for name, path in fragments.items()},
+            {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
             {name: in_project(path) for name, path in {**drawn, **fragments, "claims": claims}.items()},
             Path(os.path.relpath(folders.pop(), html.parent)).as_posix(),
-            more.get("sensitivity"),
-            more.get("annotation_scores"),
-            {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
             configfile and in_project(Path(configfile)),
-            more.get("baselines"),
         )
     except ValueError as error:
         raise UserError(f"--figures, --specs: {error}", "remove the figure and run the workflow again") from None

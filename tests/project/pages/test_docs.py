@@ -26,8 +26,8 @@ from ff_memories import cli, tables
 from ff_memories.audit.recompute import tolerances
 from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
+from ff_memories.claims import wording
 from ff_memories.claims.register import register
-from ff_memories.claims.shown import summary
 from ff_memories.commands import GROUPS
 from ff_memories.model.info import NEEDED
 from ff_memories.workflow import dvc_lock_file
@@ -206,7 +206,7 @@ def a_run(folder, judged):
     (folder / "claims.json").write_text(json.dumps(claims))
     (folder / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "model"}))
     (folder / "figures" / "figure4.svg").write_text("<svg/>")
-    heading = summary.line(folder.name, "model", summary.counts(claims))
+    heading = wording.line(folder.name, "model", wording.counts(claims))
     (folder / "summary.md").write_text(f"# {heading}\n\n- what was run\n- keys: 1\n- values: 2\n- more: 3\n- last: 4\n")
     return folder
 
@@ -228,9 +228,7 @@ def test_the_findings_are_those_of_the_runs_and_the_readme_leads_with_the_first(
     )
     assert "## one (" in said and "- last: 4" in said
     leading = " ".join(readme_.read_text(encoding="utf-8").split())
-    assert (
-        "**98 %**. Paper: 97 of 100 in layers 11 to 16. On a sample of the sentences: 90 %, untrained 40 %." in leading
-    )
+    assert "- 98 % of the 100 values" in leading and "same sentences: 90 %, untrained 40 %)." in leading
     findings.main([*given, "--check"])
     page.write_text(said.replace("98 %", "99 %"), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"findings\.md is not up to date"):

@@ -5,7 +5,6 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims import own_text
 from ff_memories.claims.checks import causal, composition, mutations, patterns, refinement, values
 from ff_memories.claims.evidence import Evidence, Missing
 from ff_memories.claims.judging import training
@@ -13,13 +12,13 @@ from ff_memories.claims.measurement import Judged, Measurement
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import Claim
 from ff_memories.claims.statistics import holm, p_value
+from ff_memories.claims.wording import SAMPLED_TEXT, TYPES
 from ff_memories.tables import SHOWS, TABLES, conform
 
 PROXY = "automatic proxy"
 JUDGED = tuple(dict.fromkeys(verdict for pair in SHOWS.values() for verdict in pair))
 FEWEST = 10  # units that a test needs; resamples of fewer are not informative
 OF_TYPES = ("values", "composition")  # checks that depend on the types among which values predict
-TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
 # Imported by name, so the imports show what a verdict depends on.
 CHECKS = {m.__name__.rpartition(".")[2]: m for m in (values, composition, mutations, patterns, refinement, causal)}
 
@@ -85,7 +84,7 @@ def verdicts(
 
     Args:
         baselines: the table; without it, nothing is said of training.
-        own: whether the text was sampled from the model (``own_text``).
+        own: whether the text was sampled from the model (``wording.self_sampled``).
     """
     rows: list[dict[str, Any]] = []
     beside = evidence.beside()
@@ -101,8 +100,8 @@ def verdicts(
             verdict, reason, shows = judge(claim, found, scope)
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
                 reason = _joined(reason or "", _beside(claim, found, *beside))
-            if own and claim.check in own_text.CHECKS:
-                reason = _joined(reason or "", own_text.SAID)
+            if own and claim.next_tokens:
+                reason = _joined(reason or "", SAMPLED_TEXT)
         except Missing as missing:
             found, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
         rows.append(

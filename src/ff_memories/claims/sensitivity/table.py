@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.claims.order import PAPERS, natural
+from ff_memories.claims.wording import PAPERS, natural
 from ff_memories.tables import TABLES
 
 BASELINE = "baseline"  # the choice of the run's own claims

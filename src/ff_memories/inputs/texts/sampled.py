@@ -2,7 +2,7 @@
 
 Each story begins behind the model's first token and ends where the model begins or ends a text, or at the last whole
 sentence that it takes. Probabilities are in float64 and draws are made beforehand, so another machine writes the same
-text. Next tokens in it are the model's own draws (``claims.own_text``).
+text. Next tokens in it are the model's own draws (``claims.wording``).
 """
 
 import re

@@ -7,18 +7,17 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims import own_text
 from ff_memories.claims.numbers import needed
-from ff_memories.claims.order import natural
 from ff_memories.claims.register import Claim, register
-from ff_memories.claims.shown import summary
+from ff_memories.claims.wording import BASELINES, natural, notes, shown
 from ff_memories.figures.registry import FIGURES
-from ff_memories.tables.annotation import ANNOTATOR
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (B?\d+)")
 
-
+OF_CLAIM = (  # attributes of a claim that its row shows
+    "sentence", "shown", "rests_on", "measured_as", "unit", "judged_as", "judged_unit", "limit_from", "beyond",
+)  # fmt: skip
 BEYOND = "beyond"  # the section of what the paper does not do
 
 
@@ -64,31 +63,35 @@ SECTIONS = (
         "Does a memory do what its value says, once the layers above have run? Does a prediction survive without it?",
     ),
 )
-PROXY = "labelled by an automatic proxy"
-OWN_TEXT = "on text sampled from the model"
 
 
-def rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of the `claims` table in natural order, with measure, unit, section, part and proxy flag."""
+def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[dict[str, Any]]:
+    """Return the rows of the `claims` table in natural order, with what the register and the outline say of each.
+
+    ``baselines``: the table, if the run has it; each claim's rows in it stand under that name.
+    """
     known = {claim.id: claim for claim in register()}
     return [
-        row
+        {name: getattr(known[row["claim"]], name) for name in OF_CLAIM}
+        | row
         | {
-            "verdict": summary.shown(row["verdict"], row["measured"]),
-            "measured_as": known[row["claim"]].measured_as,
-            "unit": known[row["claim"]].unit,
-            "judged_as": known[row["claim"]].judged_as,
-            "judged_unit": known[row["claim"]].judged_unit,
+            "verdict": shown(row["verdict"], row["measured"]),
             "needed": _needed(row, known[row["claim"]]),
-            "limit_from": known[row["claim"]].limit_from,
-            "beyond": known[row["claim"]].beyond,
             "section": section_of(known[row["claim"]]),
             "part": part_of(known[row["claim"]]),
-            "proxy": ANNOTATOR in (row["reason"] or ""),
-            "own_text": own_text.SAID in (row["reason"] or ""),
+            "notes": notes(row["reason"]),
+            "baselines": _baselines(row["claim"], baselines),
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     ]
+
+
+def _baselines(claim: str, baselines: pl.DataFrame | None) -> list[dict[str, Any]]:
+    own = [] if baselines is None else list(baselines.filter(claim=claim).iter_rows(named=True))
+    return sorted(
+        (row | {"about": BASELINES[row["baseline"]]} for row in own),
+        key=lambda row: list(BASELINES).index(row["baseline"]),
+    )
 
 
 def _needed(row: dict[str, Any], claim: Claim) -> str:

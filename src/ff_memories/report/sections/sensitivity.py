@@ -9,8 +9,8 @@ import polars as pl
 from ff_memories.claims.numbers import measured
 from ff_memories.claims.register import register
 from ff_memories.claims.sensitivity.table import changes
-from ff_memories.claims.shown import summary
-from ff_memories.report.wording import listed, sentence
+from ff_memories.claims.wording import word
+from ff_memories.report.wording import finished, listed
 
 
 def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
         farthest.setdefault(row["claim"], row)
     choices: dict[tuple[str, str, str], list[str]] = {}
     for row in changed:
-        words = (summary.word(row["was"]), summary.word(row["verdict"]))
+        words = (word(row["was"]), word(row["verdict"]))
         choices.setdefault((row["claim"], *words), []).append(f"{row['choice']}: {row['value']}")
     changing = [
         f"the verdict on {claim} changes from “{was}” to “{verdict}” with {listed(names, 'or')}"
@@ -42,7 +42,7 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
         "tried": tried,
         "moving": moving,
         "changed": changed,
-        "changing": sentence("; ".join(changing)),
+        "changing": finished("; ".join(changing)),
         "becomes": [f"{claim} to “{verdict}”" for claim, verdict in dict.fromkeys((c, v) for c, _, v in choices)],
         "farthest": sorted(farthest.values(), key=rows.index),
         "reaching": Counter(row["claim"] for row in rows if row["change"] != 0),
@@ -62,7 +62,7 @@ def influence(choices: Mapping[str, Any], claims: Collection[str]) -> str:
             return "No choice that was tried changes a number here, so this run does not show how robust they are."
         return f"Choices that were tried change {listed(reaching)}, none of them beyond its 95 % interval."
     row = max(own, key=lambda row: (bool(row["changed"]), abs(row["change"] or 0)))
-    verdict = f", and the verdict becomes “{summary.word(row['verdict'])}”" if row["changed"] else ""
+    verdict = f", and the verdict becomes “{word(row['verdict'])}”" if row["changed"] else ""
     return (
         f"With {row['choice']}: {row['value']}, {row['claim']} is {measured(row['measured'], row['unit'])} "
         f"instead of {measured(row['baseline'], row['unit'])}{verdict}."

@@ -3,11 +3,9 @@
 import polars as pl
 
 from ff_memories.base.text import latex, opened
-from ff_memories.claims import own_text
 from ff_memories.claims.numbers import measured, spread
-from ff_memories.claims.order import natural
 from ff_memories.claims.register import register
-from ff_memories.claims.shown.summary import TRAINING, word
+from ff_memories.claims.wording import OWN_TEXT, TRAINING, natural, notes, word
 from ff_memories.model.scope import mark_latex
 
 
@@ -24,7 +22,7 @@ def to_latex(claims: pl.DataFrame, scope: str) -> str:
     for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
         unit, interval = units[row["claim"]], spread(row["low"], row["high"], units[row["claim"]])
         found = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
-        own = " (on text sampled from the model)" if own_text.SAID in (row["reason"] or "") else ""
+        own = f" ({OWN_TEXT})" if OWN_TEXT in notes(row["reason"]) else ""
         cells = [row["claim"], row["statement"] + own, row["paper_value"], found]
         cells += ["–" if row["n"] is None else f"{row['n']:,}"]
         cells += [measured(row[column], unit) for column in ("sample", "baseline")]

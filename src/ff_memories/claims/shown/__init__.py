@@ -1,1 +1,0 @@
-"""Say claims and verdicts to readers: in words, in one line, as a LaTeX table."""
