@@ -23,6 +23,6 @@ def main(tool: str, commands: Iterable[str], words: Sequence[str] | None = None)
     args = parser.parse_args(words)
     try:
         args.run(args)
-    except UserError as refused:
+    except (UserError, OSError) as refused:
         print(f"error: {refused}", file=sys.stderr)
         sys.exit(2)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from ff_memories.patterns import annotation_files
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.distance import Compared
 from ff_memories.patterns.forms import pages
-from ff_memories.patterns.readers import study
-from ff_memories.patterns.readers.records import Problems
+from ff_memories.patterns.records import Problems
 
 browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
 pytestmark = pytest.mark.browser
@@ -42,7 +42,7 @@ def exported(browser, file):
     press(browser, "c")
     browsing.until(lambda: file.exists() and file.stat().st_size)
     problems = Problems()
-    records, judged = study.read([file], "mine", problems)
+    records, judged = annotation_files.read_all([file], "mine", problems)
     assert not problems.found
     return records, judged
 

@@ -21,8 +21,6 @@ from ff_memories.inputs.models import model_folder
 from ff_memories.model.files import config_file, safetensors_check
 from ff_memories.model.info import read_info
 from ff_memories.model.loading import is_transformer
-from ff_memories.patterns.readers import tools
-from ff_memories.patterns.readers.records import Problems
 from ff_memories.workflow import dvc_lock_file, record_check
 from ff_memories.workflow.share import receive
 
@@ -92,12 +90,6 @@ def test_a_type_that_was_asked_for_is_held_strictly():
     assert foreign.json_of("\ufeff[1]".encode(), "file", list[int]) == [1]
 
 
-def _export(path):
-    problems = Problems()
-    tools.read_label_studio(path, "run", problems)
-    problems.refuse()
-
-
 READERS = {
     "config.json": lambda path: config_file.read(path.parent),
     "model.safetensors.index.json": safetensors_check.shards,
@@ -105,7 +97,6 @@ READERS = {
     "made_from.json": lambda path: model_folder.made_from(path.parent),
     "info.json": read_info,
     "model.json": is_transformer,
-    "export.json": _export,
     "my.yaml": config.load,
     "dvc.lock": run_files.outputs,
 }

@@ -349,7 +349,6 @@ READ = {
     "results/small/model/model.safetensors": "trace text --configfile my.yaml",
     "results/small/tables/triggers.parquet": "show --layer 1 --key 0 --top 3 --configfile my.yaml",
     "results/small/corpus/corpus.safetensors": "export neuronpedia --configfile my.yaml --out np",
-    "someone.csv": "annotate score --files someone.csv --configfile my.yaml",
     "text.txt": "trace --file text.txt --configfile my.yaml",
 }
 

@@ -11,7 +11,6 @@ from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
-from ff_memories.patterns.forms.sheets import SHEETS
 from ff_memories.workflow import code_digest, rules as all_rules, sizes
 from ff_memories.report import outcome
 from ff_memories.report.excerpts import EXCERPTS

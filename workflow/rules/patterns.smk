@@ -51,7 +51,7 @@ rule patterns:
 
 
 rule annotation_sheets:
-    """Write the annotators' sheets: forms for the browser, spreadsheets, tasks for Label Studio."""
+    """Write the annotators' forms for the browser."""
     input:
         plan=rules.patterns.output.plan,
         triggers=run_.table("triggers"),
@@ -60,7 +60,8 @@ rule annotation_sheets:
         corpus=rules.corpus.output.corpus,
         dictionary=run_.dictionary,
     output:
-        sheets=expand(run_.path("sheets", "{sheet}"), sheet=SHEETS),
+        patterns=run_.path("sheets", "patterns.html"),
+        distances=run_.path("sheets", "distance.html"),
     params:
         **step_params("annotation_sheets", "run seed patterns"),
     shell:
@@ -68,6 +69,6 @@ rule annotation_sheets:
 
 
 rule annotation:
-    """Write all sheets of an annotation study."""
+    """Write the forms of an annotation study."""
     input:
-        rules.annotation_sheets.output.sheets,
+        rules.annotation_sheets.output,

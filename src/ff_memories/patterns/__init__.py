@@ -1,1 +1,1 @@
-"""E2 and E14: annotation sheets for triggers and compositions, their scoring, and an automatic proxy."""
+"""E2 and E14: annotation forms for triggers and compositions, their scoring, and an automatic proxy."""

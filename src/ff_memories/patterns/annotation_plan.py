@@ -56,6 +56,12 @@ def identity(kind: str, layer: int | None, key: int) -> str:
     return f"i{content_hash(f'{kind} {layer} {key}')}"
 
 
+def identities_of(triggers: pl.DataFrame) -> set[str]:
+    """Return the first parts of all names that items of a model with these triggers can have, for any sample."""
+    layers, keys = (triggers[column].max() for column in ("layer", "key"))
+    return identities(layers, keys + 1) if isinstance(layers, int) and isinstance(keys, int) else set()
+
+
 def identities(layers: int, keys: int) -> set[str]:
     """Return the first parts of all names that a model's items can have, for any sample."""
     both = {

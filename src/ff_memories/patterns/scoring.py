@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from ff_memories import tables
 from ff_memories.base.draws import interval
 from ff_memories.patterns import inter_annotator
-from ff_memories.patterns.readers.records import Pattern
+from ff_memories.patterns.records import Pattern
 from ff_memories.tables.annotation import MODEL, PEOPLE, is_person
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
@@ -37,26 +37,15 @@ def item_labels(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
         ranks = held.setdefault((r.annotator, r.item), {})
         for rank in r.ranks if r.type else ():
             ranks.setdefault(rank, set()).add(r.type)
-    shown = {row["item"]: row for row in plan.iter_rows(named=True)}
+    prefixes = dict(plan.select("item", "prefixes").iter_rows())
     rows = [
-        (
-            annotator,
-            item,
-            shown[item]["kind"],
-            shown[item]["layer"],
-            shown[item]["key"],
-            shown[item]["content"],
-            rank,
-            label_of(ranks.get(rank, set())),
-        )
+        (annotator, item, rank, label_of(ranks.get(rank, set())))
         for (annotator, item), ranks in sorted(held.items())
-        for rank in range(1, shown[item]["prefixes"] + 1)
+        for rank in range(1, prefixes[item] + 1)
     ]
-    columns = tables.TABLES["annotation_plan"].columns
-    schema: tables.Columns = {"annotator": pl.String}
-    schema |= {c: columns[c] for c in ("item", "kind", "layer", "key", "content")}
-    schema |= {"rank": tables.RANK, "label": pl.String}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    schema: tables.Columns = {"annotator": pl.String, "item": pl.String, "rank": tables.RANK, "label": pl.String}
+    asked = plan.select("item", "kind", "layer", "key")
+    return pl.DataFrame(rows, schema=schema, orient="row").join(asked, on="item", how="left", maintain_order="left")
 
 
 def label_of(types: set[str]) -> str:
@@ -97,7 +86,7 @@ def scores(
         rows += [(name, *row) for row in _noise(mine, seed)]
         rows += [(name, *row) for row in _against(theirs, mine, proxy, proxy_labels, seed)]
         if name.startswith(MODEL):
-            rows.append((name, "labels_as_people", *_as_people(mine, keys, seed)))
+            rows.append((name, "labels_as_people", *_same(mine.filter(pl.col("kind") == "key"), keys, seed)))
     return rows
 
 
@@ -137,13 +126,17 @@ def _noise(mine: pl.DataFrame, seed: int) -> list[Measured]:
     """Return the share of foils in which an annotator saw a pattern, and of repeated prefixes labelled alike."""
     foils = mine.filter(pl.col("kind") == "foil").group_by("item").agg((pl.col("label") != "none").any().alias("seen"))
     once, twice = (mine.filter(pl.col("kind") == kind) for kind in ("key", "repeat"))
-    both = once.join(twice, on=["layer", "key", "rank"], suffix="_again")
-    alike = (
-        both.group_by("layer", "key")
-        .agg((pl.col("label") == pl.col("label_again")).mean().alias("same"))
-        .sort("layer", "key")["same"]
-    )
-    return [("foil_rate", *share(int(foils["seen"].sum()), len(foils))), ("repeat_agreement", *_mean(alike, seed))]
+    return [
+        ("foil_rate", *share(int(foils["seen"].sum()), len(foils))),
+        ("repeat_agreement", *_same(once, twice, seed)),
+    ]
+
+
+def _same(mine: pl.DataFrame, theirs: pl.DataFrame, seed: int) -> Score:
+    """Return the share of prefixes with the same label: by key, the mean over its prefixes, then over keys."""
+    both = mine.join(theirs, on=["layer", "key", "rank"], suffix="_other")
+    same = both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_other")).mean().alias("same"))
+    return _mean(same.sort("layer", "key")["same"], seed)
 
 
 def _against(
@@ -155,22 +148,12 @@ def _against(
     forth, alike = _shared(machine, theirs)
     back, _ = _shared(theirs, machine)
     given = proxy_labels.select("layer", "key", "rank", pl.col("label").cast(pl.String))
-    both = mine.filter(pl.col("kind") == "key").join(given, on=["layer", "key", "rank"], suffix="_proxy")
-    same = both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_proxy")).mean().alias("same"))
     return [
         ("proxy_patterns_found", *_mean(forth, seed)),
         ("proxy_types_alike", *_mean(alike, seed)),
         ("own_patterns_found_by_proxy", *_mean(back, seed)),
-        ("labels_as_proxy", *_mean(same.sort("layer", "key")["same"], seed)),
+        ("labels_as_proxy", *_same(mine.filter(pl.col("kind") == "key"), given, seed)),
     ]
-
-
-def _as_people(mine: pl.DataFrame, people: pl.DataFrame, seed: int) -> Score:
-    """Return the share of prefixes that a model labels as a person does: mean over people, then over keys."""
-    own = mine.filter(pl.col("kind") == "key")
-    both = own.join(people, on=["layer", "key", "rank"], suffix="_person")
-    same = both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_person")).mean().alias("same"))
-    return _mean(same.sort("layer", "key")["same"], seed)
 
 
 def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[bool]]:

@@ -1,7 +1,5 @@
 """E2 and E14: draw the items to show to annotators, check people's annotations, and merge them with the proxy's."""
 
-from pathlib import Path
-
 import polars as pl
 
 from ff_memories import tables
@@ -11,9 +9,8 @@ from ff_memories.base.text import csv_text
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
-from ff_memories.patterns import annotation_plan, distance, scoring
-from ff_memories.patterns.readers import study
-from ff_memories.patterns.readers.records import Problems, Shown, check, check_judgements
+from ff_memories.patterns import annotation_files, annotation_plan, distance, scoring
+from ff_memories.patterns.records import Problems, Shown, check, check_judgements
 
 
 def run(
@@ -50,7 +47,7 @@ def run(
     items = annotation_plan.items(listed, text, types, options.keys_per_layer, options.top, config.seed)
     tables.write(annotation_plan.table(items), plan, neurons=tables.neurons_of(triggers))
     asked = tables.read(plan)
-    given, judged = study.read(annotated, config.run, problems)
+    given, judged = annotation_files.read_all(annotated, config.run, problems)
     sampled = tables.read(examples)
     cases = distance.compared(
         distance.compositions(tables.read(refinement), config.seed),
@@ -61,9 +58,11 @@ def run(
     )
     example_of = {case.item: case.example for case in cases}
     possible = {annotation_plan.identity("composition", None, example) for example in sampled["example"]}
-    shown = Shown(dict(asked.select("item", "prefixes").iter_rows()), _identities(triggers) if given else set())
+    shown = Shown(
+        dict(asked.select("item", "prefixes").iter_rows()), annotation_plan.identities_of(listed) if given else set()
+    )
     records, unfit = check(given, shown, problems)
-    judged, unfit_too = check_judgements(judged, example_of, possible, distance.LABELS, problems)
+    judged, unfit_too = check_judgements(judged, example_of, possible, problems)
     problems.refuse()
 
     machine = {tables.name_of(path): tables.read(path) for path in proxy}
@@ -98,9 +97,3 @@ def run(
         "compositions_short_of_the_sample": distance.CASES - len(machine["distance_labels"]),
     }
     tables.write_counts("patterns", reasons, counts)
-
-
-def _identities(triggers: Path) -> set[str]:
-    """Return the names of all items that this model's keys can have."""
-    size = tables.read(triggers).select(pl.col("layer").max(), pl.col("key").max() + 1).row(0)
-    return annotation_plan.identities(*(n or 0 for n in size))

@@ -50,18 +50,18 @@ def config(path: Path) -> None:
 
 
 def annotations(path: Path) -> None:
-    from ff_memories.patterns.readers import csv_files
-    from ff_memories.patterns.readers.records import Problems
+    from ff_memories.patterns.annotation_files import read_all
+    from ff_memories.patterns.records import Problems
 
-    csv_files.read(path, "small", Problems())
+    read_all([path], "small", Problems())
 
 
 def exports(path: Path) -> None:
     """What Label Studio exports."""
-    from ff_memories.patterns.readers import tools
-    from ff_memories.patterns.readers.records import Problems
+    from contrib.label_studio import labelling
+    from ff_memories.patterns.records import Problems
 
-    tools.read_label_studio(path, "small", Problems())
+    labelling.read(path, "small", Problems())
 
 
 def registry(path: Path) -> None:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ff_memories.base.text import environment
+from ff_memories.patterns.annotation_files import JUDGEMENTS, PATTERNS
 from ff_memories.patterns.annotation_plan import Item, content_hash
 from ff_memories.patterns.distance import LABELS, Compared
-from ff_memories.patterns.readers.csv_files import COLUMNS, DISTANCE
 from ff_memories.patterns.sample import FEWEST
 
 
@@ -20,7 +20,7 @@ def pattern_form(run: str, items: Iterable[Item]) -> str:
     """Return the form for the patterns of keys."""
     shown = [{"item": i.item, "prefixes": [[" ".join(p[:-1]), p[-1] if p else ""] for p in i.prefixes]} for i in items]
     return _render(
-        "patterns.html.j2", {"run": run, "items": shown, "fewest": FEWEST, "columns": COLUMNS}, fewest=FEWEST
+        "patterns.html.j2", {"run": run, "items": shown, "fewest": FEWEST, "columns": PATTERNS}, fewest=FEWEST
     )
 
 
@@ -30,4 +30,4 @@ def distance_form(run: str, cases: Iterable[Compared]) -> str:
         {"item": c.item, "prefix": " ".join(c.prefix), "residual": c.residual, "ffn": c.ffn, "output": c.output}
         for c in cases
     ]
-    return _render("distance.html.j2", {"run": run, "items": shown, "labels": LABELS, "columns": DISTANCE})
+    return _render("distance.html.j2", {"run": run, "items": shown, "labels": LABELS, "columns": JUDGEMENTS})

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from ff_memories.base.draws import generator
-from ff_memories.patterns.readers.records import Judgement, Pattern
+from ff_memories.patterns.records import Judgement, Pattern
 from ff_memories.patterns.sample import FEWEST
 from ff_memories.tables.annotation import SIMULATED, TYPES
 

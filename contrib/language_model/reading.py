@@ -1,4 +1,4 @@
-"""Read a language model's answers to ``patterns.forms.prompts``: one text file per item, or JSON lines."""
+"""Read a language model's answers to the prompts: one text file per item, or JSON lines."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from contrib.language_model.prompts import EXAMPLES
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.patterns.forms.prompts import EXAMPLES
-from ff_memories.patterns.readers.records import Pattern, Problems, Shown, check
+from ff_memories.patterns.records import Pattern, Problems, Shown, check
 from ff_memories.patterns.sample import FEWEST
 from ff_memories.tables.annotation import TYPES
 
@@ -146,10 +146,7 @@ def _answer(place: str, head: Pattern, text: str, problems: Problems) -> Answer:
 
 
 def _ranks(text: str) -> tuple[int, ...] | None:
-    """Return the numbers of prefixes, of which a model may also write ranges, brackets and `and`; None if unreadable.
-
-    A run's annotation files are stricter, because spreadsheets turn numbers into dates.
-    """
+    """Return the numbers of prefixes, which may have ranges, brackets and `and` between them; ``None`` if not read."""
     plain = RANGE.sub("-", re.sub(r"[][(){}*`]", " ", text).strip())
     out: list[int] = []
     for part in BETWEEN.split(plain):

@@ -1,4 +1,4 @@
-"""Write tasks for Label Studio, and read its exports: spans over an item's text, one prefix per line.
+"""Label Studio's tasks, and its exports: spans over an item's text, one prefix per line.
 
 An item's text has its prefixes as lines, in order of rank. A mark in a line says that this prefix has the pattern.
 Regions are named `pattern 1` ..., with a type and a description for each; `no pattern` says that there is none.
@@ -14,7 +14,7 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.readers.records import Pattern, Problems
+from ff_memories.patterns.records import Pattern, Problems
 from ff_memories.tables.annotation import TYPES
 
 MOST = 8
@@ -38,7 +38,7 @@ def _spans(item: Item, record: Pattern) -> list[tuple[int, int]]:
     return [(starts[r - 1], starts[r - 1] + len(lines[r - 1])) for r in record.ranks]
 
 
-def label_studio_config() -> str:
+def interface() -> str:
     """Return the labelling interface to paste into a Label Studio project."""
     labels = "\n".join(
         f'    <Label value="pattern {n}" background="{COLOURS[n - 1]}" hotkey="{n}"/>' for n in range(1, MOST + 1)
@@ -61,12 +61,12 @@ def label_studio_config() -> str:
 """
 
 
-def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Pattern] = ()) -> str:
+def tasks(run: str, items: Iterable[Item], records: Iterable[Pattern] = ()) -> str:
     """Return tasks to import, with annotators' records if given."""
     noted: dict[str, dict[str, list[Pattern]]] = {}
     for record in records:
         noted.setdefault(record.item, {}).setdefault(record.annotator, []).append(record)
-    tasks = []
+    listed = []
     for item in items:
         task: dict[str, Any] = {"data": {"run": run, "item": item.item, "text": text_of(item)}}
         if item.item in noted:
@@ -74,8 +74,8 @@ def label_studio_tasks(run: str, items: Iterable[Item], records: Iterable[Patter
                 {"completed_by": {"email": name}, "result": [r for one in mine for r in _results(item, one)]}
                 for name, mine in noted[item.item].items()
             ]
-        tasks.append(task)
-    return json.dumps(tasks, ensure_ascii=False, indent=1) + "\n"
+        listed.append(task)
+    return json.dumps(listed, ensure_ascii=False, indent=1) + "\n"
 
 
 def _results(item: Item, record: Pattern) -> list[dict[str, Any]]:
@@ -96,16 +96,16 @@ def _results(item: Item, record: Pattern) -> list[dict[str, Any]]:
     ]
 
 
-def read_label_studio(path: str | Path, run: str, problems: Problems) -> list[Pattern]:
+def read(path: str | Path, run: str, problems: Problems) -> list[Pattern]:
     """Read Label Studio's JSON export. The annotator is `completed_by`, by e-mail address if given."""
-    tasks = _json(path, problems)
-    if tasks is None:
+    given = _json(path, problems)
+    if given is None:
         return []
-    if not isinstance(tasks, list) or not all(isinstance(t, dict) and isinstance(t.get("data"), dict) for t in tasks):
+    if not isinstance(given, list) or not all(isinstance(t, dict) and isinstance(t.get("data"), dict) for t in given):
         problems.add(str(path), "not a list of Label Studio tasks", "export as JSON, not JSON_MIN")
         return []
     out = []
-    for number, task in enumerate(tasks, 1):
+    for number, task in enumerate(given, 1):
         place, data = f"{path}, task {number}", task["data"]
         if not _of_run(place, data, run, problems):
             return []
@@ -166,7 +166,7 @@ def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> b
     if not (isinstance(data.get("item"), str) and data["item"]):
         problems.add(place, "the item's name is missing", "import our task file, which names them, and export again")
     elif data.get("run") != run:
-        problems.add(place, f"labels for the run {data.get('run')!r}", f"move it to annotations/{data.get('run')}/")
+        problems.add(place, f"labels for the run {data.get('run')!r}", "name that run's config with --configfile")
     else:
         return True
     return False
@@ -174,12 +174,8 @@ def _of_run(place: str, data: dict[str, Any], run: str, problems: Problems) -> b
 
 def _json(path: str | Path, problems: Problems) -> Any:
     require_file(path)
-    text = Path(path).read_bytes()
-    if not text.strip():
-        problems.add(str(path), "the file is empty", "export it again, or remove the file")
-        return None
     try:
-        return foreign.json_of(text, str(path), Any, text=True)
+        return foreign.json_of(Path(path).read_bytes(), str(path), Any, text=True)
     except UserError as error:
         problems.add(str(path), str(error).removeprefix(f"{path}: "), "export it again")
         return None

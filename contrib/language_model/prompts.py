@@ -1,15 +1,22 @@
-"""Write the items of an annotation study as prompts for a language model: plain text, one prompt per item.
+"""Write the items of the annotation study as prompts for a language model, one text file each.
 
-A prompt has the guide for annotators in short, the item's prefixes as the sheets show them, and the form of the answer,
-which ``patterns.readers.answers`` reads. It does not name the item's layer, key or kind.
+The command calls no model. Put each prompt to a model, write its answer to a file with the prompt's name in another
+folder, and read the folder with `answers`. The prompts quote the run's text. A prompt has the guide for annotators in
+short, the item's prefixes as the forms show them, and the form of the answer. It does not name the item's layer, key or
+kind.
 """
 
+import argparse
 import json
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
+from contrib import annotation_study
+from ff_memories.base.files import atomic_folder, require_new, write_whole
 from ff_memories.corpus.tokenizer import BLANK
 from ff_memories.patterns.annotation_plan import Item
 from ff_memories.patterns.sample import FEWEST
+from ff_memories.workflow.runs import opening
 
 GUIDE = f"""\
 Below are the beginnings of several sentences (prefixes), each cut off after its last token, which stands in [brackets].
@@ -38,6 +45,23 @@ Answer with one line per pattern and nothing else: its type, the numbers of its 
 by "|". If there is no pattern, answer with the single word none.
 
 {EXAMPLES}"""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    opening.argument(parser)
+    parser.add_argument(
+        "--out", required=True, type=Path, help="new folder: a text file for each item, and all in prompts.jsonl"
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    require_new(args.out)
+    items = annotation_study.items(opening.opened(args.configfile))
+    with atomic_folder(args.out) as folder:
+        for name, item in file_names(items):
+            write_whole(folder / name, prompt(item))
+        write_whole(folder / "prompts.jsonl", lines(items))
+    print(f"wrote {len(items)} prompts to {args.out}")
 
 
 def prompt(item: Item) -> str:

@@ -8,16 +8,14 @@ proxy's. Figures, tables and claims never use its labels.
 import argparse
 from pathlib import Path
 
+from contrib.language_model import reading
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.patterns.readers import answers, csv_files
-from ff_memories.patterns.readers.records import Problems, Shown, check
-from ff_memories.patterns.readers.refusals import refuse
+from ff_memories.patterns import annotation_files
+from ff_memories.patterns.records import Problems, Shown, check
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.workflow.runs import opening
-
-MOST = 20  # problems to show
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,10 +51,10 @@ def run(args: argparse.Namespace) -> None:
     _refuse_to_replace(args.out, name, run_.config.run)
     asked = dict(tables.read(run_.table("annotation_plan")).select("item", "prefixes").iter_rows())
     problems = Problems()
-    given = answers.read(args.answers, name, asked, problems)
+    given = reading.read(args.answers, name, asked, problems)
     faults = ""
     if args.lenient:
-        records, changed = answers.mended(given, asked)
+        records, changed = reading.mended(given, asked)
         unread = len(problems.found) - sum(answer.unread + answer.echoed for answer in given)
         left_out = unread + len(given) - len({record.item for record in records})
         faults = f"; lines dropped or changed: {changed}; answers left out: {left_out}" if changed or left_out else ""
@@ -66,8 +64,8 @@ def run(args: argparse.Namespace) -> None:
     else:
         records, _ = check([record for answer in given for record in answer.records], Shown(asked, set()), problems)
         hint = "ask the model again for these items, or drop them with --lenient (nothing was written)"
-        refuse(problems, "the answers", hint, MOST)
-    write_whole(args.out, csv_files.form_csv(run_.config.run, records))
+        problems.refuse(hint)
+    write_whole(args.out, annotation_files.pattern_csv(run_.config.run, records))
     items = len({record.item for record in records})
     print(f"wrote {args.out}: {items} of {len(asked)} items{faults}")
 
@@ -76,7 +74,7 @@ def _refuse_to_replace(path: Path, name: str, run: str) -> None:
     """Refuse to replace a file unless it has only this model's rows of this run: people's labels have no other copy."""
     if not path.exists():
         return
-    rows = list(csv_files.rows(path, unread := Problems())) if path.is_file() else []
+    rows = list(annotation_files.rows(path, unread := Problems())) if path.is_file() else []
     if not rows or unread.found or any((row.get("annotator"), row.get("run")) != (name, run) for _, row in rows):
         raise UserError(
             f"{path}: already exists, and is not a file of {name} for the run {run}", "choose another file for --out"

@@ -5,17 +5,17 @@ import json
 import re
 
 import pytest
+from contributed import says, use
 from factories import words
 from laid_out import label, lay_out
 from pipeline import config, run_steps, step, write_inputs
 
+from contrib.language_model import prompts, reading
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.commands.share.annotate import score
+from ff_memories.patterns import annotation_files
 from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.forms import prompts
-from ff_memories.patterns.readers import answers, study
-from ff_memories.patterns.readers.records import Problems
+from ff_memories.patterns.records import Problems
 from ff_memories.patterns.sample import FEWEST
 from ff_memories.report.sections.annotation import annotation_section
 from ff_memories.tables import annotation as annotators
@@ -44,7 +44,7 @@ def test_a_prompt_shows_the_prefixes_as_the_sheets_do_and_no_key():
 def read(folder, answer, items=ITEMS):
     """Read one answer: it, and the problems with it."""
     (folder / f"1-{ITEM.item}.txt").write_text(answer, encoding="utf-8")
-    found = answers.read(folder, "m", items, problems := Problems())
+    found = reading.read(folder, "m", items, problems := Problems())
     return found, problems.found
 
 
@@ -57,10 +57,10 @@ def test_the_prompts_own_example_is_no_answer(tmp_path):
     assert example.count("\n") == 2
     found, problems = read(tmp_path, example)
     assert not said(found) and len(problems) == 2 and all("repeats the prompt's example" in p for p in problems)
-    assert answers.mended(found, ITEMS) == ([], 2)
+    assert reading.mended(found, ITEMS) == ([], 2)
     found, problems = read(tmp_path, f"* **shallow** | 1, 4, 7 | ends with “press”.\n| {example}\nnone")
     assert len(problems) == 3
-    records, changed = answers.mended(found, ITEMS)
+    records, changed = reading.mended(found, ITEMS)
     assert [(r.type, r.item) for r in records] == [("", ITEM.item)] and changed == 3  # the answer after them counts
     found, problems = read(tmp_path, 'shallow | 1 2 4 | ends with "press"')  # others' prefixes: a finding
     assert said(found) == [("shallow", (1, 2, 4), 'ends with "press"')] and not problems
@@ -83,7 +83,7 @@ def test_the_prompts_own_example_is_no_answer(tmp_path):
 ])  # fmt: skip
 def test_answers_are_read_in_any_wording(tmp_path, answer, expected):
     (tmp_path / "a.jsonl").write_text(json.dumps({"item": ITEM.item, "answer": answer}) + "\n\n", encoding="utf-8")
-    found = answers.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
+    found = reading.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
     assert not problems.found and said(found) == expected
 
 
@@ -104,13 +104,6 @@ def test_what_cannot_be_read_is_named(tmp_path, answer, reason):
     )
 
 
-def test_problems_of_one_line_do_not_hide_those_of_another(tmp_path):
-    lines = [json.dumps({"item": f"item {n}", "answer": "Sorry."}) for n in range(1, 12)]
-    (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]), encoding="utf-8")
-    answers.read(tmp_path / "a.jsonl", "m", {f"item {n}": 5 for n in range(1, 12)}, problems := Problems())
-    assert len(problems.found) == 12
-
-
 def test_files_that_are_no_answers_are_named(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
     (tmp_path / f"1-{ITEM.item}.txt").write_text("none")
@@ -119,18 +112,18 @@ def test_files_that_are_no_answers_are_named(tmp_path):
     (tmp_path / other).write_bytes(b"\xff")
     (tmp_path / f"4-{ITEM.item}.md").write_text("none")
     (tmp_path / "README.md").write_text("what this folder is")
-    answers.read(tmp_path, "m", ITEMS, problems := Problems())
+    reading.read(tmp_path, "m", ITEMS, problems := Problems())
     said = ("not named", "twice", "not UTF-8", "4-.*not a .txt file")
     assert len(problems.found) == 4 and all(any(re.search(s, p) for p in problems.found) for s in said)
     found, problems = read(tmp_path, "none", items={"another": 5})
     assert not found and any("unknown item" in p and "this run's prompts" in p for p in problems)
     (tmp_path / "a.jsonl").write_text('{"item": 1, "answer": "none"}\n[]\n{"item": "x"}\n{')
-    answers.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
+    reading.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
     assert len(problems.found) == 4 and sum("not a JSON object with the texts" in p for p in problems.found) == 3
     assert "line 4: not readable as JSON (" in problems.found[-1]
     (tmp_path / "b.csv").write_text("item,answer\nx,none\n")
     with pytest.raises(UserError, match=r"b\.csv: not JSON lines"):
-        answers.read(tmp_path / "b.csv", "m", ITEMS, Problems())
+        reading.read(tmp_path / "b.csv", "m", ITEMS, Problems())
 
 
 @pytest.mark.parametrize("answer, expected, changed", [
@@ -143,11 +136,11 @@ def test_files_that_are_no_answers_are_named(tmp_path):
     ("shallow | 1 2 | two", [("", ())], 1), ("shallow | 1 2 | two\nnone", [("", ())], 1),
     ("shallow | some | a", [], 1), ("shallow | some | a\nsemantic | 1 2 | two", [], 2),  # it saw a pattern
     ("shallow | some | a\nnone", [], 1), ("semantic pattern | 1 2 3 | a", [], 1), ("shallow | | a", [], 1),
-    ("shallow | 1 2 3 |  ", [], 1), ("shallow | 11-15 | a", [], 1), ("shallow | 1 2 3 | #NAME?", [], 1),
+    ("shallow | 1 2 3 |  ", [], 1), ("shallow | 11-15 | a", [], 1),
 ])  # fmt: skip
 def test_lenient_answers_break_no_rule_and_none_is_only_what_was_said(tmp_path, answer, expected, changed):
     found, _ = read(tmp_path, answer)
-    records, number = answers.mended(found, ITEMS)
+    records, number = reading.mended(found, ITEMS)
     assert [(r.type, r.ranks) for r in records] == expected and number == changed
     assert all(r.item == ITEM.item for r in records) and [r.pattern for r in records if r.type] in ([], ["1"])
 
@@ -192,23 +185,23 @@ def last_words(prompt):
 
 @pytest.mark.slow
 def test_a_model_stands_beside_people_and_the_proxy(here, tmp_path, capsys):
-    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet").sort("order")
     names = [path.name.partition("-")[2][:-4] for path in sorted((tmp_path / "prompts").glob("*.txt"))]
     assert names == plan["item"].to_list()
     seen = lambda prompt: "semantic | 1 2 3 | about one subject"  # sees a pattern in everything, foils among it
     for name, answer in (("model-a", last_words), ("model-b", seen)):
         answered(tmp_path / "prompts", tmp_path / name, answer)
-        step("annotate", "answers", "--configfile", "my.yaml", "--answers", tmp_path / name, "--annotator", name,
-             "--out", tmp_path / f"{name}.csv")  # fmt: skip
+        use("language_model", "answers", "--configfile", "my.yaml", "--answers", tmp_path / name, "--annotator", name,
+            "--out", tmp_path / f"{name}.csv")  # fmt: skip
     people = here / "annotations" / "small"
     people.mkdir(parents=True)
     given = (tmp_path / "model-a.csv").read_text(encoding="utf-8")
     (people / "ann.csv").write_text(given.replace("model-a", "ann"), encoding="utf-8")  # a person who says the same
     try:
         capsys.readouterr()
-        step("annotate", "score", "--configfile", "my.yaml", "--files", tmp_path / "model-a.csv",
-             tmp_path / "model-b.csv", "--out", tmp_path / "scores.csv")  # fmt: skip
+        use("language_model", "score", "--configfile", "my.yaml", "--files", tmp_path / "model-a.csv",
+            tmp_path / "model-b.csv", "--out", tmp_path / "scores.csv")  # fmt: skip
     finally:
         (people / "ann.csv").unlink()
     with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as file:
@@ -240,11 +233,11 @@ def test_a_model_stands_beside_people_and_the_proxy(here, tmp_path, capsys):
 @pytest.mark.parametrize("beside", ["the proxy", "a person"])
 def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside):
     others = [tmp_path / "ann.csv"] if beside == "a person" else []
-    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     answered(tmp_path / "prompts", tmp_path / "answers", last_words)
-    step("annotate", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "answers", "--annotator", "a model",
-         "--out", tmp_path / "a.csv")  # fmt: skip
-    records, judged = study.read([tmp_path / "a.csv"], "small", problems := Problems())
+    use("language_model", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "answers", "--annotator",
+        "a model", "--out", tmp_path / "a.csv")  # fmt: skip
+    records, judged = annotation_files.read_all([tmp_path / "a.csv"], "small", problems := Problems())
     plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet")
     assert not problems.found and not judged and {r.annotator for r in records} == {"model-a model"}
     assert {r.item for r in records} == set(plan["item"])
@@ -278,10 +271,8 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside
     assert "model-a model" in set(labels["annotator"])
 
 
-def refused(capsys, *arguments):
-    with pytest.raises(AssertionError):
-        step("annotate", *arguments, "--configfile", "my.yaml")
-    return capsys.readouterr().err
+def refused(capsys, *words):
+    return says(capsys, "language_model", *words, "--configfile", "my.yaml")
 
 
 def rows(path):
@@ -289,7 +280,7 @@ def rows(path):
 
 
 def test_faulty_answers_are_listed_and_nothing_is_written(here, capsys, tmp_path):
-    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     answered(tmp_path / "prompts", tmp_path / "said", lambda prompt: "shallow | 1 2 | too few")
     (tmp_path / "said" / "1-i0000000000-0000000000.txt").write_text("none")
     options = ("answers", "--answers", tmp_path / "said", "--annotator", "m", "--out", tmp_path / "m.csv")
@@ -297,7 +288,7 @@ def test_faulty_answers_are_listed_and_nothing_is_written(here, capsys, tmp_path
     assert (
         "a pattern in only 2 of the prefixes" in told and "unknown item" in told and not (tmp_path / "m.csv").exists()
     )
-    step("annotate", *options, "--lenient", "--configfile", "my.yaml")
+    use("language_model", *options, "--lenient", "--configfile", "my.yaml")
     held, out = rows(tmp_path / "m.csv"), capsys.readouterr().out
     assert {row["type"] for row in held} == {"none"}
     assert f"lines dropped or changed: {len(held)}; answers left out: 1\n" in out
@@ -305,26 +296,9 @@ def test_faulty_answers_are_listed_and_nothing_is_written(here, capsys, tmp_path
     first.write_text("shallow | some of them | unreadable")
     second.write_text("Sorry.")
     third.write_bytes(b"\xff")
-    step("annotate", *options, "--lenient", "--configfile", "my.yaml")
+    use("language_model", *options, "--lenient", "--configfile", "my.yaml")
     assert len(rows(tmp_path / "m.csv")) == len(held) - 3
     assert f"lines dropped or changed: {len(held) - 2}; answers left out: 4\n" in capsys.readouterr().out
-
-
-def test_a_model_that_labels_foils_unreadably_gets_no_rate_on_foils(here, capsys, tmp_path):
-    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
-    plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet")
-    foils = set(plan.filter(kind="foil")["item"])
-    answer = lambda numbers: lambda name: f"shallow | {numbers} | random stuff" if name in foils else "none"
-    for name, numbers, rate in (("a", "1-25", "1.000"), ("b", "most of them", "–")):
-        (tmp_path / name).mkdir()
-        for path in (tmp_path / "prompts").glob("*.txt"):
-            (tmp_path / name / path.name).write_text(answer(numbers)(path.stem.partition("-")[2]), encoding="utf-8")
-        step("annotate", "answers", "--configfile", "my.yaml", "--answers", tmp_path / name, "--annotator", name,
-             "--lenient", "--out", tmp_path / f"{name}.csv")  # fmt: skip
-        assert ({row["item"] for row in rows(tmp_path / f"{name}.csv")} >= foils) == (name == "a")
-        capsys.readouterr()
-        step("annotate", "score", "--configfile", "my.yaml", "--files", tmp_path / f"{name}.csv")
-        assert f"model-{name}: foil_rate {rate}" in capsys.readouterr().out
 
 
 def test_nothing_is_written_if_no_answer_is_left(here, capsys, tmp_path):
@@ -336,12 +310,12 @@ def test_nothing_is_written_if_no_answer_is_left(here, capsys, tmp_path):
 
 
 def test_answers_replace_only_the_same_models_file(here, capsys, tmp_path):
-    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     answered(tmp_path / "prompts", tmp_path / "said", last_words)
     file = tmp_path / "m.csv"
     options = ("answers", "--answers", tmp_path / "said", "--annotator", "m", "--out", file)
     for _ in range(2):
-        step("annotate", *options, "--configfile", "my.yaml")  # its own file again
+        use("language_model", *options, "--configfile", "my.yaml")  # its own file again
     own = file.read_text(encoding="utf-8")
     joined = own + own.partition("\n")[2].replace("model-m", "ann")
     others = [own.replace("model-m", name) for name in ("ann", "model-n")] + [own.replace("small", "another"), joined]
@@ -368,21 +342,21 @@ def test_names_and_places_that_would_mislead_are_refused(here, capsys, tmp_path,
 
 
 def test_a_file_that_was_copied_into_the_run_is_scored_once(here, capsys, tmp_path):
-    step("annotate", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
+    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
     answered(tmp_path / "prompts", tmp_path / "said", last_words)
-    step("annotate", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "said", "--annotator", "m",
+    use("language_model", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "said", "--annotator", "m",
          "--out", tmp_path / "m.csv")  # fmt: skip
     own = (tmp_path / "m.csv").read_bytes()
     score = ("score", "--files", tmp_path / "m.csv")
     capsys.readouterr()
-    step("annotate", *score, "--configfile", "my.yaml")
+    use("language_model", *score, "--configfile", "my.yaml")
     alone = capsys.readouterr().out
     copy = here / "annotations" / "small" / "m.csv"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_bytes(own)
     try:
         for files in ((), (copy,)):
-            step("annotate", *score, *files, "--configfile", "my.yaml")
+            use("language_model", *score, *files, "--configfile", "my.yaml")
             assert capsys.readouterr().out == alone
         for out in (copy, tmp_path / "m.csv"):  # scores would replace the labels
             assert "choose another file" in refused(capsys, *score, "--out", out) and copy.read_bytes() == own
@@ -393,17 +367,10 @@ def test_a_file_that_was_copied_into_the_run_is_scored_once(here, capsys, tmp_pa
     assert "already annotated" in told and "score again" in told and "snakemake" not in told
 
 
-def test_equal_files_are_one(tmp_path):
-    paths = [tmp_path / name for name in ("ann.csv", "bo.csv", "none.csv")]
-    for path in paths[:-1]:
-        path.write_text("the same")
-    assert score._once(paths) == [paths[0], paths[-1]]  # the reader reports the missing file
-
-
 def test_files_of_no_use_are_refused(here, capsys, tmp_path):
     assert "no such file" in refused(capsys, "score", "--files", tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("run,annotator,item,pattern,type,description,prefixes\n")
-    assert "only a header" in refused(capsys, "score", "--files", tmp_path / "x.csv")
+    assert "label no item of this run" in refused(capsys, "score", "--files", tmp_path / "x.csv")
     (tmp_path / "x.txt").write_text("notes")
     assert "x.txt: not an annotation file" in refused(capsys, "score", "--files", tmp_path / "x.txt")
     assert "already exists" in refused(capsys, "prompts", "--out", tmp_path)

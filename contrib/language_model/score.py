@@ -1,25 +1,27 @@
 """Score annotators' files beside the run's people and proxy: agreement of every two, and patterns seen in foils.
 
-The files change nothing in the run. With them you can compare a language model (`annotate answers`) with people.
+The files change nothing in the run. With them you can compare a language model (`answers`) with people.
 """
 
 import argparse
 from collections.abc import Iterable
+from itertools import combinations
 from pathlib import Path
 
 import polars as pl
 
+from contrib import annotation_study
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.text import csv_text
-from ff_memories.patterns import annotation_plan, pairs, scoring
-from ff_memories.patterns.readers import study
-from ff_memories.patterns.readers.records import Problems, Shown, check
-from ff_memories.patterns.readers.refusals import refuse
+from ff_memories.patterns import annotation_files, inter_annotator, scoring
+from ff_memories.patterns.records import Problems, check
+from ff_memories.patterns.scoring import Score
 from ff_memories.tables.annotation import ANNOTATOR, PEOPLE
 from ff_memories.workflow.runs import opening
 
+Pair = tuple[str, str, str, *Score]  # two annotators, a measure, and its score
 HEADER = ("who", "beside", "measure", "value", "low", "high", "n")
 
 
@@ -32,9 +34,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     run_ = opening.opened(args.configfile)
     if lacking := [path for path in args.files if not path.is_file()]:
-        raise UserError(f"{lacking[0]}: no such file", "write it with: ff-memories annotate answers")
-    if notes := [path for path in args.files if path.suffix.lower() in study.PASSED]:
-        raise UserError(f"{notes[0]}: not an annotation file", "name CSV, JSON or JSONL files")
+        raise UserError(f"{lacking[0]}: no such file", "write it with: python -m contrib.language_model answers")
+    if notes := [path for path in args.files if path.suffix.lower() in annotation_files.NOTES]:
+        raise UserError(f"{notes[0]}: not an annotation file", "name CSV files")
     own = [Path(path) for path in run_.annotations]
     if args.out and args.out.resolve() in {path.resolve() for path in [*own, *args.files]}:
         raise UserError(f"{args.out}: has annotations", "choose another file for --out")
@@ -43,26 +45,23 @@ def run(args: argparse.Namespace) -> None:
         tables.read(run_.table(name)).filter(annotator=ANNOTATOR) for name in ("annotations", "pattern_labels")
     )
     problems = Problems()
-    given, _ = study.read(_once([*own, *args.files]), run_.config.run, problems)
-    size = tables.read(run_.table("triggers")).select(pl.col("layer").max(), pl.col("key").max() + 1).row(0)
-    shown = Shown(
-        dict(plan.select("item", "prefixes").iter_rows()), annotation_plan.identities(*(n or 0 for n in size))
-    )
-    records, stale = check(given, shown, problems)
-    refuse(problems, "the annotators' files", "correct these rows and score again (nothing was scored or written)")
+    given, _ = annotation_files.read_all(_once([*own, *args.files]), run_.config.run, problems)
+    records, stale = check(given, annotation_study.shown(run_), problems)
+    problems.refuse("correct these rows and score again (nothing was scored or written)")
     if not records:
         raise UserError(
-            "the files label no item of this run", "write prompts for this run: ff-memories annotate prompts"
+            "the files label no item of this run",
+            "write prompts for this run: python -m contrib.language_model prompts",
         )
     found, labels = scoring.annotations(records, plan), scoring.item_labels(records, plan)
     scores = scoring.scores(found, labels, proxy, proxy_labels, seed)
-    rows: list[pairs.Pair] = [
+    rows: list[Pair] = [
         (row[0], "", *row[1:]) for row in scores if row[0] != PEOPLE
     ]  # the pairs below say whom they compare
     merged = tables.read(run_.table("annotation_scores")).filter(who=ANNOTATOR)
     rows += [(ANNOTATOR, "", *row) for row in merged.drop("who").iter_rows()]
     both = pl.concat([scoring.pattern_labels(labels), proxy_labels.select(*tables.TABLES["pattern_labels"].columns)])
-    rows += pairs.pairs(both, seed)
+    rows += pairs(both, seed)
     if args.out:
         write_whole(args.out, csv_text(HEADER, rows))
     for row in rows:
@@ -70,6 +69,30 @@ def run(args: argparse.Namespace) -> None:
             print(_line(*row))
     if stale:
         print(f"{len({s.item for s in stale})} items of another sample or extraction were not scored")
+
+
+def pairs(labels: pl.DataFrame, seed: int) -> list[Pair]:
+    """Return the agreement of every two annotators on the prefixes of keys that both labelled.
+
+    Args:
+        labels: rows with ``annotator``, ``layer``, ``key``, ``rank`` and ``label``, as of ``pattern_labels``.
+        seed: of the bootstrap over keys.
+
+    Returns:
+        (one, other, measure, value, low, high, n): 95 % intervals and n are over keys. Without a shared key, n is 0.
+    """
+    out: list[Pair] = []
+    every = labels.select("annotator", "layer", "key", "rank", pl.col("label").cast(pl.String))
+    for one, other in combinations(sorted(every["annotator"].unique().to_list()), 2):
+        mine, theirs = (every.filter(pl.col("annotator") == name) for name in (one, other))
+        both = mine.join(theirs, on=["layer", "key", "rank"], suffix="_other").sort("layer", "key", "rank")
+        keys = [
+            inter_annotator.counted([list(row) for row in part.select("label", "label_other").iter_rows()])
+            for _, part in both.group_by("layer", "key", maintain_order=True)
+        ]
+        for measure in inter_annotator.MEASURES:
+            out.append((one, other, measure, *inter_annotator.over_keys(keys, seed, measure), len(keys)))
+    return out
 
 
 def _once(paths: Iterable[Path]) -> list[Path]:

@@ -1,1 +1,0 @@
-"""Read what people annotated: CSV files and Label Studio's exports."""

@@ -1,0 +1,235 @@
+"""Converters of annotations: what people say comes back the same in the forms' format, and faults are named."""
+
+import csv
+import json
+import re
+
+import polars as pl
+import pytest
+from contributed import says, use
+from factories import words
+from laid_out import label, lay_out
+from pipeline import config, run_steps, write_inputs
+
+from contrib.label_studio import labelling
+from contrib.spreadsheet import sheet
+from ff_memories import tables
+from ff_memories.patterns import annotation_files, annotation_plan, records
+from ff_memories.patterns.annotation_plan import Item
+from ff_memories.patterns.records import Pattern, Problems, Shown
+
+ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
+NAMES = [item.item for item in ITEMS]
+SHOWN = Shown({name: 5 for name in NAMES}, annotation_plan.identities(2, 10))
+SHALLOW = Pattern("here", "f", "ann", NAMES[0], "1", "shallow", "ends alike", (1, 2, 3))
+STUDY = [
+    SHALLOW, Pattern("here", "f", "ann", NAMES[0], "2", "semantic", '=1+1, "x", «y»', (1, 4, 5)),
+    Pattern("here", "f", "ann", NAMES[1]), Pattern("here", "f", "ann", NAMES[3], "1", "shallow", "no", (2, 3, 4, 5)),
+]  # fmt: skip
+
+
+def said(found):
+    """Return the content of records, without their places and the patterns' names."""
+    return sorted((r.annotator, r.item, r.type, r.description, r.ranks) for r in found)
+
+
+@pytest.mark.parametrize("change", [
+    lambda t: t, lambda t: t.replace("\n", "\r\n"), lambda t: "\ufeff" + t, lambda t: "sep=,\n" + t,
+    lambda t: t.replace("\n", "\r"), lambda t: t.replace(",x", ",TRUE"), lambda t: t.replace("\n", "\n,,,\n"),
+])  # fmt: skip
+def test_a_sheet_gives_back_what_was_entered_whatever_spreadsheet_wrote_it(tmp_path, change):
+    (tmp_path / "a.csv").write_bytes(change(sheet.patterns("mine", ITEMS, STUDY)).encode())
+    found, judged = sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
+    assert said(found) == said(STUDY) and not judged and not problems.found
+    assert records.check(found, SHOWN, problems) == (found, []) and not problems.found
+
+
+@pytest.mark.parametrize("row, column, text, message", [
+    (4, 6, "no", "row 4: unknown mark 'no' in pattern 1; tick with x"), (4, 3, "5-Mar", "row 4: the row's number is"),
+    (3, 6, "", "row 2: '.empty.' is not a type"), (2, 6, "", "row 2: the pattern has no description"),
+    (3, 3, "", "row 2: .* lacks its row 'description' or 'type'"), (2, 7, "none", "row 2: .* both patterns and"),
+    (5, 3, "1", "row 5: .* has its row '1' twice"), (4, 0, "other", "row 4: not of the run 'mine'"),
+    (1, 2, "key", "a.csv: not a sheet of this study"),
+])  # fmt: skip
+def test_each_fault_of_a_sheet_is_named(tmp_path, row, column, text, message):
+    cells = list(csv.reader(sheet.patterns("mine", ITEMS[:1], [SHALLOW]).splitlines()))
+    cells[row - 1][column] = text
+    with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(cells)
+    found, _ = sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
+    records.check(found, SHOWN, problems)
+    assert any(re.search(message, problem) for problem in problems.found), problems.found
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"", "not a sheet"), ("é,b".encode("latin-1"), "not UTF-8"), (b'a,b\n"', "row 2: not readable as CSV"),
+    (b"a,b\n1,2,3\n", "row 2: 3 cells, but the header has 2"),
+])  # fmt: skip
+def test_files_that_are_no_sheets_are_named(tmp_path, content, message):
+    (tmp_path / "a.csv").write_bytes(content)
+    sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
+    assert len(problems.found) == 1 and message in problems.found[0]
+
+
+def test_tasks_give_back_what_was_marked(tmp_path):
+    (tmp_path / "a.json").write_text(labelling.tasks("mine", ITEMS, STUDY), encoding="utf-8")
+    found = labelling.read(tmp_path / "a.json", "mine", problems := Problems())
+    assert said(found) == said(STUDY) and not problems.found
+    (tmp_path / "a.json").write_text(labelling.tasks("mine", ITEMS), encoding="utf-8")
+    assert labelling.read(tmp_path / "a.json", "mine", problems) == [] and not problems.found
+
+
+@pytest.mark.parametrize("content, message", [
+    (b"[{]", "not readable as JSON"), (b"{}", "not a list of Label Studio tasks"), (b"[3]", "not a list of Label"),
+    (b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
+    (b'[{"data": {"run": "mine", "item": [1]}}]', "the item's name is missing"),
+    (b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result that our"),
+    (b'[{"data": {"run": "mine", "item": "i"}, "annotations": [{"result": []}]}]', "submitted i without a mark"),
+])  # fmt: skip
+def test_files_that_are_no_exports_are_named(tmp_path, content, message):
+    (tmp_path / "a.json").write_bytes(content)
+    labelling.read(tmp_path / "a.json", "mine", problems := Problems())
+    assert len(problems.found) == 1 and message in problems.found[0]
+
+
+GAPS = Item("key", 1, 9, (("a", "b"), (), ("c", "d", "e")))
+GAPPED = Pattern("here", "f", "ann", GAPS.item, "1", "shallow", "short", (1, 2, 3))
+
+
+def test_marks_hold_the_lines_of_their_prefixes_the_empty_one_among_them():
+    lines = ["a b", "(empty)", "c d e"]
+    (task,) = json.loads(labelling.tasks("mine", [GAPS], [GAPPED]))
+    assert task["data"]["text"] == "\n".join(lines)
+    (made,) = task["annotations"]
+    spans = [result["value"] for result in made["result"] if result["type"] == "labels"]
+    assert [task["data"]["text"][s["start"] : s["end"]] for s in spans] == [s["text"] for s in spans] == lines
+    assert [s["labels"] for s in spans] == [["pattern 1"]] * 3 and made["completed_by"] == {"email": "ann"}
+    assert "annotations" not in json.loads(labelling.tasks("mine", [GAPS]))[0]
+
+
+@pytest.mark.parametrize(
+    "start, end, ranks", [(0, 3, {1}), (0, 4, {1}), (1, 5, {1, 2}), (4, 4, {2}), (5, 17, {2, 3}), (0, 0, {1})]
+)
+def test_a_mark_is_in_every_line_that_it_touches(tmp_path, start, end, ranks):
+    text = labelling.text_of(GAPS)
+    task = {"data": {"run": "mine", "item": "i", "text": text}, "annotations": [{"completed_by": 7, "result": [
+        {"from_name": "pattern", "value": {"start": start, "end": end, "labels": ["pattern 2"]}},
+        {"from_name": "type_2", "value": {"choices": ["semantic"]}},
+        {"from_name": "description_2", "value": {"text": [" two", "words "]}},
+    ]}]}  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps([task]))
+    (studio,) = labelling.read(tmp_path / "a.json", "mine", Problems())
+    assert set(studio.ranks) == ranks
+    assert (studio.annotator, studio.pattern, studio.type, studio.description) == (
+        "user 7",
+        "2",
+        "semantic",
+        "two words",
+    )
+
+
+def test_label_studios_annotators_have_an_address_or_a_number_and_take_back_what_they_cancel(tmp_path):
+    nothing = [{"from_name": "nothing", "value": {"choices": [labelling.NOTHING]}}]
+    given = [{"email": "a@b", "id": 1}, {"id": 3}, 4]
+    made = [{"completed_by": who, "result": nothing} for who in given]
+    made.append({"completed_by": 5, "was_cancelled": True, "result": nothing})
+    task = {"data": {"run": "mine", "item": "i", "text": "a"}, "annotations": made}
+    (tmp_path / "a.json").write_text(json.dumps([task]))
+    assert [(r.annotator, r.type, r.item) for r in labelling.read(tmp_path / "a.json", "mine", Problems())] == [
+        ("a@b", "", "i"), ("3", "", "i"), ("user 4", "", "i"),
+    ]  # fmt: skip
+
+
+def test_interfaces_offer_as_many_patterns_as_they_have_room_for():
+    config = labelling.interface()
+    for n, colour in enumerate(labelling.COLOURS, 1):
+        assert f'<Label value="pattern {n}" background="{colour}" hotkey="{n}"/>' in config
+        assert f'name="description_{n}"' in config and f'name="type_{n}"' in config
+    assert "pattern 9" not in config and "_9" not in config and "pattern 0" not in config
+
+
+# ------------------------------------------------------------------------------------------------------ of a run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small run with its annotation plan and its proxy."""
+    folder = tmp_path_factory.mktemp("formats")
+    write_inputs(folder, words(40), seed=8, train=120, decoder_layers=2)
+    settings = config(patterns__keys_per_layer=6)
+    (folder / "my.yaml").write_text(json.dumps(settings), encoding="utf-8")
+    label(folder / "my.yaml", lay_out(folder, run_steps(folder, settings), "small"), folder / "dict.txt")
+    return folder
+
+
+@pytest.fixture
+def here(run, monkeypatch):
+    monkeypatch.chdir(run)
+    return run
+
+
+OF_RUN = ("--configfile", "my.yaml")
+
+
+def test_a_sheet_becomes_a_file_of_the_run(here, tmp_path, capsys):
+    use("spreadsheet", "write", *OF_RUN, "--out", tmp_path / "sheets")
+    plan = tables.read("results/small/tables/annotation_plan.parquet").sort("order")
+    text = (tmp_path / "sheets/patterns.csv").read_text(encoding="utf-8")
+    header, *rows = csv.reader(text.splitlines())
+    assert list(dict.fromkeys(row[2] for row in rows)) == plan["item"].to_list()
+    done = [[*row[:6], "none", *row[7:]] if row[3] == "description" else row for row in rows]
+    done[0][1] = "ann"  # once; it counts for the rows below
+    with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([header, *done])
+    use("spreadsheet", "read", *OF_RUN, tmp_path / "a.csv", "--out", tmp_path / "ann.csv")
+    found, _ = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
+    assert not problems.found and [r.item for r in found] == plan["item"].to_list()
+    assert {(r.annotator, r.type) for r in found} == {("ann", "")}
+    assert "nothing was written" in says(
+        capsys, "spreadsheet", "read", *OF_RUN, tmp_path / "a.csv", tmp_path / "a.csv", "--out", tmp_path / "b.csv"
+    )
+    assert "already exists" in says(capsys, "spreadsheet", "write", *OF_RUN, "--out", tmp_path / "sheets")
+
+
+def test_a_sheet_of_distances_becomes_a_file_of_judgements(here, tmp_path, capsys):
+    use("spreadsheet", "write", *OF_RUN, "--out", tmp_path / "sheets")
+    path = tmp_path / "sheets/distance.csv"
+    frame = pl.read_csv(path).with_columns(annotator=pl.lit("ann"), label=pl.lit("Distant"))
+    assert frame.height
+    frame.write_csv(tmp_path / "d.csv")
+    use("spreadsheet", "read", *OF_RUN, tmp_path / "d.csv", "--out", tmp_path / "ann.csv")
+    _, judged = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
+    assert not problems.found and [j.item for j in judged] == frame["item"].to_list()
+    frame.with_columns(label=pl.lit("far")).write_csv(tmp_path / "d.csv")
+    told = says(capsys, "spreadsheet", "read", *OF_RUN, tmp_path / "d.csv", "--out", tmp_path / "ann.csv")
+    assert "'far' is not a judgement; write distant or related" in told
+
+
+def test_an_export_of_label_studio_becomes_a_file_of_the_run(here, tmp_path):
+    use("label_studio", "write", *OF_RUN, "--out", tmp_path / "tasks")
+    assert (tmp_path / "tasks/interface.xml").read_text() == labelling.interface()
+    tasks = json.loads((tmp_path / "tasks/tasks.json").read_text(encoding="utf-8"))
+    nothing = [{"from_name": "nothing", "value": {"choices": [labelling.NOTHING]}}]
+    for task in tasks:
+        task["annotations"] = [{"completed_by": {"email": "a@b"}, "result": nothing}]
+    (tmp_path / "a.json").write_text(json.dumps(tasks))
+    use("label_studio", "read", *OF_RUN, tmp_path / "a.json", "--out", tmp_path / "ann.csv")
+    found, _ = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
+    assert not problems.found and [r.item for r in found] == [task["data"]["item"] for task in tasks]
+
+
+def test_simulated_annotators_say_what_the_proxy_says_but_for_errors(here, tmp_path, capsys):
+    rates = ("--miss", "0", "1", "--mistype", "0", "--foil", "0", "--misjudge", "0")
+    use("simulated_annotators", *OF_RUN, *rates, "--out", tmp_path)
+    paths = [tmp_path / f"simulated-{n}.csv" for n in (1, 2)]
+    found, blind = (annotation_files.read_all([path], "small", Problems())[0] for path in paths)
+    proxy = tables.read("results/small/tables/annotations.parquet")
+    plan = tables.read("results/small/tables/annotation_plan.parquet")
+    of_keys = set(plan.filter(kind="key")["item"])
+    assert len([r for r in found if r.item in of_keys and r.type]) == proxy.height
+    assert not [r for r in blind if r.type]
+    _, judged = annotation_files.read_all([tmp_path / "simulated-1-distance.csv"], "small", Problems())
+    assert len(judged) == tables.read("results/small/tables/distance_labels.parquet").height
+    for wrong in (("--miss", "1.5"), ("--miss", "0", "1", "--foil", "0", "0", "1")):
+        told = says(capsys, "simulated_annotators", *OF_RUN, *wrong, "--out", tmp_path)
+        assert "expected rates between 0 and 1, and the same number of rates" in told
