@@ -2,10 +2,11 @@
 
 ``--models`` names an atlas of the recorded runs, ``--training`` one of the runs over training steps:
 
-    ff-memories atlas data/training-steps --over updates --out results/training-steps
+    python -m data.training_steps
     python docs/tools/atlas_pictures.py --training results/training-steps
 """
 
+import csv
 import json
 import re
 import sys
@@ -52,21 +53,27 @@ def small(svg: str) -> str:
     return re.sub(r' (?:d|transform|x1|x2|y1|y2)="[^"]*"', rounded, svg)
 
 
-def facts(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of the sentences on training: each measure's mean over the layers at every checkpoint."""
-    steps = {run["run"]: run["step"] for run in summary["runs"]}
-    first = next(iter(steps))
-    out: dict[str, Any] = {"steps": sorted(steps.values()), "layers": summary["runs"][0]["info"]["layers"]}
+def facts(numbers: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return the numbers of the sentences on training: each measure's mean over the layers at every checkpoint.
+
+    ``numbers``: the rows of an atlas's numbers.csv, whose labels are the numbers of updates.
+    """
+    steps = {row["label"]: float(row["label"].replace(",", "")) for row in numbers}
+    first, *_ = in_order = sorted(steps, key=steps.__getitem__)
+    out: dict[str, Any] = {
+        "steps": [steps[label] for label in in_order],
+        "layers": max(int(row["layer"]) for row in numbers),
+    }
     for panel in SHOWN["training"]:
-        rows = [row for row in summary["numbers"] if row["panel"] == panel]
-        by_step = {step: _mean(r["value"] for r in rows if r["run"] == run) for run, step in steps.items()}
-        out[panel] = [round(by_step[step], 4) for step in out["steps"]]
-        out[f"untrained {panel}"] = round(_mean(row["untrained"] for row in rows if row["run"] == first), 4)
+        rows = [row for row in numbers if row["panel"] == panel]
+        mean = lambda column, label: _mean(row[column] for row in rows if row["label"] == label)  # noqa: B023
+        out[panel] = [round(mean("value", label), 4) for label in in_order]
+        out[f"untrained {panel}"] = round(mean("untrained", first), 4)
     return out
 
 
-def _mean(values: Iterable[float | None]) -> float:
-    found = [value for value in values if value is not None]
+def _mean(values: Iterable[str]) -> float:
+    found = [float(value) for value in values if value]
     return sum(found) / len(found)
 
 
@@ -135,7 +142,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         pictures = {kind: picture(atlas, kind) for kind, atlas in given.items()}
         if "training" in given:
-            known = facts(json.loads((given["training"] / "summary.json").read_text(encoding="utf-8")))
+            with (given["training"] / "numbers.csv").open(encoding="utf-8", newline="") as file:
+                known = facts([*csv.DictReader(file)])
         else:
             known = json.loads((root / KEPT).read_text(encoding="utf-8"))
         new = renewed(args.out.read_text(encoding="utf-8"), known)

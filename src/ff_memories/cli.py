@@ -54,7 +54,7 @@ def commands(folder: Path) -> dict[str, Path]:
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
-    """Return the command of a command line: ``("verify",)``, ``("export", "triggers")``, ``("step", "values")``.
+    """Return the command of a command line: ``("verify",)``, ``("export", "delphi")``, ``("step", "values")``.
 
     Raises:
         UserError: no such command.

@@ -10,15 +10,16 @@ import pytest
 import yaml
 from pipeline import step
 
+import ff_memories
 from ff_memories import tables
+from ff_memories.atlas.match import without_folders
 from ff_memories.audit.verify import commit
+from ff_memories.commands.share.export import hf_dataset as dataset
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
-from ff_memories.exports import dataset
-from ff_memories.exports.published import without_folders
 
 RESULTS = "results/small"
-ORIGIN = dataset.Origin("r", "model", [], "1", "abc", {"run": "r"}, "dvc.lock", "BSD (numpy)")
+CONFIG = {"run": "r"}
 
 
 def head(folder):
@@ -172,9 +173,8 @@ def test_an_existing_folder_is_kept(here, capsys, tmp_path):
 
 def test_a_known_texts_licence_is_named_in_the_card():
     contents = dataset.Contents({"triggers": (1, ["layer"], "about", "0")})
-    told = dataset.card(contents, ORIGIN, ("other", "bsd-numpy"), with_text=True)
+    told = dataset.card(contents, [], CONFIG, ("other", "bsd-numpy"), "BSD (numpy)")
     assert "license: other\nlicense_name: bsd-numpy\n" in told and "The licence of that text: BSD (numpy)." in told
-    assert "commit `abc`" in told and "From `dvc.lock`." in told
 
 
 def test_people_are_called_by_number_unless_their_names_are_asked_for(tmp_path):
@@ -189,7 +189,7 @@ def test_people_are_called_by_number_unless_their_names_are_asked_for(tmp_path):
     for to, keep in (("without", False), ("with", True)):
         (tmp_path / to).mkdir()
         contents = dataset.write_tables(found, tmp_path / to, with_text=False, with_names=keep)
-        told = dataset.card(contents, ORIGIN, ("unknown", None), with_text=False)
+        told = dataset.card(contents, [], CONFIG, ("unknown", None), None)
         assert ("called `person-1`" in told) is not keep
     read = lambda to, name: tables.read(tmp_path / to / "data" / f"{name}.parquet")
     assert read("without", "distance_labels")["annotator"].to_list() == ["person-1", "person-2", *names[2:]]
@@ -232,5 +232,5 @@ def test_the_commit_is_that_of_the_packages_own_repository(exported, tmp_path):
     assert commit(tmp_path / "own") == first + "+"
     (tmp_path / "other").mkdir()
     assert commit(tmp_path / "other") is None
-    own, (_, said) = commit(Path(dataset.__file__).parents[1]), head(exported[1])
+    own, (_, said) = commit(Path(ff_memories.__file__).parent), head(exported[1])
     assert own is None or f"commit `{own[:40]}" in said

@@ -11,9 +11,9 @@ from pipeline import step
 from tokenizers import Tokenizer
 
 from ff_memories import tables
+from ff_memories.commands.share.export import neuronpedia
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.exports import neuronpedia
 
 pytestmark = pytest.mark.slow
 
@@ -75,7 +75,7 @@ def lines(path):
 
 
 def export(out, *more):
-    step("export", "neuronpedia", "--configfile", "my.yaml", "--out", out, "--device", "cpu", "--threads", 1, *more)
+    step("export", "neuronpedia", "--configfile", "my.yaml", "--out", out, *more)
     return out
 
 
@@ -90,7 +90,7 @@ def exported(llama, tmp_path_factory):
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.chdir(llama)
     folder = tmp_path_factory.mktemp("neuronpedia")
-    yield export(folder / "tables") / "model", export(folder / "computed", "--top", 5, "--model-id", "my-model")
+    yield export(folder / "tables") / "model"
     monkeypatch.undo()
 
 
@@ -104,7 +104,7 @@ def sources(folder):
 
 
 def test_every_layer_and_sign_is_a_source_with_the_rows_it_refers_to(exported):
-    found = sources(exported[0])
+    found = sources(exported)
     names = {f"{layer}-ff-memories{end}" for layer in range(LAYERS) for end in ("", "-neg")}
     assert set(found) == names
     for name, folder in found.items():
@@ -136,7 +136,7 @@ def test_features_have_neuronpedias_columns_and_the_tables_values(llama, exporte
         "layer", "key", "sign", "coefficient").iter_rows():  # fmt: skip
         best[layer, key, sign] = top
     seen = set()
-    for folder in exported[0].iterdir():
+    for folder in exported.iterdir():
         columns = None
         for row in lines(folder / "features" / "batch-0.jsonl.gz"):
             assert not fits(row, NEURON)
@@ -159,19 +159,18 @@ def test_features_have_neuronpedias_columns_and_the_tables_values(llama, exporte
     assert seen == {(lay, k, s) for lay in range(1, LAYERS + 1) for k in range(KEYS) for s in (1, -1)}
 
 
-@pytest.mark.parametrize("which, ranks", [(0, 3), (1, 5)])
-def test_activations_are_the_triggers_with_the_coefficient_after_each_token(llama, exported, which, ranks):
+def test_activations_are_the_triggers_with_the_coefficient_after_each_token(llama, exported):
     corpus = store.read(llama / RESULTS / "corpus" / "corpus.safetensors")
     types = Tokenizer.from_file(str(llama / "model" / "tokenizer.json"))
     expected = {
         (row["layer"], row["key"], row["sign"], row["sentence"], row["position"]): row
-        for row in raw(llama, "triggers").filter(pl.col("rank") <= ranks).iter_rows(named=True)
+        for row in raw(llama, "triggers").filter(pl.col("rank") <= 3).iter_rows(named=True)
     }
     shading = defaultdict(list)
     for row in raw(llama, "shading").sort("position").iter_rows(named=True):
         shading[row["layer"], row["key"], row["sign"], row["rank"]].append(row["coefficient"])
-    ids, folder = set(), exported[which] if which == 0 else exported[1] / "my-model"
-    for source in folder.iterdir():
+    ids = set()
+    for source in exported.iterdir():
         for row in lines(source / "activations" / "batch-0.jsonl.gz"):
             assert not fits(row, ACTIVATION)
             layer, sign = int(row["layer"][0]) + 1, -1 if row["layer"].endswith("-neg") else 1
@@ -182,8 +181,7 @@ def test_activations_are_the_triggers_with_the_coefficient_after_each_token(llam
                 joined = "".join(row["tokens"])
                 assert joined == types.decode(prefix, skip_special_tokens=False) or "<0x" in joined
             assert row["values"][-1] == pytest.approx(trigger["coefficient"], rel=1e-4)
-            if trigger["rank"] <= 3 and which == 0:
-                assert row["values"] == shading[layer, key, sign, trigger["rank"]]
+            assert row["values"] == shading[layer, key, sign, trigger["rank"]]
             assert row["maxValue"] == max(row["values"]) and row["minValue"] == min(row["values"])
             assert row["values"][row["maxValueTokenIndex"]] == row["maxValue"]
             ids.add(row["id"])
@@ -193,9 +191,9 @@ def test_activations_are_the_triggers_with_the_coefficient_after_each_token(llam
 
 def test_the_same_run_gives_the_same_bytes(exported, here, tmp_path):
     again = export(tmp_path / "again") / "model"
-    for path in exported[0].rglob("*"):
+    for path in exported.rglob("*"):
         if path.is_file():
-            assert path.read_bytes() == (again / path.relative_to(exported[0])).read_bytes()
+            assert path.read_bytes() == (again / path.relative_to(exported)).read_bytes()
 
 
 def test_without_the_text_nothing_is_written(here, capsys, tmp_path):
@@ -208,7 +206,7 @@ def test_without_the_text_nothing_is_written(here, capsys, tmp_path):
     assert "activations quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
 
 
-def test_a_run_without_shading_needs_top(here, capsys, tmp_path):
+def test_a_run_without_shading_has_no_activations(here, capsys, tmp_path):
     path = here / RESULTS / "tables" / "shading.parquet"
     before = path.read_bytes()
     try:
@@ -216,12 +214,11 @@ def test_a_run_without_shading_needs_top(here, capsys, tmp_path):
         told = refused(capsys, tmp_path / "x")
     finally:
         path.write_bytes(before)
-    assert "has no rows, as with gallery.shaded: 0" in told and not list(tmp_path.iterdir())
+    assert "has no rows" in told and "gallery.shaded" in told and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("more, said", [
-    (("--top", 6), "--top: 6 is more than triggers.top (5)"), (("--model-id", "a b"), "not an id; such as a-b"),
-    (("--source-set", "x/y"), "not a name"), (("--top", 0), "expected a whole number"),
+    (("--model-id", "a b"), "not an id; such as a-b"), (("--source-set", "x/y"), "not an id; such as x-y"),
 ])  # fmt: skip
 def test_bad_options_are_refused(here, capsys, tmp_path, more, said):
     told = refused(capsys, tmp_path / "x", *more)

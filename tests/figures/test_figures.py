@@ -22,13 +22,13 @@ from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render, theme
 from ff_memories.figures.context import from_info
-from ff_memories.figures.drawn import figure2, figure3, figure11
+from ff_memories.figures.drawn import lines
 from ff_memories.figures.parts import paper
-from ff_memories.figures.registry import DRAWN, FIGURES, caption
+from ff_memories.figures.registry import FIGURES, caption
 from ff_memories.model.scope import MARKS
 
 SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".csv", ".html")
-PALETTES = (figure2.LABEL_COLOURS, figure11.KIND_COLOURS, list(figure3.MUTATION_COLOURS.values()))
+PALETTES = [[*colours.values()] for colours in (theme.LABEL_COLOURS, theme.KIND_COLOURS, theme.MUTATION_COLOURS)]
 THEIRS = re.compile(r"paper(?:'s range)? \(")  # in a legend
 
 
@@ -247,11 +247,6 @@ def test_options_without_use_are_refused(figure, options):
         looking(figure, **options)
 
 
-@pytest.mark.parametrize("figure", DRAWN)
-def test_what_is_read_of_a_figures_source_is_what_its_module_declares(figure):
-    assert DRAWN[figure] == draw.module(figure).FIGURE
-
-
 def test_the_papers_values_are_whole_and_say_how_they_are_known():
     values = paper.all_values()
     assert set(values["figure"]) <= set(FIGURES)
@@ -337,7 +332,7 @@ def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
     row = frame.filter((pl.col("layer") == 6) & (pl.col("mutation") == "first")).row(0, named=True)
     assert row["mean"] == pytest.approx((11 * -0.2 + (623 - 0.4) / 3) / 12) and row["near_zero"] == 1
     assert [row[name] for name in ("median", "trimmed", "others")] == pytest.approx([-0.2] * 3)
-    low, high = figure3.bulk_axis(frame, figure3.beyond_the_bulk(frame))
+    low, high = lines.bulk_axis(frame, lines.beyond_the_bulk(frame))
     assert -0.3 < low < -0.2 and 0 < high < 0.1
     said = chart.replace('", "', " ").replace("\u00a0", " ")  # lines of the notes
     assert "means of layers 6 (up to +1,711 %), from keys with coefficients near zero" in said
@@ -346,7 +341,7 @@ def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
 @pytest.mark.parametrize("change, coefficient", [(623.0, 1.0), (-0.3, 1e-5)], ids=["a true change", "no outlier"])
 def test_what_is_not_near_zero_or_no_outlier_stays_on_the_axis(change, coefficient):
     frame, chart = figure_3(change, coefficient)
-    assert figure3.beyond_the_bulk(frame).is_empty() and "beyond the axis" not in chart
+    assert lines.beyond_the_bulk(frame).is_empty() and "beyond the axis" not in chart
 
 
 def test_robust_means_of_mutations_are_those_of_a_brute_force():

@@ -17,7 +17,7 @@ FOUR = looking("figure4", layers=4)
 
 def said(name, context=FOUR, **columns):
     """Return the headline of a frame with these columns, with ordinary spaces."""
-    return draw.module(name).headline(pl.DataFrame(columns), context).replace("\u00a0", " ")
+    return draw.DRAWINGS[name].headline(pl.DataFrame(columns), context).replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_the_title_is_the_headline_and_the_specification_has_it_whole(figure, la
     context = looking(figure, layers=layers)
     frame = draw.data(chosen(figure, synthetic(layers)), Settings(SECTIONS), context)
     spec = render.spec(draw.chart(frame, context))
-    headline = draw.module(figure).headline(frame, context)
+    headline = draw.DRAWINGS[figure].headline(frame, context)
     assert spec["usermeta"]["headline"] == headline == " ".join(spec["title"]["text"])
     assert "None" not in json.dumps(spec["title"]) and "nan" not in json.dumps(spec["title"])
     assert draw.chart(frame.clear(), context).to_dict()["usermeta"]["headline"] == NO_DATA

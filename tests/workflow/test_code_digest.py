@@ -74,7 +74,7 @@ def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old,
         ("memories/mutations.py", *LINE, {"mutations"}, {"values", "claims", "join", "report"}),
         ("memories/search/topk.py", *LINE, {"triggers", "trigger-shard"}, {"claims", "corpus"}),
         ("model/decoder.py", *LINE, {"triggers", "values", "interventions"}, {"claims", "join"}),
-        ("figures/drawn/figure4.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
+        ("figures/drawn/rates.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
         ("claims/claims.toml", "\n", "\n[[claims_of_tomorrow]]\n", {"claims", "baselines"}, {"values", "triggers"}),
         ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
         ("tables/gallery.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
@@ -89,7 +89,7 @@ def test_an_edit_makes_due_the_steps_that_import_its_module(package, before, fil
 
 
 def test_no_measurement_depends_on_how_claims_are_judged_or_drawn(package, before):
-    late = [path for room in ("claims", "report", "exports", "figures") for path in (package / room).rglob("*.py")]
+    late = [path for room in ("claims", "report", "figures") for path in (package / room).rglob("*.py")]
     with ExitStack() as stack:
         for path in late:
             text = path.read_text(encoding="utf-8")

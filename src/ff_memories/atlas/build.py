@@ -8,26 +8,23 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.atlas import match, panels, recorded, text
+from ff_memories.atlas import chart, match, panels, text
 from ff_memories.atlas.member import Member
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole, wrote
+from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.base.text import csv_text
 from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.register import register
-from ff_memories.exports.published import without_folders
-from ff_memories.figures import render, small_multiples
-from ff_memories.figures.small_multiples import Look
+from ff_memories.figures import render
 from ff_memories.model.info import quantised
 from ff_memories.model.scope import ABOUT
 from ff_memories.report import atlas
 from ff_memories.report.sections.outline import BEYOND, SECTIONS
 from ff_memories.report.wording import listed
-from ff_memories.workflow.runs import opening
 
-PAGE, FIGURES = "atlas.html", "figures"
+PAGE, FIGURES, NUMBERS = "atlas.html", "figures", "numbers.csv"
 UNKNOWN = "unknown"
 
 
@@ -38,25 +35,23 @@ def build(
 
     Args:
         members: the runs, in the order of their lines.
-        folder: what to write: ``atlas.html``, ``numbers.csv``, ``summary.json`` and ``figures/``.
+        folder: what to write: ``atlas.html``, ``numbers.csv`` and ``figures/``.
         any_text: whether runs may have read unrelated texts.
         over: what the lines are coloured by, if the runs have a ``step``.
 
     Raises:
         UserError: runs on unrelated texts, too many runs, or a folder with something other than an atlas.
     """
-    small_multiples.check([member.label for member in members], over)
+    chart.check([member.label for member in members], over)
     texts = match.texts(members, any_text)
-    different = without_folders(match.differences(members))
+    different = match.without_folders(match.differences(members))
     _require_atlas(folder)
     given = [name for name in different if name not in match.by_kind(different, members)]
     warnings, notes = _said(members, texts, list(different), given)
     found = {panel.name: panels.numbers(panel, members) for panel in PANELS}
     shown = [panel for panel in PANELS if panel.section != BEYOND or found[panel.name].height]
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        (partial / FIGURES).mkdir(parents=True)
+    with atomic_folder(folder) as partial:
+        (partial / FIGURES).mkdir()
         drawn = {panel.name: _figure(panel, found, members, given, over, partial / FIGURES) for panel in shown}
         html = atlas.page(
             _runs(members),
@@ -73,14 +68,8 @@ def build(
         )
         write_whole(partial / PAGE, html)
         every = pl.concat(found.values())
-        write_whole(partial / "numbers.csv", csv_text(every.columns, every.rows()))
-        kept = recorded.plain(members, texts, different, every)
-        write_whole(partial / recorded.FILE, json.dumps(kept, indent=1) + "\n")
+        write_whole(partial / NUMBERS, csv_text(every.columns, every.rows()))
         shutil.rmtree(folder, ignore_errors=True)
-        partial.replace(folder)
-        wrote(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return warnings, notes
 
 
@@ -88,15 +77,14 @@ def _require_atlas(folder: Path) -> None:
     """Raise ``UserError`` if the folder exists and is neither empty nor an atlas, or if it cannot be replaced."""
     if not folder.exists():
         return
-    if Path.cwd().is_relative_to(folder.resolve()):
-        raise UserError(f"{folder}: the command runs in this folder", "name another folder with --out")
+    another = "name another folder with --out"
     if not folder.is_dir():
-        raise UserError(f"{folder}: expected a folder, found a file", "name another folder with --out")
-    others = list(folder.iterdir())
-    if others and not (folder / PAGE).is_file():
-        raise UserError(f"{folder}: contains something other than an atlas", "name another folder with --out")
-    if odd := {path.name for path in others} - {PAGE, FIGURES, "numbers.csv", recorded.FILE}:
-        raise UserError(f"{folder}: contains {min(odd)} besides an atlas", "move it, or name another folder with --out")
+        raise UserError(f"{folder}: expected a folder, found a file", another)
+    if Path.cwd().is_relative_to(folder.resolve()):
+        raise UserError(f"{folder}: the command runs in this folder", another)
+    found = {path.name for path in folder.iterdir()}
+    if odd := found - ({PAGE, FIGURES, NUMBERS, "summary.json"} if PAGE in found else set()):
+        raise UserError(f"{folder}: contains {min(odd)}, which is of no atlas", another)
 
 
 def _said(
@@ -111,35 +99,25 @@ def _said(
     """
     first = f"“{members[0].label}”"
     warnings, notes = [], []
-    for member, (how, why) in zip(members, texts, strict=True):
+    by_relation: dict[tuple[str, str], list[str]] = {}
+    for member, relation in zip(members, texts, strict=True):
+        by_relation.setdefault(relation, []).append(_quoted(member))
+    for (how, why), quoted in by_relation.items():
         if how == text.OTHER:
-            warnings.append(f"{_quoted(member)}: {why}. The text may cause differences from {first}.")
-    reasons = dict.fromkeys(why for how, why in texts if how == text.RELATED)
-    for reason in reasons:
-        own = [_quoted(m) for m, (how, why) in zip(members, texts, strict=True) if why == reason]
-        notes.append(f"Text, compared with {first}: {reason} ({listed(own)}).")
-    same = [_quoted(m) for m, (how, _) in zip(members, texts, strict=True) if how == text.SAME]
-    if len(same) > 1:
-        notes.insert(0, f"{listed(same)} read the same text.")
+            warnings += [f"{one}: {why}. The text may cause differences from {first}." for one in quoted]
+        elif how == text.RELATED:
+            notes.append(f"Text, compared with {first}: {why} ({listed(quoted)}).")
+        elif len(quoted) > 1:
+            notes.insert(0, f"{listed(quoted)} read the same text.")
     if given:
         warnings.append(f"Settings differ: {listed(given)}. The page has a table of their values.")
     if others := [name for name in different if name not in given]:
         notes.append(
             f"{listed(others)} {'differs' if len(others) == 1 else 'differ'} because the kinds of model differ."
         )
-    for member in members:
-        if member.resolved is None:
-            warnings.append(f"{_quoted(member)}: its settings are not known ({member.known_from}).")
-    if any(member.baselines for member in members):
+    warnings += [f"{_quoted(m)}: its settings are not known ({m.unknown})." for m in members if m.unknown]
+    if any(member.untrained for member in members):
         notes.append("Untrained models have a run's shape and random weights, and look at a smaller part of its text.")
-    sources: dict[str, list[str]] = {}
-    for member in members:
-        if member.resolved is not None:
-            beside = member.known_from == f"results/{member.name}/{opening.BESIDE}"
-            file = f"{opening.BESIDE} in the run's own folder" if beside else member.known_from
-            sources.setdefault(file, []).append(_quoted(member))
-    if sources:
-        notes.append(f"Settings: {listed([f'{listed(own)} from {file}' for file, own in sources.items()])}.")
     return warnings, notes
 
 
@@ -157,55 +135,36 @@ def _figure(
 ) -> dict[str, Any]:
     """Write one panel's files and return what the page shows of it."""
     frame = found[panel.name]
-    lacking = [_quoted(m) for m in members if m.label not in set(frame["label"].to_list())]
-    missing = f"Not measured for {listed(lacking)}." if lacking else ""
-    differing = match.of_sections(different, panel.sections)
-    differs = f"Settings differ: {listed(differing)}." if differing else ""
-    levels = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
-    look_of = "grey" if over else "faint"
-    faint = [f"{look_of}, dashed: untrained models"] if frame["untrained"].count() else []
-    notes = ["; ".join([_counted(frame, panel), "bars: 95% bootstrap interval"]), "; ".join([*faint, *levels])]
-    notes += ["not measured: " + listed(lacking)] if lacking and frame.height else []
-    notes += ["settings differ: " + listed(differing)] if differing else []
-    notes = [note for note in notes if note]
+    lacking = listed([_quoted(m) for m in members if m.label not in set(frame["label"].to_list())])
+    differing = listed(match.of_sections(different, panel.sections))
+    faint = [f"{'grey' if over else 'faint'}, dashed: untrained models"] if frame["untrained"].count() else []
+    level = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
+    notes = [
+        f"{_counted(frame, panel)}; bars: 95% bootstrap interval",
+        "; ".join([*faint, *level]),
+        f"not measured: {lacking}" if lacking and frame.height else "",
+        f"settings differ: {differing}" if differing else "",
+    ]
     if over:
         steps = pl.DataFrame([(m.label, m.step) for m in members], schema=["label", "step"], orient="row")
         frame = frame.join(steps, on="label", how="left", maintain_order="left")
     shared = [found[other.name] for other in PANELS if panel.together and other.together == panel.together]
-    top = max((small_multiples.reach(other) for other in shared), default=0)
-    look = Look(
-        panel.title,
-        panel.axis,
-        panel.form,
-        [m.label for m in members],
-        notes,
-        _mark(members),
-        _described(frame, panel),
-        1.05 * top if top else None,
-        panel.chance[0] if panel.chance else None,
-        over,
-    )
-    made = render.files(small_multiples.chart(frame, look), panel.name)
+    top = 1.05 * max((chart.reach(other) for other in shared), default=0)
+    describes = _described(frame, panel)
+    labels, shown = [m.label for m in members], [note for note in notes if note]
+    drawing = chart.chart(frame, panel, labels, shown, _mark(members), describes, top or None, over)
+    made = render.files(drawing, panel.name)
     for suffix, content in made.items():
         (folder / f"{panel.name}{suffix}").write_bytes(content)
     write_whole(folder / f"{panel.name}.csv", csv_text(frame.columns, frame.rows()))
-    return {
-        "name": panel.name,
-        "title": panel.title,
-        "axis": panel.axis,
-        "of": panel.of,
-        "section": panel.section,
-        "formula": panel.formula,
-        "says": panel.says,
-        "missing": missing,
-        "differs": differs,
-        "describes": look.describes,
+    return vars(panel) | {
+        "missing": f"Not measured for {lacking}." if lacking else "",
+        "differs": f"Settings differ: {differing}." if differing else "",
+        "describes": describes,
         "svg": made[".svg"].decode(),
         "rows": [
-            {
-                "label": row["label"],
-                "layer": row["layer"],
-                "n": row["n"],
+            row
+            | {
                 "value": measured(row["value"], panel.form),
                 "interval": spread(row["low"], row["high"], panel.form),
                 "untrained": measured(row["untrained"], panel.form),
@@ -266,7 +225,7 @@ def _facts(member: Member) -> dict[str, str]:
         "parameters": whole("parameters"),
         "text": (read.source or (listed([Path(file).name for file in read.files]) if read.files else UNKNOWN))
         + (f" ({read.form})" if read.form else ""),
-        "untrained models": str(member.baselines),
+        "untrained models": str(len(member.untrained)),
     }
 
 
@@ -278,14 +237,7 @@ def _plain(name: str, value: Any, member: Member) -> str:
 
 def _claims(members: Sequence[Member]) -> list[dict[str, Any]]:
     return [
-        {
-            "id": claim.id,
-            "statement": claim.statement,
-            "source": claim.source,
-            "paper": claim.paper,
-            "unit": claim.unit,
-            "cells": [member.claims.get(claim.id) for member in members],
-        }
+        vars(claim) | {"paper": claim.paper, "cells": [member.claims.get(claim.id) for member in members]}
         for claim in register()
         if not claim.beyond or any(claim.id in member.claims for member in members)
     ]

@@ -1,6 +1,7 @@
 """Say whether runs read the same text with the same settings, and what differs."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from ff_memories.atlas.member import Member
@@ -26,7 +27,7 @@ def texts(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:
         unknown = [m for m in (first, member) if not m.text.known]
         if unknown:
             raise UserError(
-                f"{unknown[0].folder}: the text of this run is not recorded ({unknown[0].known_from})",
+                f"{unknown[0].folder}: the text of this run is not recorded ({unknown[0].unknown})",
                 "name its config with --config RUN=FILE, or compare runs on any texts with --any-text",
             )
         raise UserError(
@@ -49,8 +50,7 @@ def flat(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
 def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
     """Return {setting: each run's value} for the settings that measures depend on and that are not all equal.
 
-    A run whose config is unknown has ``None`` everywhere, and is left out of the comparison. A run from an older atlas
-    is left out for the sections that the atlas did not record.
+    A run whose config is unknown has ``None`` everywhere, and is left out of the comparison.
     """
     found = [
         None if member.resolved is None else dict(flat({name: member.resolved[name] for name in SECTIONS}))
@@ -62,9 +62,7 @@ def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
     for name in names:
         if name in NAMES or name.endswith(".files"):
             continue
-        section = name.partition(".")[0]
-        told = [values for values in known if any(other.partition(".")[0] == section for other in values)]
-        if any(values.get(name) != told[0].get(name) for values in told):
+        if any(values.get(name) != known[0].get(name) for values in known):
             out[name] = [None if values is None else values.get(name) for values in found]
     return out
 
@@ -87,3 +85,16 @@ def by_kind(different: Mapping[str, Sequence[Any]], members: Sequence[Member]) -
 def of_sections(different: Sequence[str], sections: Sequence[str]) -> list[str]:
     """Return the differing settings that belong to these sections of the config."""
     return [name for name in different if name.partition(".")[0] in (*ALWAYS, *sections)]
+
+
+def without_folders(value: Any) -> Any:
+    """Return plain data in which every absolute path is cut to its last part."""
+    if isinstance(value, dict):
+        return {name: without_folders(held) for name, held in value.items()}
+    if isinstance(value, list):
+        return [without_folders(held) for held in value]
+    if isinstance(value, str):
+        for kind in (PurePosixPath, PureWindowsPath):
+            if value.startswith("~") or (kind(value).is_absolute() and kind(value).name):
+                return kind(value).name
+    return value

@@ -1,4 +1,4 @@
-"""One run of an atlas: its model info, tables or recorded numbers, verdicts and settings."""
+"""One run of an atlas: its model info, tables, verdicts and settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,16 +25,14 @@ class Member:
         label: its name in figures and tables.
         info: its model info.
         resolved: its config as plain data without ``auto``; ``None`` if unknown.
-        known_from: the file with its config, or why there is none.
+        unknown: why its config is unknown; empty if it is known.
         text: what it read.
         tables: by name; ``pattern_labels`` has only the proxy's rows, and is absent if it has none; those of
             ``BEYOND_PAPER`` may be absent or have no rows.
         untrained: the same tables of models of its shape with random weights, one mapping per seed.
         claims: {claim: its verdict, as the report shows it, and its measured value}.
         digests: {table: MD5 of its file}.
-        baselines: how many untrained models it measured.
         step: what its line is coloured by, if the atlas is drawn over something.
-        recorded: its numbers, with the columns ``panels.NUMBERS``, if they come from another atlas and not from tables.
     """
 
     folder: Path
@@ -42,15 +40,13 @@ class Member:
     label: str
     info: Mapping[str, Any]
     resolved: Mapping[str, Any] | None
-    known_from: str
+    unknown: str
     text: Text
     tables: Tables
     untrained: Sequence[Tables]
     claims: Mapping[str, Mapping[str, Any]]
     digests: Mapping[str, str]
-    baselines: int
     step: float | None = None
-    recorded: pl.DataFrame | None = None
 
     @property
     def neurons(self) -> int:

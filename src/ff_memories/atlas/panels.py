@@ -239,10 +239,6 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
     """
     parts = [pl.DataFrame(schema=NUMBERS)]
     for member in members:
-        if member.recorded is not None:
-            kept = member.recorded.filter(panel=panel.name).with_columns(label=pl.lit(member.label))
-            parts.append(kept.select(pl.col(name).cast(kind) for name, kind in NUMBERS.items()))
-            continue
         if panel.table not in member.tables:
             continue
         own = panel.measure(member.tables, member, member.seed)
@@ -260,21 +256,11 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
 
 def _baseline(panel: Panel, member: Member) -> pl.DataFrame:
     """Return the mean and the extremes of the panel's number over the untrained models, per layer."""
-    schema = {"layer": pl.Int64(), "value": pl.Float64()}
-    parts = [pl.DataFrame(schema=schema)]
+    parts = [pl.DataFrame(schema={"layer": pl.Int64, "value": pl.Float64})]
     for tables in member.untrained:
         if panel.table in tables:
             found = panel.measure(tables, member, None)
-            parts.append(found.select(pl.col(name).cast(kind) for name, kind in schema.items()))
+            parts.append(found.select(pl.col("layer").cast(pl.Int64), pl.col("value").cast(pl.Float64)))
     value = pl.col("value")
-    return (
-        pl.concat(parts)
-        .group_by("layer")
-        .agg(
-            value.mean().alias("untrained"),
-            value.min().alias("untrained_low"),
-            value.max().alias("untrained_high"),
-            pl.len().alias("untrained_seeds"),
-        )
-        .sort("layer")
-    )
+    spread = {"untrained": value.mean(), "untrained_low": value.min(), "untrained_high": value.max()}
+    return pl.concat(parts).group_by("layer").agg(**spread, untrained_seeds=pl.len()).sort("layer")

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import polars as pl
 from pydantic import BaseModel
 
 from ff_memories import tables as schemas
-from ff_memories.atlas import recorded, settings
 from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
 from ff_memories.atlas.text import Text
 from ff_memories.base import foreign
@@ -18,9 +16,13 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.text import escape_invisible
 from ff_memories.claims import wording
 from ff_memories.claims.register import register
+from ff_memories.config import Config, load
 from ff_memories.model.info import read_info
+from ff_memories.tables import VERDICTS
 from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import dvc_lock_file
+from ff_memories.workflow.runs.finished import same_model
+from ff_memories.workflow.runs.opening import configs as configs_of
 
 OWN_TEXT = " (text sampled from the model)"  # behind a run's label: agreement there is of the model's own draws
 
@@ -38,7 +40,7 @@ def members(
     """Read runs in the order given.
 
     Args:
-        folders: the runs' folders, such as ``results/demo``, and those of atlases, which stand for their runs.
+        folders: the runs' folders, such as ``results/demo``.
         labels: ``RUN=TEXT``, where RUN is a run's name or its folder.
         configs: ``RUN=FILE``, likewise: the config file of a run.
         over: what the labels count, if they are numbers; a run without a label is at the number its name ends with.
@@ -46,114 +48,69 @@ def members(
     Raises:
         UserError: fewer than two runs, a folder that is no finished run, a run given twice, or a bad label.
     """
-    places = _each_once([place for folder in folders for place in _places(folder)])
-    if len(places) < 2:
+    if len(folders) < 2:
         raise UserError("an atlas compares runs, and only one was given", "name at least two runs")
-    paths, names = [folder for folder, _, _ in places], [name for _, name, _ in places]
-    texts, files = _named(labels, paths, names, "--label"), _named(configs, paths, names, "--config")
-    said = [texts.get(i) or _default(name, over, kept) for i, (_, name, kept) in enumerate(places)]
-    steps = [_number(label, over) if over else None for label in said]
-    found = []
-    for i, (folder, name, kept) in enumerate(places):
-        label, config = escape_invisible(said[i]), Path(files[i]) if i in files else None
-        if kept is None:
-            found.append(_member(folder, name, label, config, steps[i]))
-        elif config is None:
-            found.append(replace(kept, label=label, step=steps[i]))
-        else:
-            raise UserError(
-                f"--config {name}={config}: the atlas already records this run's settings", "leave the option out"
-            )
-    _refuse_twins(found)
-    if clash := next((label for label in said if said.count(label) > 1), None):
-        which = " and ".join(str(path) for path, label in zip(paths, said, strict=True) if label == clash)
-        raise UserError(
-            f"two runs are called {clash!r}: {which}", "leave one out, or name each of them with --label FOLDER=TEXT"
-        )
+    texts, files = _by_folder(labels, folders, "--label"), _by_folder(configs, folders, "--config")
+    found: list[Member] = []
+    for i, folder in enumerate(folders):
+        if not folder.is_dir():
+            raise UserError(f"{folder}: no such folder", "name a run's folder, such as results/demo")
+        name = folder.resolve().name
+        default = name if over is None else name[len(name.rstrip("0123456789")) :] or name
+        member = _member(folder, texts.get(i, default), Path(files[i]) if i in files else None, over)
+        for other in found:
+            if all(other.digests[table] == member.digests[table] for table in NEEDED):
+                raise UserError(f"{other.folder} and {folder} are the same run: their tables are equal", "give it once")
+            if other.label == member.label:
+                raise UserError(
+                    f"two runs are called {member.label!r}: {other.folder} and {folder}",
+                    "leave one out, or name each of them with --label FOLDER=TEXT",
+                )
+        found.append(member)
     return sorted(found, key=lambda member: member.step or 0) if over else found
 
 
-def _places(folder: Path) -> list[tuple[Path, str, Member | None]]:
-    """Return a folder's runs, each with its folder and its name: the run itself, or those that an atlas recorded."""
-    if not folder.is_dir():
-        raise UserError(f"{folder}: no such folder", "name a run's folder, such as results/demo")
-    if (folder / recorded.FILE).is_file() and not (folder / "tables").exists():
-        return [(member.folder, member.name, member) for member in recorded.read(folder)]
-    return [(folder, folder.resolve().name, None)]
-
-
-def _each_once(places: list[tuple[Path, str, Member | None]]) -> list[tuple[Path, str, Member | None]]:
-    """Leave out the runs of an atlas whose tables are given too, as ``results/*/`` gives those of results/atlas."""
-    given = []
-    for folder, _, kept in places:
-        paths = {name: folder / "tables" / f"{name}.parquet" for name in NEEDED}
-        if kept is None and all(path.is_file() for path in paths.values()):
-            given.append({name: dvc_lock_file.digest(path) for name, path in paths.items()})
-    held = lambda member: {name: member.digests.get(name) for name in NEEDED}
-    return [place for place in places if place[2] is None or held(place[2]) not in given]
-
-
-def _named(given: Sequence[str], folders: Sequence[Path], names: Sequence[str], option: str) -> dict[int, str]:
+def _by_folder(given: Sequence[str], folders: Sequence[Path], option: str) -> dict[int, str]:
     """Return {place of a run: what an option ``RUN=...`` says about it}."""
+    names = [folder.resolve().name for folder in folders]
     found: dict[int, str] = {}
     for text in given:
         run, equals, said = text.partition("=")
         if not equals or not said.strip():
             raise UserError(f"{option} {text}: expected RUN=...", f"write {option} RUN=...")
-        places = [
-            i for i, (folder, name) in enumerate(zip(folders, names, strict=True)) if run == name or Path(run) == folder
-        ]
+        places = [i for i, folder in enumerate(folders) if run == names[i] or Path(run) == folder]
         if len(places) != 1:
             what = "names several of the runs" if places else f"names none of the runs{did_you_mean(run, names)}"
             raise UserError(f"{option} {text}: {run!r} {what}", "name one by its folder, as you typed it")
-        if places[0] in found:
-            raise UserError(f"{option}: given twice for {run!r}", "give it once for each run")
         found[places[0]] = said.strip()
     return found
 
 
-def _default(name: str, over: str | None, kept: Member | None) -> str:
-    """Return a run's label: what an atlas recorded, or its name; over a number, the number that the name ends with."""
-    label = name if kept is None else kept.label
-    if over is None or (kept is not None and _is_number(label)):
-        return label
-    return name[len(name.rstrip("0123456789")) :] or name
-
-
-def _is_number(label: str) -> bool:
-    try:
-        return math.isfinite(float(label.replace(",", "").replace("_", "")))
-    except ValueError:
-        return False
-
-
 def _number(label: str, over: str) -> float:
-    if not _is_number(label):
-        raise UserError(f"--over {over}: {label!r} is not a number", "give each run a number, as in --label RUN=512")
-    return float(label.replace(",", "").replace("_", ""))
+    try:
+        if math.isfinite(number := float(label.replace(",", "").replace("_", ""))):
+            return number
+    except ValueError:
+        pass
+    raise UserError(f"--over {over}: {label!r} is not a number", "give each run a number, as in --label RUN=512")
 
 
-def _member(folder: Path, name: str, label: str, configfile: Path | None, step: float | None) -> Member:
-    card, held = folder / "model" / "info.json", folder / "tables"
+def _member(folder: Path, label: str, configfile: Path | None, over: str | None) -> Member:
+    card, held, claims = folder / "model" / "info.json", folder / "tables", folder / "claims.json"
     if not card.is_file() and not held.is_dir():
         raise UserError(f"{folder}: is no run: it has no model/info.json and no tables", "name a folder in results/")
     paths = {table: held / f"{table}.parquet" for table in NEEDED}
-    lacking = [f"tables/{table}.parquet" for table, path in paths.items() if not path.is_file()]
-    lacking += [] if card.is_file() else ["model/info.json"]
-    lacking += [] if any(path.is_file() for path in _verdicts(folder)) else ["claims.json"]
-    if lacking:
+    if lacking := [
+        path.relative_to(folder).as_posix() for path in (*paths.values(), card, claims) if not path.exists()
+    ]:
         raise UserError(
-            f"{folder}: this run has no {', '.join(lacking)}",
-            "finish the run, or in a clone restore it with make pull",
+            f"{folder}: this run has no {', '.join(lacking)}", "finish the run, or in a clone restore it with make pull"
         )
     info = read_info(card)
-    config, known_from = settings.find(folder, info, paths.values(), configfile)
-    resolved = None if config is None else config.resolved()
+    config, unknown = _config(folder, info, configfile)
     paths |= {name: path for name in BEYOND_PAPER if (path := held / f"{name}.parquet").is_file()}
     tables = {table: schemas.read(path) for table, path in paths.items()}
-    digests = {table: dvc_lock_file.digest(path) for table, path in paths.items()}
-    for path, frame in _patterns(folder):
-        tables[PATTERNS], digests[PATTERNS] = frame, dvc_lock_file.digest(path)
+    tables |= _proxy_labels(folder)
     for table, frame in tables.items():
         last = frame.select(pl.col("layer").cast(pl.Int64).max()).item() or 0
         if last > info["layers"]:
@@ -161,39 +118,61 @@ def _member(folder: Path, name: str, label: str, configfile: Path | None, step: 
                 f"{held / table}.parquet: has layer {last}, but the model has {info['layers']} layers",
                 "the table belongs to another run; remove it and run the workflow again",
             )
-    counts = held / "counts.parquet"
-    if counts.is_file() and wording.self_sampled(schemas.read(counts)) and not _is_number(label):
+    counts, sentences = held / "counts.parquet", held / "sentences.parquet"
+    step = None if over is None else _number(label, over)
+    if step is None and counts.is_file() and wording.self_sampled(schemas.read(counts)):
         label += OWN_TEXT
-    sentences = held / "sentences.parquet"
-    text = Text.of(
-        config, folder.resolve().parents[1], dvc_lock_file.digest(sentences) if sentences.is_file() else None
-    )
-    untrained = _untrained(folder)
     return Member(
         folder,
-        name,
-        label,
+        folder.resolve().name,
+        escape_invisible(label),
         info,
-        resolved,
-        known_from,
-        text,
+        None if config is None else config.resolved(),
+        unknown,
+        Text.of(config, folder.resolve().parents[1], dvc_lock_file.digest(sentences) if sentences.is_file() else None),
         tables,
-        untrained,
-        _claims(folder),
-        digests,
-        len(untrained),
+        _untrained(folder),
+        _claims(claims),
+        {table: dvc_lock_file.digest(path) for table, path in paths.items()},
         step,
     )
 
 
-def _patterns(folder: Path) -> list[tuple[Path, pl.DataFrame]]:
-    """Return the proxy's labels of a run with their file, if it has any."""
+def _config(folder: Path, info: dict[str, Any], given: Path | None) -> tuple[Config | None, str]:
+    """Return a run's config, or ``None`` and the reason if there is none to rely on.
+
+    It is the given one, or the one in the run's project that names the run and the model of the run's info.
+
+    Raises:
+        UserError: the given config file is of another run or another model.
+    """
+    if given is not None:
+        config = load(given)
+        if config.run != folder.resolve().name:
+            raise UserError(f"{given}: is the config of the run {config.run!r}", "name the run's own config file")
+        if not same_model(config, info):
+            raise UserError(f"{given}: names another model than {folder}/model/info.json", "name the run's own config")
+        return config, ""
+    root = folder.resolve().parents[1]
+    own, broken = configs_of(root, folder.resolve())
+    fitting = [config for _, config in own if same_model(config, info)]
+    if not fitting and broken:
+        return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
+    if not fitting:
+        return None, "the configs of this name have another model" if own else "no config of this name"
+    if any(config != fitting[0] for config in fitting):
+        return None, "several configs have this name"
+    return fitting[0], ""
+
+
+def _proxy_labels(folder: Path) -> Tables:
+    """Return the proxy's labels of a run, if it has any."""
     for path in (folder / "proxy" / f"{PATTERNS}.parquet", folder / "tables" / f"{PATTERNS}.parquet"):
         if path.is_file():
             frame = schemas.read(path).filter(pl.col("annotator") == ANNOTATOR)
             if frame.height:
-                return [(path, frame)]
-    return []
+                return {PATTERNS: frame}
+    return {}
 
 
 def _untrained(folder: Path) -> list[Tables]:
@@ -206,40 +185,14 @@ def _untrained(folder: Path) -> list[Tables]:
     return [tables for tables in found if tables]
 
 
-def _verdicts(folder: Path) -> tuple[Path, Path]:
-    return folder / "tables" / "claims.parquet", folder / "claims.json"
-
-
-def _claims(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of a run from its table, or else from claims.json."""
-    table, plain = _verdicts(folder)
-    if table.is_file():
-        rows = {row["claim"]: row for row in schemas.read(table).iter_rows(named=True)}
-    else:
-        given = foreign.read_json(plain, dict[str, Verdict], "run the workflow again", text=True)
-        rows = {claim: row.model_dump() for claim, row in given.items()}
+def _claims(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the verdicts of a run's claims.json, as the report shows them."""
+    rows = foreign.read_json(path, dict[str, Verdict], "run the workflow again", text=True)
     known = [claim.id for claim in register()]
-    odd = {row["verdict"] for row in rows.values()} - set(schemas.VERDICTS)
-    if odd or not rows.keys() <= set(known):
-        raise UserError(f"{plain if not table.is_file() else table}: has claims or verdicts that do not exist")
+    if {row.verdict for row in rows.values()} - set(VERDICTS) or not rows.keys() <= set(known):
+        raise UserError(f"{path}: has claims or verdicts that do not exist")
     return {
-        claim: {
-            "verdict": wording.shown(rows[claim]["verdict"], rows[claim]["measured"]),
-            "measured": rows[claim]["measured"],
-        }
+        claim: {"verdict": wording.shown(rows[claim].verdict, rows[claim].measured), "measured": rows[claim].measured}
         for claim in known
         if claim in rows
     }
-
-
-def _refuse_twins(found: Sequence[Member]) -> None:
-    """Raise ``UserError`` if two folders are one run, or copies of one."""
-    seen: dict[Any, Member] = {}
-    for member in found:
-        tables = tuple(member.digests.get(name) for name in NEEDED)
-        for key in (member.folder.resolve(), tables):
-            if key in seen:
-                which = f"{seen[key].folder} and {member.folder}"
-                why = "the same folder" if key == member.folder.resolve() else "the same run: their tables are equal"
-                raise UserError(f"{which} are {why}", "give each run once")
-        seen |= {member.folder.resolve(): member, tables: member}

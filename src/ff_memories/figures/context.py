@@ -1,12 +1,14 @@
-"""Hold what a chart needs besides its frame: the run's size and scope, and the figure's options."""
+"""What a figure is drawn by: its measure, chart and headline, and the run's size, scope and options."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import altair as alt
 import polars as pl
 
 from ff_memories.base.errors import UserError
-from ff_memories.config import FigureOptions
+from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures.parts import paper
 from ff_memories.figures.registry import DRAWN, refuse_useless
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
@@ -65,6 +67,23 @@ class FigureContext:
         """
         known = paper.values(self.figure, self.layers, self.scope != "paper")
         return known if self.options.paper_values and self.scope != "model" else known.clear()
+
+
+Headline = Callable[[pl.DataFrame, FigureContext], str]  # what a figure shows in this run, in one sentence
+Measure = Callable[[Tables, Settings, FigureContext], pl.DataFrame]  # a figure's frame
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How a figure is drawn: its frame from tables, its chart from the frame, and what it shows.
+
+    ``of_a_model``: another model's frame beside the run's; ``None``: as the run's own is measured.
+    """
+
+    data: Measure
+    chart: Callable[[pl.DataFrame, FigureContext], alt.LayerChart]
+    headline: Headline
+    of_a_model: Callable[[pl.DataFrame, Tables, Settings, FigureContext], pl.DataFrame] | None = None
 
 
 def from_info(figure: str, info: str | Path, options: FigureOptions, target: str = "next") -> FigureContext:

@@ -1,9 +1,7 @@
-"""Turn tables into a figure's frame, and the frame into its chart, with the figure's own module."""
+"""Turn tables into a figure's frame, and the frame into its chart."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
-from types import ModuleType
 
 import altair as alt
 import polars as pl
@@ -11,13 +9,12 @@ import polars as pl
 from ff_memories.base.errors import UserError
 from ff_memories.config import Settings
 from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.drawn import boxes, figure6, figureb2, figureb3, lines, rates, sensitivity, stacks
 from ff_memories.figures.parts import controls
 from ff_memories.figures.registry import DRAWN
 
-
-def module(figure: str) -> ModuleType:
-    """Return the module of a figure that ``registry.DRAWN`` has; the digest of a step's code has them all."""
-    return import_module(f"ff_memories.figures.drawn.{figure}")
+MODULES = (boxes, figure6, figureb2, figureb3, lines, rates, sensitivity, stacks)
+DRAWINGS = {name: drawing for module in MODULES for name, drawing in module.DRAWINGS.items()}
 
 
 def data(
@@ -25,8 +22,8 @@ def data(
 ) -> pl.DataFrame:
     """Return the frame that the figure draws.
 
-    ``models``: the tables of the baselines' models, by name. They are measured as the run's are, by the module's
-    ``data``, or by its ``of_a_model`` if the run's frame sets the marks.
+    ``models``: the tables of the baselines' models, by name. They are measured as the run's are, or by
+    ``of_a_model`` if the run's frame sets the marks.
 
     Raises ``UserError`` if a table has layers that the run's model lacks.
     """
@@ -39,11 +36,11 @@ def data(
                 f"table {name} has layer {max(others['layer'])}, but the model has layers 1 to {context.layers}",
                 "the table belongs to another run; remove it and run the workflow again",
             )
-    drawn = module(context.figure)
-    frame: pl.DataFrame = drawn.data(tables, settings, context)
+    drawing = DRAWINGS[context.figure]
+    frame = drawing.data(tables, settings, context)
     if not models or frame.is_empty():
         return frame
-    measure = getattr(drawn, "of_a_model", lambda frame, *given: drawn.data(*given))
+    measure = drawing.of_a_model or (lambda frame, *given: drawing.data(*given))
     measured = {name: measure(frame, own, settings, context) for name, own in models.items()}
     return controls.with_models(frame, measured, DRAWN[context.figure].untrained)
 
@@ -52,5 +49,4 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     """Return the chart of a frame from ``data``. Without data, omit the paper's values: they never stand alone."""
     if frame.is_empty():
         context = replace(context, options=context.options.model_copy(update={"paper_values": False}))
-    drawn: alt.LayerChart = module(context.figure).chart(frame, context)
-    return drawn
+    return DRAWINGS[context.figure].chart(frame, context)

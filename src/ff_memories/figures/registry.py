@@ -1,23 +1,18 @@
-"""Know every figure: what the modules in ``drawn`` declare of themselves, read from their sources.
+"""Know every figure: what ``figures.toml`` says of it. Light to import, since workflows read it before any run."""
 
-Light to import, since workflows read it before any run: the modules are parsed, not imported.
-"""
-
-import ast
 import re
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError
 
-FOLDER = Path(__file__).parent / "drawn"
-
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, as its module declares it, with literals alone.
+    """One figure, as ``figures.toml`` declares it.
 
     Attributes:
         section: the paper's section that discusses it, or ``beyond`` the paper, under which the report shows it; empty:
@@ -42,19 +37,19 @@ class Figure:
     """
 
     caption: str
-    tables: tuple[str, ...]
+    tables: Sequence[str]
     untrained: str = ""
     section: str = ""
     place: int = 0
-    sections: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    sections: Sequence[str] = ()
+    options: Sequence[str] = ()
     caption_last: str = ""
     caption_effective: str = ""
     wide: bool = False
     hatched: bool = False
     address: str = "?layer={layer}"
     keys: str = ""
-    paper: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+    paper: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
@@ -62,21 +57,8 @@ class Figure:
         return {"": "Our own", "beyond": "Beyond the paper"}.get(self.section, f"Section {self.section}")
 
 
-def _declared(path: Path) -> Figure:
-    """Return what a figure's module declares."""
-    for statement in ast.parse(path.read_bytes()).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "FIGURE":
-            assert isinstance(statement.value, ast.Call), path
-            return Figure(**{str(given.arg): ast.literal_eval(given.value) for given in statement.value.keywords})
-    raise ValueError(f"{path}: declares no FIGURE")
-
-
-def _order(path: Path) -> tuple[bool, int, str]:
-    number = re.fullmatch(r"figure(\d+)", path.stem)
-    return number is None, int(number[1]) if number else 0, path.stem
-
-
-DRAWN = {path.stem: _declared(path) for path in sorted(FOLDER.glob("[a-z]*.py"), key=_order)}
+_declared = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
+DRAWN = {name: Figure(**declared) for name, declared in _declared.items()}
 FIGURES = {name: figure for name, figure in DRAWN.items() if figure.section}  # those that every report shows
 SPECIAL = frozenset().union(*(figure.options for figure in DRAWN.values()))  # options that few figures have
 

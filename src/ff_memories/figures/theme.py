@@ -17,6 +17,13 @@ BLACK, BLUE, GREEN, ORANGE, LIGHT_GREY = "#000000", "#0072B2", "#009E73", "#E69F
 INK, FAINT = "#1A1A1A", "#595959"
 LIGHT_BLUE = "#8FC1E0"  # for boxes and bars with marks behind them
 BAND = "#E3B867"  # the paper's ranges, behind our marks
+LABEL_COLOURS = {"shallow": BLUE, "both": GREEN, "semantic": ORANGE, "none": LIGHT_GREY}
+KIND_COLOURS = {"residual": BLUE, "agreement": GREEN, "composition": ORANGE, "ffn": BLACK}
+MUTATION_COLOURS = {"first": BLUE, "last": ORANGE, "random": BLACK}  # as in the paper, for print
+CONTROL_COLOURS = {"the memory": BLUE, "a matched memory": ORANGE, "a random direction": BLACK}
+# Of an atlas's models, in an order in which neighbours also differ in lightness; and light to dark, over a number.
+MODEL_COLOURS = (BLACK, ORANGE, BLUE, "#CC79A7", GREEN, "#56B4E9", "#D55E00", "#8C8C8C")
+STEP_COLOURS = ("#9CC9E8", "#4F9AD0", "#1B63A5", "#08264F")
 
 
 @alt.theme.register("ff_memories", enable=True)

@@ -1,6 +1,5 @@
 """Small finished runs with known numbers, for atlases."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -112,14 +111,3 @@ def write_config(project: Path, name: str, transformer=True, **keys):
     path.parent.mkdir(exist_ok=True)
     path.write_text(yaml.safe_dump(data))
     return path
-
-
-def record(project: Path, folder: Path, params: dict, path: str = "dvc.lock"):
-    """Write a dvc.lock that names a run's tables with their digests and these parameters."""
-    outs = [
-        {"path": file.relative_to(project).as_posix(), "md5": hashlib.md5(file.read_bytes()).hexdigest()}
-        for file in sorted((folder / "tables").glob("*.parquet"))
-    ]
-    stage = {"cmd": "snakemake", "params": {f"config/{folder.name}.yaml": params}, "outs": outs}
-    (project / path).parent.mkdir(parents=True, exist_ok=True)
-    (project / path).write_text(yaml.safe_dump({"schema": "2.0", "stages": {"all": stage}}))

@@ -1,15 +1,10 @@
 """The runs over training steps: checkpoints are kept, one file says how their configs differ, and a run repeats."""
 
-import contextlib
-import hashlib
-import json
 import shutil
-import subprocess
 
 import pytest
 import tiny
 import yaml
-from projects import run
 from running import ROOT
 
 from data import train_transformer, training_steps
@@ -98,26 +93,3 @@ def test_differences_that_make_no_config_are_refused(trained, tmp_path, own, upd
         written(trained, tmp_path, own, updates)
     assert said in str(error.value)
     assert not (tmp_path / "out.yaml").exists()
-
-
-@pytest.mark.long
-def test_a_checkpoints_run_repeats_the_published_numbers(tmp_path):
-    """If the checkpoints are here and the published numbers were pulled."""
-    published = ROOT / "data" / "training-steps" / "summary.json"
-    if not published.is_file() or not (CHECKPOINTS / "512").is_dir():
-        pytest.skip("needs dvc pull data/training-steps.dvc and python -m data.train_transformer gpt2")
-    clone = tmp_path / "clone"
-    subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-    kept = clone / CHECKPOINTS.relative_to(ROOT) / "512"
-    shutil.copytree(CHECKPOINTS / "512", kept)
-    own = clone / "results/demo-gpt2-512/config.yaml"
-    with contextlib.chdir(clone):
-        training_steps.write_config(
-            training_steps.BASE, training_steps.DIFFERS, CHECKPOINTS.relative_to(ROOT) / "512", own
-        )
-    run(clone, "snakemake", "--cores", "1", "--configfile", own, "--", "claims")
-    entry = next(entry for entry in json.loads(published.read_text())["runs"] if entry["run"] == "demo-gpt2-512")
-    tables = clone / "results" / "demo-gpt2-512" / "tables"
-    assert entry["tables"].keys() >= {"values", "mutations", "composition", "refinement"}
-    for name, digest in entry["tables"].items():
-        assert hashlib.md5((tables / f"{name}.parquet").read_bytes()).hexdigest() == digest, name

@@ -1,8 +1,7 @@
 """Compare several models on one page, side by side over relative depth, from their runs' tables alone.
 
 The page has a matrix of claims and models, and a panel per measure with one line per model and its untrained models.
-Runs must have read the same text, or forms of one source. The command marks settings that differ. It can draw a shared
-atlas again, or add runs to it.
+Runs must have read the same text, or forms of one source. The command marks settings that differ.
 """
 
 import argparse
@@ -10,13 +9,7 @@ from pathlib import Path
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "runs",
-        type=Path,
-        nargs="+",
-        metavar="RUN",
-        help="finished runs, such as results/demo; another atlas's folder stands for the runs in its summary.json",
-    )
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="finished runs, such as results/demo")
     parser.add_argument("--out", type=Path, default=Path("atlas"), help="folder to write; default: atlas")
     parser.add_argument(
         "--label", action="append", default=[], metavar="RUN=TEXT", help="a run's label; default: its name"
@@ -26,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RUN=FILE",
-        help="a run's config file, if it is neither recorded nor in the project's folder",
+        help="a run's config file, if it is not in the project's folder",
     )
     parser.add_argument(
         "--over",

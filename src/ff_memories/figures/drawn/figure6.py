@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.claims import measures
 from ff_memories.claims.evidence import of_types
 from ff_memories.config import Settings
-from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.other_types import other
 from ff_memories.figures.parts import beside, controls, overlay
 from ff_memories.figures.parts.links import linked
@@ -21,30 +21,7 @@ from ff_memories.figures.parts.marks import (
     x_title,
 )
 from ff_memories.figures.parts.phrases import percent
-from ff_memories.figures.registry import Figure
 from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE
-
-FIGURE = Figure(
-    section="4",
-    place=3,
-    caption="How often values agree with their keys' top trigger examples, by the probability of the value's "
-    "top token, over all layers. The number above each bar counts its values.",
-    caption_last="How often values agree with the last tokens of their keys' top trigger examples, by the "
-    "probability of the value's top token, over all layers. The number above each bar counts its "
-    "values.",
-    tables=("values",),
-    untrained="mean",
-    sections=("values",),
-    options=("bins",),
-    address="?probability={left:.6g}..{bin:.6g}&sort=probability",
-    keys="?sort=probability",
-    paper={
-        "read off the figure": (
-            {"series": "agreement", "probability": (4.5e-05, 8.9e-05), "value": 0.0},
-            {"series": "agreement", "probability": (0.00036, 0.0004), "value": 0.95},
-        ),
-    },
-)
 
 
 def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -145,3 +122,6 @@ def headline(frame: pl.DataFrame, context: FigureContext) -> str:
         f"Values with a top probability above {lowest['bin']:.2g} agree {said}{bins}: "
         f"{percent(above)}, against {percent(lowest['mean'])} for the rest"
     )
+
+
+DRAWINGS = {"figure6": Drawing(data, chart, headline, of_a_model)}

@@ -7,22 +7,12 @@ import polars as pl
 
 from ff_memories.claims import removal
 from ff_memories.config import Settings
-from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.parts.controls import LINE
 from ff_memories.figures.parts.links import linked
 from ff_memories.figures.parts.marks import counted, finish, source, tooltips, x_title
 from ff_memories.figures.parts.phrases import NO_DATA, percent
-from ff_memories.figures.registry import Figure
 from ff_memories.figures.theme import BLUE, ORANGE
-
-FIGURE = Figure(
-    section="beyond",
-    place=2,
-    caption="Change of the mean logit of the ten tokens that a memory's value promotes, if the memory is changed (by "
-    "default, to its mean): by itself (direct) and once the layers above have run (total). A point is a memory, its "
-    "mean over prefixes. The last layer is left out.",
-    tables=("causal",),
-)
 
 
 def data(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -60,3 +50,6 @@ def headline(frame: pl.DataFrame, context: FigureContext) -> str:
         return NO_DATA
     kept = frame.select((pl.col("direct") * pl.col("total") > 0).mean()).item()
     return f"The layers above keep the sign of the direct effect for {percent(kept)} of the memories"
+
+
+DRAWINGS = {"figureb2": Drawing(data, chart, headline)}

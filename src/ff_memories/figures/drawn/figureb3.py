@@ -5,24 +5,14 @@ import polars as pl
 
 from ff_memories.claims import removal
 from ff_memories.config import Settings
-from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.parts.controls import DASHES, LINE
 from ff_memories.figures.parts.controls import untrained as untrained_note
 from ff_memories.figures.parts.links import linked
 from ff_memories.figures.parts.marks import Options, counted, finish, share_axis, source, tooltips, x_title
 from ff_memories.figures.parts.phrases import NO_DATA, percent
-from ff_memories.figures.registry import Figure
 from ff_memories.figures.theme import BLACK, BLUE, ORANGE
 
-FIGURE = Figure(
-    section="beyond",
-    place=3,
-    caption="How often a prediction changes if the memories with the largest share of a layer's output are removed "
-    "together, at the end of a validation prefix: the layer's own prediction, and the model's, once the layers above "
-    "have run. A coloured line for each layer, a thick one for all of them.",
-    tables=("removals",),
-    untrained="mean",
-)
 SERIES = ("layer", "model")
 PANELS = dict(zip(SERIES, ("the layer's", "the model's"), strict=True))
 TOP = 1.12  # of the axis, with room for the panels' names
@@ -99,3 +89,6 @@ def headline(frame: pl.DataFrame, context: FigureContext) -> str:
     text = f"Without {largest}, {said[few, 'layer']} of the layers' predictions change"
     text += f" and {said[few, 'model']} of the model's"
     return f"{text}; without {more[-1]}, {said[more[-1], 'layer']} and {said[more[-1], 'model']}" if more else text
+
+
+DRAWINGS = {"figureb3": Drawing(data, chart, headline)}

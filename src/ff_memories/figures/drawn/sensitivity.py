@@ -5,17 +5,9 @@ import polars as pl
 
 from ff_memories.claims.sensitivity.table import changes
 from ff_memories.config import Settings
-from ff_memories.figures.context import FigureContext, Tables
+from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.parts.marks import finish, source, tooltips, x_title
-from ff_memories.figures.registry import Figure
 from ff_memories.figures.theme import BLACK, BLUE, ORANGE
-
-FIGURE = Figure(
-    caption="Effect on each claim of the choices that the paper leaves open or that its released code makes "
-    "differently: the change in the measured value relative to this run, and any verdict that changes.",
-    tables=("sensitivity",),
-    wide=True,
-)
 
 ROW = 11  # points per claim
 NAMED = 6  # claims in a title
@@ -91,3 +83,6 @@ def headline(frame: pl.DataFrame, context: FigureContext) -> str:
         f"{moved} of {claims} numbers {'moves' if moved == 1 else 'move'}"
         + (f"; {refused} of the choices cannot be run" if refused else "")
     )
+
+
+DRAWINGS = {"sensitivity": Drawing(data, chart, headline)}

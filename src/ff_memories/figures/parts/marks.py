@@ -1,25 +1,21 @@
-"""Build the parts of charts: axes, bars, boxes and stacks.
+"""Build the parts of charts: axes, notes, legends and titles.
 
 Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import altair as alt
 import polars as pl
 
-from ff_memories.figures.context import FigureContext
-from ff_memories.figures.parts.links import linked
+from ff_memories.figures.context import FigureContext, Headline
 from ff_memories.figures.parts.phrases import NO_DATA
 from ff_memories.figures.registry import caption
-from ff_memories.figures.theme import BLACK, BLUE, HEADLINE, INK, LIGHT_BLUE, NOTE
+from ff_memories.figures.theme import HEADLINE, INK, NOTE
 from ff_memories.model.scope import MARKS
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
-Headline = Callable[[pl.DataFrame, FigureContext], str]  # what a figure shows in this run, in one sentence
 INTERVAL = "95% bootstrap interval"
-EDGES = f"lines: {INTERVAL}s of the bottom and top segments"
 SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
 HALO: Options = {
     "stroke": "white",
@@ -118,95 +114,6 @@ def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
 def thin(context: FigureContext) -> float:
     """Return the line width of a layer's marks, thinner for many layers so the marks stay visible."""
     return min(0.7, context.width / context.layers / 12)
-
-
-def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
-    """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
-    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
-    return [
-        base.mark_bar(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=thin(context), fillOpacity=SEEN_THROUGH).encode(
-            y=y, tooltip=tooltips(frame), href="href:N"
-        ),
-        base.mark_rule(color=BLACK, strokeWidth=thin(context)).encode(y="low:Q", y2="high:Q"),
-    ]
-
-
-def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
-    """Return one box per layer from its quartiles: ``layer``, ``low``, ``q1``, ``median``, ``q3``, ``high``.
-
-    ``y`` is the axis of ``low``. Marks beyond the axis's domain are clipped.
-    """
-    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
-    return [
-        base.mark_rule(color=INK, strokeWidth=thin(context), clip=True).encode(y=y, y2="high:Q"),
-        base.mark_bar(
-            color=LIGHT_BLUE, stroke=BLUE, strokeWidth=thin(context), fillOpacity=SEEN_THROUGH, clip=True
-        ).encode(y="q1:Q", y2="q3:Q", tooltip=tooltips(frame), href="href:N"),
-        base.mark_tick(color=BLACK, thickness=1.4, width={"band": 1}, clip=True).encode(y="median:Q"),
-    ]
-
-
-def box_note(more: str = "") -> str:
-    """Return the note that explains boxes."""
-    return f"boxes: quartiles; whiskers: within 1.5 box lengths{more}"
-
-
-def stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFrame:
-    """Return shares with the start and end of their segments, stacked from below in ``order``."""
-    rank = {name: place for place, name in enumerate(order)}
-    frame = frame.rename({by: "series"}).with_columns(
-        pl.col("series").cast(pl.String).replace_strict(rank, return_dtype=pl.Int64).alias("place")
-    )
-    end = pl.col("mean").cum_sum().over("layer").clip(0, 1)
-    frame = frame.sort("layer", "place").with_columns(end.alias("end"))
-    return frame.with_columns((pl.col("end") - pl.col("mean")).clip(0, 1).alias("start")).select(
-        "layer", "series", "start", "end", "mean", "low", "high", "n"
-    )
-
-
-def stacks(
-    frame: pl.DataFrame, context: FigureContext, title: str, names: dict[str, str], colours: list[str]
-) -> list[alt.Chart]:
-    """Return stacked shares per layer, with intervals for the bottom and the top segment.
-
-    ``frame`` has ``layer``, ``series`` (a key of ``names``, which gives order and legend), ``start``, ``end``,
-    ``mean``, ``low``, ``high``. These two segments start or end at a fixed place, so their intervals apply to an edge;
-    they are drawn side by side. Intervals for all segments would overlap.
-    """
-    x = layer_axis(context)
-    labels = list(names.values())
-    named = linked(frame, context.figure).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
-    fill = alt.Color(
-        "series:N",
-        title=None,
-        scale=alt.Scale(domain=labels, range=colours),
-        legend=alt.Legend(columns=legend_columns(context, labels)),
-    )
-    base = alt.Chart(source(named)).encode(x=x)
-    segments = base.mark_bar(stroke="white", strokeWidth=0.3).encode(
-        y=share_axis("start", title, [0, 1]), y2="end:Q", color=fill, tooltip=tooltips(frame), href="href:N"
-    )
-    step = context.width / context.layers / 12
-    lowest, uppermost = (named.filter(pl.col("series") == label) for label in (labels[0], labels[-1]))
-    start, end = pl.col("start"), pl.col("end")
-    ends = [
-        (lowest.select("layer", low=start + pl.col("low"), high=start + pl.col("high")), -step),
-        (uppermost.select("layer", low=end - pl.col("high"), high=end - pl.col("low")), step),
-    ]
-    return [segments] + [
-        alt.Chart(source(part)).mark_rule(**look, xOffset=aside, clip=True).encode(x=x, y="low:Q", y2="high:Q")
-        for part, aside in ends
-        for look in (HALO | {"strokeWidth": 1.4}, THIN)
-    ]
-
-
-def tag(text: str) -> list[alt.Chart]:
-    """Return a label in the plot's lower corner, inside the axes, where cropping cannot remove it."""
-    ground: Options = {"x": {"expr": f"width - {length(text, 7) + 8}"}, "x2": {"expr": "width - 3"}, "cornerRadius": 2}
-    height: Options = {"y": {"expr": "height - 14"}, "y2": {"expr": "height - 3"}, "color": "white", "opacity": 0.9}
-    place: Options = {"x": {"expr": f"width - {length(text, 7) / 2 + 5.5}"}, "y": {"expr": "height - 8.5"}}
-    nothing = alt.Chart(source([{}]))
-    return [nothing.mark_rect(**ground, **height), nothing.mark_text(text=text, **place, baseline="middle")]
 
 
 def finish(

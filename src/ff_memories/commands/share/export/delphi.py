@@ -1,23 +1,36 @@
 """Export chosen keys as a cache of delphi's latents: their coefficients along the sentences that trigger them.
 
-delphi then explains and scores these keys without running the model. The cache has the run's text as token ids.
+delphi, EleutherAI's library for automatic interpretation, then explains and scores these keys without running the
+model. The cache has the run's text as token ids.
+
+It has a folder for every module, here a layer of one sign: ``<first>_<last>.safetensors`` with ``locations``
+(entries, 3) of (context, position, latent - first), ``activations`` (entries,) float16 and ``tokens`` (contexts,
+length), and ``config.json``.
 """
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
+from safetensors.numpy import save_file
 
 from ff_memories import tables
+from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new
 from ff_memories.base.parameters import whole
+from ff_memories.base.text import memory_of, parse_memory
 from ff_memories.corpus import store
+from ff_memories.corpus.store import Corpus
 from ff_memories.declaration import add_execution, execution
-from ff_memories.exports import delphi
 from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import refuse_unfinished
+
+LEAST = 1e-5  # what delphi takes for zero
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.memories.gallery.shading import prefix_coefficients
     from ff_memories.model.loading import load_model
 
-    wanted = sorted({delphi.chosen(text) for text in args.keys})
+    wanted = sorted({chosen(text) for text in args.keys})
     require_new(args.out)
     refuse_unfinished(run_ := opening.opened(args.configfile))
     if not run_.config.model.has_tokenizer:
@@ -60,27 +73,116 @@ def run(args: argparse.Namespace) -> None:
             )
         if sign < 0 and decoder.neurons is None:
             raise UserError(f"--keys {layer}/{key}-: this model's memories have positive coefficients alone")
-    folded = [(layer, key if sign > 0 else key + shape.keys) for layer, key, sign in wanted]
+    memories = [(layer, memory_of(key, sign, decoder.neurons)) for layer, key, sign in wanted]
     schema = {"layer": tables.LAYER, "key": tables.KEY}
-    own = triggers.join(pl.DataFrame(folded, schema=schema, orient="row"), on=["layer", "key"], how="semi")
-    sentences = delphi.contexts(own, corpus, args.others, run_.config.seed)
+    own = triggers.join(pl.DataFrame(memories, schema=schema, orient="row"), on=["layer", "key"], how="semi")
+    sentences = contexts(own, corpus, args.others, run_.config.seed)
     if not len(own):
         raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
     info = read_info(run_.path("model", "info.json"))
-    context = delphi.tokens(sentences, corpus, info["start"])
-    config = delphi.config(
-        str(run_.inputs.pinned_on_hub.name if run_.inputs.pinned_on_hub else run_.inputs.model_folder),
-        run_.config.corpus.source or run_.config.run,
-        context,
-    )
+    context = tokens(sentences, corpus, info["start"])
+    model = str(run_.inputs.pinned_on_hub.name if run_.inputs.pinned_on_hub else run_.inputs.model_folder)
+    described = config(model, run_.config.corpus.source or run_.config.run, context)
     with atomic_folder(args.out) as folder:
         for layer, sign in sorted({(layer, sign) for layer, _, sign in wanted}):
             keys = [key for at, key, s in wanted if (at, s) == (layer, sign)]
-            rows = [(layer, key if sign > 0 else key + shape.keys) for key in keys]
-            asked = delphi.asked(rows, sentences, corpus)
-            flat, starts = prefix_coefficients(decoder, corpus, asked, args.batch_tokens)
-            places, values = delphi.entries(flat, starts, keys, len(sentences))
-            delphi.write(folder / "latents" / delphi.module(layer, sign), places, values, context, shape.keys, config)
+            rows = asked([(layer, memory_of(key, sign, decoder.neurons)) for key in keys], sentences, corpus)
+            flat, starts = prefix_coefficients(decoder, corpus, rows, args.batch_tokens)
+            places, values = entries(flat, starts, keys, len(sentences))
+            to = folder / "latents" / f"layers.{layer - 1}.mlp{'.neg' if sign < 0 else ''}"  # from 0, as there
+            write(to, places, values, context, shape.keys, described)
     print(f"wrote {len(wanted)} keys and {len(sentences)} contexts to {args.out}")
     if said := quantised(info):
         print(said)
+
+
+def chosen(text: str) -> tuple[int, int, int]:
+    """Return layer, key and sign of ``3/12`` or ``3/17-``. Raises ``UserError`` for anything else."""
+    layer, slash, key = text.partition("/")
+    if not slash or not (layer.isascii() and layer.isdecimal()) or len(layer) > 3 or len(key) > 7:
+        raise UserError(f"--keys {text[:40]}: not a layer and a key", "give 3/12, or 3/17- for negative coefficients")
+    return int(layer), *parse_memory(key)
+
+
+def contexts(triggers: pl.DataFrame, corpus: Corpus, others: int, seed: int) -> np.ndarray:
+    """Return the numbers of the sentences in the cache, ascending: those that trigger a key, and random others.
+
+    Args:
+        triggers: rows of the chosen keys.
+        others: how many other training sentences, or all of them if there are fewer.
+        seed: of the draw.
+    """
+    own = triggers["sentence"].unique().to_numpy().astype(np.int64)
+    rest = np.setdiff1d(np.arange(corpus.train), own)
+    drawn = generator(seed, "contexts for delphi").permutation(rest)[:others]
+    return np.sort(np.concatenate([own, drawn]))
+
+
+def asked(keys: list[tuple[int, int]], sentences: np.ndarray, corpus: Corpus) -> pl.DataFrame:
+    """Return rows as of ``triggers`` that ask for the coefficients of (layer, key) along whole sentences."""
+    lengths = corpus.lengths[sentences]
+    layer, key = (np.repeat([one[i] for one in keys], len(sentences)) for i in (0, 1))
+    place = {"sentence": np.tile(sentences, len(keys)), "position": np.tile(lengths, len(keys))}
+    schema = {"layer": tables.LAYER, "key": tables.KEY, "sentence": tables.SENTENCE, "position": tables.POSITION}
+    return pl.DataFrame({"layer": layer, "key": key, **place}, schema=schema)
+
+
+def tokens(sentences: np.ndarray, corpus: Corpus, start: int) -> np.ndarray:
+    """Return the contexts (sentences, length): the start token, a sentence, and start tokens up to the same length."""
+    longest = int(corpus.lengths[sentences].max())
+    out = np.full((len(sentences), 1 + longest), start, dtype=np.int64)
+    for row, sentence in zip(out, sentences.tolist(), strict=True):
+        own = corpus.sentence(sentence)
+        row[1 : 1 + len(own)] = own
+    return out
+
+
+def entries(flat: np.ndarray, starts: np.ndarray, latents: list[int], number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return locations (entries, 3) and activations (entries,) of one module, above ``LEAST``, in delphi's order.
+
+    Args:
+        flat, starts: coefficients along sentences, latent after latent, as of ``shading.prefix_coefficients``.
+        latents: the module's keys, ascending.
+        number: of sentences.
+    """
+    places, values = [], []
+    for i in range(number * len(latents)):
+        own = flat[starts[i] : starts[i + 1]]
+        at = np.flatnonzero(own > LEAST)
+        places.append(np.stack([np.full_like(at, i % number), at + 1, np.full_like(at, latents[i // number])], axis=1))
+        values.append(own[at])
+    where, what = np.concatenate(places), np.concatenate(values)
+    order = np.lexsort((where[:, 2], where[:, 1], where[:, 0]))
+    return where[order], what[order]
+
+
+def write(
+    folder: Path, places: np.ndarray, values: np.ndarray, context: np.ndarray, keys: int, config: dict[str, Any]
+) -> None:
+    """Write one module's folder. ``keys``: d_m, the number of its latents."""
+    folder.mkdir(parents=True)
+    small = places.max(initial=0) < 1 << 16
+    held = {
+        "locations": places.astype(np.uint16 if small else np.uint32),
+        "activations": np.minimum(values, np.finfo(np.float16).max).astype(np.float16),
+        "tokens": context,
+    }
+    save_file({name: np.ascontiguousarray(array) for name, array in held.items()}, folder / f"0_{keys - 1}.safetensors")
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
+
+
+def config(model: str, data: str, context: np.ndarray) -> dict[str, Any]:
+    """Return a cache's config.json, with the names of older and newer versions of"""
+    return {
+        "model_name": model,
+        "dataset_repo": data,
+        "dataset_split": "train",
+        "dataset_name": "",
+        "dataset_row": "text",
+        "dataset_column": "text",
+        "batch_size": 1,
+        "ctx_len": context.shape[1],
+        "cache_ctx_len": context.shape[1],
+        "n_tokens": context.size,
+        "n_splits": 1,
+    }

@@ -1,24 +1,51 @@
-"""Export a run's tables as a dataset for the Hugging Face hub: Parquet files and a card.
+"""Export a run's tables as a dataset for the Hugging Face hub: Parquet files and a card, README.md.
 
 Without --with-text, the dataset contains no text: columns that quote it are left out, and the card names them.
 Nothing is uploaded.
+
+The card begins with YAML. Its ``configs`` name one table each, so ``datasets.load_dataset(folder, "triggers")`` reads
+the table `triggers`. A table without text has the bytes of the run's own file.
 """
 
 import argparse
+import hashlib
 import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import yaml
+
 import ff_memories
+from ff_memories import tables
+from ff_memories.atlas.match import without_folders
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new, write_whole
+from ff_memories.corpus import store
+from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
+from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import corpus_of, refuse_unfinished
 from ff_memories.workflow.runs.run import Run
 
 IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.-]*")
+TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")
+TEXTS = {
+    "texts": "the sentences that `triggers`, `examples` and `samples` name: their token ids, and their text. A trigger "
+    "is the first `position` tokens of its sentence",
+    "token_types": "the text of every token id",
+}
+SCOPE = {
+    "paper": "the paper's model",
+    "surrogate": "not the paper's model and text: its results say nothing about the paper's numbers",
+    "model": "a model of `transformers`, not the paper's: its results say nothing about the paper's numbers",
+}
 
 
 def licence_of(text: str) -> str:
@@ -38,9 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.atlas import settings
     from ff_memories.audit.verify import commit
-    from ff_memories.exports import dataset
 
     require_new(args.out)
     refuse_unfinished(run_ := opening.opened(args.configfile))
@@ -49,43 +74,27 @@ def run(args: argparse.Namespace) -> None:
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
     text = corpus_of(run_, "texts") if args.with_text else None
-    info = read_info(run_.path("model", "info.json"))
-    found = dataset.available(Path(run_.path("tables")))
-    recorded, source_of = settings.find(Path(run_.results), info, found.values(), None)
-    origin = dataset.Origin(
-        run_.config.run,
-        info["scope"],
-        _model(run_, info),
-        version("ff-memories"),
-        commit(Path(ff_memories.__file__).parent),
-        recorded.resolved() if recorded else run_.resolved,
-        source_of if recorded else Path(args.configfile).name,
-        text_licence,
-    )
+    found = available(Path(run_.path("tables")))
+    own = commit(Path(ff_memories.__file__).parent)
+    made_with = f"ff-memories {version('ff-memories')}" + (f", commit `{own}`" if own else "")
+    about = [*_about(run_, read_info(run_.path("model", "info.json"))), ("made with", made_with)]
+    licence: tuple[str, str | None] = args.licence or "unknown", None
+    if args.with_text and args.licence is None and text_licence:
+        licence = "other", re.sub(r"[^a-z0-9.]+", "-", text_licence.lower()).strip("-")
     with atomic_folder(args.out) as folder:
-        contents = dataset.write_tables(found, folder, args.with_text, args.names)
+        contents = write_tables(found, folder, args.with_text, args.names)
         if text is not None:
-            from ff_memories.corpus import store
-            from ff_memories.corpus.types import read_types
-
-            corpus = store.read(text)
-            dataset.write_texts(folder, contents, found, corpus, read_types(run_.dictionary))
-        licence = _licence(args.licence, text_licence if args.with_text else None)
-        write_whole(folder / "README.md", dataset.card(contents, origin, licence, args.with_text))
+            write_texts(folder, contents, found, store.read(text), read_types(run_.dictionary))
+        quotes = None if text is None else text_licence or "stated by whoever shares this dataset"
+        write_whole(folder / "README.md", card(contents, about, run_.resolved, licence, quotes))
     print(f"wrote {len(contents.files)} tables to {args.out}")
 
 
-def _licence(given: str | None, of_text: str | None) -> tuple[str, str | None]:
-    """Return the hub's identifier of a licence, and a name for one that it does not list."""
-    if given is not None or of_text is None:
-        return given or "unknown", None
-    return "other", re.sub(r"[^a-z0-9.]+", "-", of_text.lower()).strip("-")
-
-
-def _model(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return what the card says about the model, as (name, value); digests are those that the run read."""
+def _about(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what the card says about run and model, as (name, value); digests are those that the run read."""
     model, half = run_.config.model, neurons(info)
-    out = [("model", f"`{model.called or Path(run_.inputs.model_file('checkpoint')).name}`")]
+    out = [("run", f"`{run_.config.run}`"), ("scope", f"`{info['scope']}`: {SCOPE[info['scope']]}")]
+    out.append(("model", f"`{model.called or Path(run_.inputs.model_file('checkpoint')).name}`"))
     if pinned := run_.inputs.pinned_on_hub:
         out.append(("revision", f"`{pinned.revision}`"))
     if model.licence:
@@ -99,3 +108,172 @@ def _model(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
         files = {f"`{name}`": sha for name, sha in files.items()}
     files |= {f"the {name}": sha for name in ("checkpoint", "dictionary") if (sha := info.get(f"{name}_sha256"))}
     return [*out, *((f"SHA-256 of {name}", f"`{sha}`") for name, sha in files.items())]
+
+
+@dataclass
+class Contents:
+    """The files of a dataset: (rows, columns, what it holds, SHA-256) by table; what was left out or renamed."""
+
+    files: dict[str, tuple[int, list[str], str, str]] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+    renamed: int = 0  # people
+
+
+def available(folder: Path) -> dict[str, Path]:
+    """Return the run's tables by name. Raises ``UserError`` if there are none."""
+    found = {name: path for name in tables.TABLES if (path := folder / f"{name}.parquet").is_file()}
+    if "triggers" not in found:
+        raise UserError(f"{folder}: no table triggers", "run the workflow for this config first")
+    return found
+
+
+def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_names: bool = False) -> Contents:
+    """Copy tables to ``folder``/data, without what must not be shared unasked.
+
+    Args:
+        found: from ``available``.
+        with_text: whether to keep the columns that quote the text.
+        with_names: whether to keep people's names; otherwise they are called ``person-1``, ``person-2``, ...
+    """
+    out = Contents()
+    people = {} if with_names else _people(found)
+    out.renamed = len(people)
+    (folder / "data").mkdir()
+    for name, path in found.items():
+        schema = tables.TABLES[name]
+        tables.read(path)  # refuses a damaged table
+        frame, to = pl.read_parquet(path), folder / "data" / f"{name}.parquet"
+        quoting = [] if with_text or schema.quotes_text is None else [schema.quotes_text]
+        own = frame.drop(quoting)
+        if "file" in own.columns:
+            cut = {file: without_folders(file) for file in own["file"].unique()}
+            own = own.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String)) if own.height else own
+        if (column := schema.names_people) and people:
+            own = own.with_columns(pl.col(column).replace(people))
+        if own.equals(frame):
+            shutil.copyfile(path, to)
+        else:
+            known = {n: v for n, v in pl.read_parquet_metadata(path).items() if n != "ARROW:schema"}
+            tables.save(own, to, known)
+        out.left_out += [f"the column `{c}` of `{name}`" for c in quoting]
+        out.files[name] = (own.height, own.columns, schema.about, hashlib.sha256(to.read_bytes()).hexdigest())
+    return out
+
+
+def _people(found: dict[str, Path]) -> dict[str, str]:
+    """Return {a person's name: what a shared dataset calls them}; simulated people keep their names."""
+    naming = [(path, column) for name, path in found.items() if (column := tables.TABLES[name].names_people)]
+    names = [tables.read(path)[column].rename("annotator") for path, column in naming]
+    if not names:
+        return {}
+    every = pl.concat(names).unique().sort().to_frame().filter(is_person())["annotator"].to_list()
+    people = [name for name in every if name != PEOPLE and not name.startswith(SIMULATED)]
+    return {name: f"person-{i}" for i, name in enumerate(people, 1)}
+
+
+def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus: Corpus, types: Types) -> None:
+    """Add the sentences that tables name, and the text of the token types."""
+    named = [tables.read(found[name])["sentence"] for name in found if "sentence" in tables.TABLES[name].fields]
+    numbers = pl.concat(named).unique().sort().to_list()
+    if numbers and numbers[-1] >= len(corpus):
+        raise UserError("triggers: names a sentence that the corpus does not have", "run the workflow again")
+    ids = [corpus.sentence(number).tolist() for number in numbers]
+    texts = pl.DataFrame(
+        {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(own)) for own in ids]},
+        schema={"sentence": tables.SENTENCE, "tokens": pl.List(tables.TOKEN), "text": pl.String},
+    )
+    every = pl.DataFrame(
+        {"token": range(len(types)), "text": [types[token] for token in range(len(types))]},
+        schema={"token": tables.TOKEN, "text": pl.String},
+    )
+    for (name, about), frame in zip(TEXTS.items(), (texts, every), strict=True):
+        to = folder / "data" / f"{name}.parquet"
+        tables.save(frame, to)
+        contents.files[name] = (frame.height, frame.columns, about, hashlib.sha256(to.read_bytes()).hexdigest())
+
+
+def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:
+    """Return the card's YAML as plain data. ``licence``: the hub's identifier, and a name if that is ``other``."""
+    identifier, name = licence
+    configs: list[dict[str, Any]] = [
+        {"config_name": table, "data_files": [{"split": "train", "path": f"data/{table}.parquet"}]} for table in names
+    ]
+    for one in configs:
+        if one["config_name"] == "triggers":
+            one["default"] = True
+    return {
+        "pretty_name": f"Feed-forward memories of the run {run}",
+        "license": identifier,
+        **({"license_name": name} if name else {}),
+        "tags": list(TAGS),
+        "configs": configs,
+    }
+
+
+def card(
+    contents: Contents,
+    about: list[tuple[str, str]],
+    config: dict[str, Any],
+    licence: tuple[str, str | None],
+    text_licence: str | None,
+) -> str:
+    """Return the dataset's card: YAML between lines of ``---``, then Markdown.
+
+    Args:
+        about: names and values of what the run is.
+        config: the run's resolved config as plain data.
+        licence: as of ``front_matter``.
+        text_licence: the licence of the text that the dataset quotes; ``None`` if it quotes none.
+    """
+    run = config["run"]
+    head = yaml.safe_dump(front_matter(contents.files, licence, run), sort_keys=False, allow_unicode=True)
+    if text_licence is not None:
+        text = [
+            "The tables `texts` and `token_types`, and descriptions of patterns, quote the run's text. "
+            f"The licence of that text: {text_licence}."
+        ]
+    else:
+        text = [
+            "No table contains text: tokens are ids of the model's tokenizer or dictionary, and sentences are numbers."
+        ]
+        if contents.left_out:
+            text.append(f"Left out, because it quotes the text: {', '.join(contents.left_out)}.")
+    if contents.renamed:
+        text.append("People who annotated are called `person-1`, `person-2` and so on.")
+    if licence[0] == "unknown":
+        text.append("Nobody stated a licence for these tables.")
+    rows = [
+        f"| `{name}` | {height:,} | {', '.join(f'`{column}`' for column in columns)} | {_cell(what)} |"
+        for name, (height, columns, what, _) in contents.files.items()
+    ]
+    parts = [
+        f"---\n{head}---",
+        f"# Feed-forward memories of the run {run}",
+        "Each feed-forward layer of a transformer is read as key-value memories (Geva et al. 2021, "
+        "[arXiv:2012.14913](https://arxiv.org/abs/2012.14913)): which prefixes trigger each key, and which tokens "
+        "each value promotes. Layers count from 1, keys from 0. In tables with a column `sign`, -1 means the memory "
+        "with the value -v and the coefficients' signs changed.",
+        "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in about)]),
+        "## Text",
+        " ".join(text),
+        "## Tables",
+        '    from datasets import load_dataset\n\n    triggers = load_dataset("FOLDER_OR_NAME", "triggers", '
+        'split="train")',
+        "Every table has one split, `train`, because `datasets` needs a split.",
+        "\n".join(["| config | rows | columns | content |", "|---|---|---|---|", *rows]),
+        "## Files",
+        "\n".join(
+            [
+                "| file | SHA-256 |",
+                "|---|---|",
+                *(f"| `data/{name}.parquet` | `{sha}` |" for name, (*_, sha) in contents.files.items()),
+            ]
+        ),
+        "## Config",
+        "```yaml\n" + yaml.safe_dump(without_folders(config), sort_keys=False, allow_unicode=True) + "```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

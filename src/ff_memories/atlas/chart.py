@@ -1,0 +1,156 @@
+"""Draw one panel of an atlas: a number over relative depth, with a line per model and its untrained models behind."""
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from ff_memories.atlas.panels import Panel
+from ff_memories.base.errors import UserError
+from ff_memories.figures.parts.controls import LINE
+from ff_memories.figures.parts.marks import Options, balanced, length, source, tooltips, wrapped
+from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEADLINE, HEIGHT, MODEL_COLOURS, NOTE, STEP_COLOURS
+
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
+LONGEST = 40  # characters of a label: a legend cuts off more
+TICKS = 5  # steps that a legend has room for
+FADED = 0.45  # opacity of untrained models
+FACTORS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
+
+
+def check(labels: Sequence[str], over: str | None) -> None:
+    """Raise ``UserError`` for more models than there are colours and shapes, and for labels that a legend cuts off."""
+    if long := [label for label in labels if len(label) > LONGEST]:
+        raise UserError(
+            f"{long[0]!r}: labels have at most {LONGEST} characters", "give a shorter one: --label RUN=TEXT"
+        )
+    if over is None and len(labels) > len(MODEL_COLOURS):
+        hint = "give fewer runs, or --over NAME with numbers as labels"
+        raise UserError(f"{len(labels)} runs are more than the {len(MODEL_COLOURS)} that lines can tell apart", hint)
+
+
+def chart(
+    frame: pl.DataFrame,
+    panel: Panel,
+    labels: Sequence[str],
+    notes: Sequence[str],
+    mark: str,
+    describes: str,
+    top: float | None = None,
+    over: str | None = None,
+) -> alt.LayerChart:
+    """Return a panel's chart.
+
+    Args:
+        frame: columns ``label``, ``depth`` in 0..1, ``value``, ``low``, ``high``, ``untrained`` and, with ``over``,
+            ``step``.
+        panel: its title, its axis, and how its numbers are written.
+        labels: all models' labels, in order; a model has the same colour and shape in every panel.
+        notes: small print under the title.
+        mark: whose results these are, under the x axis.
+        describes: a text for those who do not see the figure.
+        top: the upper end of a shared y axis, if there is one.
+        over: the name of what lines are coloured by instead of by model, the column ``step``.
+    """
+    x = alt.X(
+        "depth:Q",
+        title=[f"relative depth, l/L{'' if not mark else ': ' + mark}"],
+        scale=alt.Scale(domain=[0, 1.02], nice=False),
+        axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
+    )
+    y, lines = _y(frame, panel, top), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
+    colour, plain = _colour(frame, labels, over), _colour(frame, labels, over, legend=False)
+    untrained = frame.drop_nulls("untrained")
+    behind = alt.Chart(source(_distinct(untrained) if over else untrained)).encode(x=x)
+    thin: Options = {"strokeWidth": 0.9, "strokeDash": [3, 2], "clip": True}
+    thin |= {"color": FAINT} if over else {"opacity": FADED}
+    bars: Options = {"strokeWidth": 0.7, "opacity": 0.35 if over else 0.6, "clip": True}
+    marks = [
+        behind.mark_line(**thin).encode(y=y("untrained"), detail="label:N", **({} if over else {"color": plain})),
+        lines.mark_rule(**bars).encode(y=y("low"), y2="high:Q", color=plain),
+        lines.mark_line(strokeWidth=1.2, clip=True).encode(y=y("value"), color=plain, detail="label:N"),
+        lines.mark_point(filled=True, size=16, opacity=1, clip=True).encode(
+            y=y("value"), color=colour, tooltip=tooltips(frame), **({} if over else {"shape": _shape(labels)})
+        ),
+    ]
+    if panel.chance:
+        level = alt.Chart(source([{"chance": panel.chance[0]}])).mark_rule(**LINE)
+        marks.insert(0, level.encode(y=y("chance")))
+    if frame.is_empty():
+        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}, "color": FAINT}
+        marks.append(alt.Chart(source([{}])).mark_text(text="no run has these numbers", fontSize=9, **middle))
+    return (
+        alt.layer(*marks)
+        .resolve_scale(shape="independent", color="independent")
+        .properties(
+            description=describes,
+            width=COLUMN_WIDTH,
+            height=HEIGHT,
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+            title=alt.TitleParams(
+                text=balanced(panel.title, COLUMN_WIDTH, HEADLINE),
+                subtitle=[line for note in notes for line in wrapped(note, COLUMN_WIDTH, NOTE)],
+            ),
+        )
+    )
+
+
+def reach(frame: pl.DataFrame) -> float:
+    """Return the largest number that a panel draws; 0 for one without data."""
+    drawn = [frame[name].max() for name in ("value", "high", "untrained")]
+    return max((float(value) for value in drawn if value is not None), default=0.0)  # type: ignore[arg-type]
+
+
+def _distinct(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the first of several models whose untrained models have the same numbers.
+
+    Checkpoints of one model do, and what is untrained has no number of updates.
+    """
+    kept: dict[tuple[object, ...], str] = {}
+    for (label,), part in frame.group_by("label", maintain_order=True):
+        kept.setdefault(tuple(part.select("depth", "untrained").rows()), str(label))
+    return frame.filter(pl.col("label").is_in(list(kept.values())))
+
+
+class _y:
+    """Make the encodings of one y axis, which all marks of a panel share."""
+
+    def __init__(self, frame: pl.DataFrame, panel: Panel, top: float | None):
+        if panel.form == "factor":
+            most = max(1.0, reach(frame))
+            ticks = [tick for tick in FACTORS if tick <= most * 3]
+            self.scale = alt.Scale(type="symlog", constant=1, domain=[0, max(most * 1.15, ticks[-1])], nice=False)
+            self.axis = alt.Axis(values=ticks, format=",d")
+        else:
+            self.scale = alt.Scale(domain=[0, top], nice=False) if top else alt.Scale(zero=True)
+            self.axis = alt.Axis(format="~%", tickCount=5)
+        self.title = panel.axis
+
+    def __call__(self, field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title=self.title, scale=self.scale, axis=self.axis)
+
+
+def _colour(frame: pl.DataFrame, labels: Sequence[str], over: str | None, legend: bool = True) -> alt.Color:
+    if over is None:
+        scale = alt.Scale(domain=list(labels), range=list(MODEL_COLOURS[: len(labels)]))
+        return alt.Color("label:N", title=None, scale=scale, legend=_legend(labels) if legend else None)
+    least, most = (frame["step"].min(), frame["step"].max()) if frame.height else (1, 1)
+    ends = [float(least), float(most)]  # type: ignore[arg-type]  # steps are numbers
+    scale = alt.Scale(type="log" if ends[0] > 0 else "symlog", domain=ends, range=list(STEP_COLOURS), interpolate="lab")
+    steps = frame["step"].unique().sort(descending=True).to_list()
+    steps = steps[:: -(-len(steps) // TICKS)]  # the last one, and as many of the others as have room
+    bar = alt.Legend(gradientLength=150, gradientThickness=6, format=",~r", values=steps)
+    return alt.Color("step:Q", title=over, scale=scale, legend=bar if legend else None)
+
+
+def _shape(labels: Sequence[str]) -> alt.Shape:
+    scale = alt.Scale(domain=list(labels), range=list(SHAPES[: len(labels)]))
+    return alt.Shape("label:N", title=None, scale=scale, legend=_legend(labels))
+
+
+def _legend(labels: Sequence[str]) -> alt.Legend:
+    """Return a legend in as many columns as fit the panel."""
+    widest = max((length(label, 7) for label in labels), default=0) + 18
+    room = COLUMN_WIDTH - 40
+    columns = len(labels) if widest * len(labels) <= room else max(1, int(room / widest))
+    return alt.Legend(columns=columns, symbolSize=34)
