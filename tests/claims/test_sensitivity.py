@@ -210,7 +210,7 @@ def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_changed_verdi
     cells, changed = (layer["data"]["values"] for layer in made["layer"])
     assert len(cells) == 7 and {"values.target: last", "values.projection: flat"} < {cell["choice"] for cell in cells}
     assert [mark["verdict"] for mark in changed] == ["fails", "not_applicable", "holds", "too_small", "undecided"]
-    assert draw.module("sensitivity").headline(frame, look) == (
+    assert draw.DRAWINGS["sensitivity"].headline(frame, look) == (
         "3 of 3 verdicts change under some choice (K2, K10, K12); 3 of 3 numbers move; 1 of the choices cannot be run"
     )
     drawing = render.svg(made, "sensitivity")

@@ -87,14 +87,6 @@ def test_a_new_run_that_cannot_be_leaves_no_part_of_its_text(tmp_path, monkeypat
         assert Path("data").exists() == bool(kept)
 
 
-def test_a_mistyped_step_is_told_before_anything_is_written(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("my.txt").write_text("".join(f"Line {i}.\n" for i in range(40)))
-    said = says(capsys, "run", "--model", "any", "--text", "my.txt", "--until", "modell")
-    assert said == "error: --until modell: no such step (did you mean model?)\n"
-    assert [path.name for path in Path().iterdir()] == ["my.txt"]
-
-
 def test_a_text_that_cannot_be_split_leaves_no_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for content in (b"one line\n", b"\xff\xfe\x00" * 99):

@@ -114,7 +114,6 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
         ("run", "tired.yaml"): "tired.yaml: no such config",
         ("run", "dmo"): "dmo: no such config (did you mean demo?)",
         ("run", "demo-llama"): "data/demo-llama/config.json: this package was built without it",
-        ("run", "tried.yaml", "--until", "trigers"): "no such step (did you mean triggers?)",
         ("run", "tried.yaml", "--cores", "none"): "expected a number of cores",
         ("run",): "nothing to run",
         ("run", "--model", "./modle", "--text", "my.txt", "--name", "other"): "no such folder (did you mean model?)",
@@ -160,12 +159,12 @@ def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     called = []
     monkeypatch.setattr(os, "execv", lambda program, words: called.append(words))
-    words = ["run", "my.yaml", "--cores", "3", "--gpus", "2", "--until", "trigger-shard", "--", "--keep-going", "-p"]
+    words = ["run", "my.yaml", "--cores", "3", "--gpus", "2", "--", "--keep-going", "-p"]
     with pytest.raises(SystemExit) as end:
         cli.main(words)
     assert not end.value.code
     assert called == [[
         sys.executable, "-m", "ff_memories.workflow.terminal_logger", "--snakefile", str(ROOT / "Snakefile"),
-        "--configfile", "my.yaml", "--resources", "gpu=2", "--until", "trigger_shard", "--cores", "3", "--keep-going",
+        "--configfile", "my.yaml", "--resources", "gpu=2", "--cores", "3", "--keep-going",
         "-p",
     ]]  # fmt: skip

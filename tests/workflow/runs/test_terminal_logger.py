@@ -84,8 +84,8 @@ def test_a_failed_step_shows_its_logs_end_and_a_fix(tmp_path, last):
 @pytest.mark.more
 def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     prepare(tmp_path, "gpt2", train=40, validation=20)
-    run = ("run", "my.yaml", "--cores", "2", "--until", "corpus")
-    mistyped = command("ff-memories", *run, "--", "--keep-goingly", cwd=tmp_path, check=False)
+    run = ("run", "my.yaml", "--cores", "2", "--", "--until", "corpus")
+    mistyped = command("ff-memories", *run, "--keep-goingly", cwd=tmp_path, check=False)
     assert mistyped.returncode == 2 and mistyped.stderr.splitlines()[-1].endswith("arguments: --keep-goingly")
     (tmp_path / "train.txt").rename(tmp_path / "kept.txt")
     gone = command("ff-memories", *run, cwd=tmp_path, check=False)

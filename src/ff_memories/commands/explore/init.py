@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from copy import deepcopy
 from itertools import islice, pairwise
 from pathlib import Path
@@ -12,7 +11,6 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from ff_memories import config
-from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.parameters import seconds
@@ -25,7 +23,7 @@ from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf, model_folder, saved_tokenizer
 from ff_memories.inputs.texts import one_text
-from ff_memories.model.files import config_file, gguf_file
+from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised
 from ff_memories.workflow.runs.opening import refuse_taken
 from ff_memories.workflow.runs.run import Run
@@ -85,25 +83,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def write(args: argparse.Namespace, head: str = "") -> None:
-    """Write a new config, ``args.config``, below a head; if it cannot be written, no part of its text stays either."""
-    with _undone(one_text.PLACE):
-        write_whole(args.config, head + configured(args))
-
-
-@contextmanager
-def _undone(folder: Path) -> Iterator[None]:
-    """Remove what a block puts into a folder if the block ends with an error, and the folders made for that."""
-    folders = [path for path in (folder, *folder.parents) if not path.exists()]
-    before = {*folder.glob("*")}
-    try:
-        yield
-    except BaseException:
-        for path in {*folder.glob("*")} - before:
-            path.unlink()
-        for path in folders:
-            with suppress(OSError):
-                path.rmdir()
-        raise
+    """Write a new config, ``args.config``, below a head."""
+    write_whole(args.config, head + configured(args))
 
 
 def configured(args: argparse.Namespace) -> str:
@@ -113,34 +94,24 @@ def configured(args: argparse.Namespace) -> str:
         UserError: options that don't fit, a missing file, or a run that cannot be.
     """
     _refuse_combinations(args)
-    own = args.text if args.text not in registry.sources() else None
-    for path in (args.checkpoint, args.dictionary, own, *args.train, *args.validation):
-        if path is not None:
-            require_file(path)
-        if path is not None and not Path(path).is_file():
-            beside = [str(other) for other in Path(path).parent.glob("*") if other.is_file()]
-            texts = [*registry.sources()] if path == own else []
+    own = Path(args.text) if args.text is not None and args.text not in registry.sources() else None
+    texts = [*map(Path, (*args.train, *args.validation)), *([own] if own else [])]
+    for path in [*(Path(path) for path in (args.checkpoint, args.dictionary) if path is not None), *texts]:
+        require_file(path)
+        if not path.is_file():
+            known = [*registry.sources(), *map(str, path.parent.glob("*"))]
             hint = f"give a file{', or a text of ff-memories fetch --list' if path == own else ''}"
-            raise UserError(f"{path}: no such file{did_you_mean(path, [*texts, *beside])}", hint)
-    data = config.usual() | {"run": args.config.stem}
-    if data["run"] == "demo":
+            raise UserError(f"{path}: no such file{did_you_mean(str(path), known)}", hint)
+    if args.config.stem == "demo":
         raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder", "name a config file in a folder that exists")
+    data = config.usual() | {"run": args.config.stem}
     for setting in args.set:  # mistakes before anything is read
         _set(deepcopy(data), setting)
-    train, validation = args.train, args.validation
-    lines_are_sentences = "corpus.segmenter=line" in args.set
-    for path in (*train, *validation, *([own] if own else [])):
-        if note := forms.check(Path(path), lines_are_sentences):
+    for path in texts:
+        if note := forms.check(path, lines_are_sentences="corpus.segmenter=line" in args.set):
             print(f"{path}: {note}")
-    if own is not None:
-        parts = one_text.split(Path(own), data["seed"])
-        train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
-    data["corpus"] |= {"train": {"files": train, "max_sentences": None}, "validation": {"files": validation}}
-    data["corpus"]["source"] = None if own else args.text
-    data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
-    data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     if args.model is None:
         data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     else:
@@ -148,8 +119,15 @@ def configured(args: argparse.Namespace) -> str:
         for setting in args.set:  # the model is checked with its start token
             _set(data, setting)
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
+    train, validation = args.train, args.validation
     if own is not None:
+        parts = one_text.split(own, data["seed"])
+        train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
         print(f"{own}: split by {parts}")
+    data["corpus"] |= {"train": {"files": train, "max_sentences": None}, "validation": {"files": validation}}
+    data["corpus"]["source"] = None if own else args.text
+    data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
+    data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     for setting in args.set:
         _set(data, setting)
     _follow(data, {setting.partition("=")[0] for setting in args.set})
@@ -199,19 +177,14 @@ def _refuse_combinations(args: argparse.Namespace) -> None:
         lacking = " and ".join(f"--{split}" for split in ("train", "validation") if not getattr(args, split))
         raise UserError(f"{lacking} missing: a run needs two texts", "name files of both, or one text with --text")
     fairseq = [f"--{name}" for name in ("checkpoint", "dictionary") if getattr(args, name) is not None]
-    if args.model is not None:
-        if fairseq:
-            raise UserError(f"--model and {fairseq[0]}: a run has one model", f"leave out --model or {fairseq[0]}")
-        if args.revision is not None and _is_folder(args.model):
-            raise UserError(f"--revision: {args.model} is a folder, not a name on the hub", "leave out --revision")
-        if args.revision is not None and args.model in registry.sources():
-            raise UserError(f"--revision: {args.model} is a source of the registry", "leave out --revision")
-        return
-    if args.revision is not None:
-        raise UserError("--revision needs --model with a name on the hub", "leave out --revision")
-    if len(fairseq) < 2:
+    if args.model is not None and fairseq:
+        raise UserError(f"--model and {fairseq[0]}: a run has one model", f"leave out --model or {fairseq[0]}")
+    if args.model is None and len(fairseq) < 2:
         given = f"{fairseq[0]} alone names no model" if fairseq else "no model given"
         raise UserError(given, "give --model, or --checkpoint and --dictionary")
+    here = args.model is None or _is_folder(args.model) or args.model in registry.sources()
+    if args.revision is not None and here:
+        raise UserError("--revision needs --model with a name on the hub", "leave out --revision")
 
 
 def _is_folder(model: str) -> bool:
@@ -225,7 +198,9 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
     A GGUF file or a source of the registry is fetched and converted, because its config and tokenizer are inside.
     """
     if model in registry.models():
-        return _source(model, start)
+        source = registry.source(model)
+        fetch(model, source)
+        return {"source": model, **_converted(Path(source.folder), model, start), "licence": source.licence}
     name, _, file = model.rpartition(":")
     if gguf_file.looks_like(model) and (Path(model).expanduser().exists() or not name):
         path = Path(model).expanduser()
@@ -240,27 +215,13 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
     if not _is_folder(model):
         pinned = _on_hub(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
-        _recommend_bfloat16(hub.small_file(pinned, model_folder.CONFIG).parent, pinned.name)
         return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
     folder = Path(model).expanduser()
     if not folder.exists() and (close := did_you_mean(str(folder), _folders(folder.parent))):
         raise UserError(f"{folder}: no such folder{close}", "give a folder that `transformers` saved a model in")
     files = model_folder.files_of(folder)
     model_folder.check(folder, start, str(folder))
-    _recommend_bfloat16(folder, str(folder))
     return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
-
-
-def _recommend_bfloat16(folder: Path, name: str) -> None:
-    """Say how to compute faster with a model whose weights bfloat16 holds exactly."""
-    plain = config_file.read(folder)
-    if "bfloat16" in (plain.get("dtype"), plain.get("torch_dtype")):
-        known = {True: ", which this one has", False: ", which this one lacks", None: ""}
-        here = known[arithmetic.multiplies_bfloat16()]
-        print(
-            f"{name}: stored in bfloat16; --set extraction.precision=bfloat16 execution.arithmetic=fast is faster on "
-            f"GPUs and on CPUs with bfloat16 instructions{here}; docs/bfloat16.md says what it changes"
-        )
 
 
 def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:
@@ -279,13 +240,6 @@ def _folders(place: Path) -> list[str]:
     return [str(path) for path in place.glob("*/") if (path / model_folder.CONFIG).is_file()]
 
 
-def _source(name: str, start: str) -> dict[str, Any]:
-    """Return the config's keys of a model that the registry names."""
-    source = registry.source(name)
-    fetch(name, source)
-    return {"source": name, **_converted(Path(source.folder), name, start), "licence": source.licence}
-
-
 def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:
     """Return the digest and the licence of what a folder was made from, after checking the folder."""
     model_folder.check(folder, start, name)
@@ -298,6 +252,7 @@ def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:
 
 
 def _set(data: dict[str, Any], setting: str) -> None:
+    """Set a key of a config, given as ``section.key=value``."""
     path, equals, value = setting.partition("=")
     if not equals or not all(path.split(".")):
         raise UserError(f"--set {setting}: expected KEY=VALUE")
@@ -310,17 +265,10 @@ def _set(data: dict[str, Any], setting: str) -> None:
         fields = config.keys_of(fields.get(section))
     if fields and key not in fields:
         raise UserError(f"--set {path}: unknown key{did_you_mean(key, fields)}")
-    is_text = key in fields and fields[key].annotation is str  # a token such as [CLS] is a list or an error in YAML
-    try:
-        place[key] = config.yaml_of(value, f"--set {setting}")
-    except UserError:
-        if not is_text:
-            raise
-        place[key] = value
-    if is_text and not isinstance(place[key], str):
-        place[key] = value
-    if (inner := config.keys_of(fields.get(key))) and not isinstance(place[key], dict):
+    if inner := config.keys_of(fields.get(key)):
         raise UserError(f"--set {setting}: {key} is a section", f"set a key of it, such as {path}.{next(iter(inner))}")
+    is_text = key in fields and fields[key].annotation is str  # a token such as [CLS] would be a list in YAML
+    place[key] = value if is_text else config.yaml_of(value, f"--set {setting}")
 
 
 def render(data: dict[str, Any]) -> str:

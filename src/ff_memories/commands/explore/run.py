@@ -8,7 +8,7 @@
 The first form writes a config, as `init` does, and runs it; run again, it goes on where it stopped. With `--time`, it
 measures this machine and lowers the sizes of samples until the run ends in that time. The last form runs what the
 package brings a config of: demo (which needs the extra `demo`), stories15m or smollm2. Results are in results/RUN/
-of the working folder. Options after `--` go to Snakemake.
+of the working folder. Options after `--` go to Snakemake, such as `-- --until triggers`, which ends after a step.
 """
 
 import argparse
@@ -39,8 +39,6 @@ PASSED_ON = (
     "cores",
     "gpus",
     "dry_run",
-    "until",
-    "profile",
     "open",
     "track",
     "verbose",
@@ -55,8 +53,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", default="all", help="processor cores, a number or `all`")
     parser.add_argument("--gpus", type=_number, default=1, help="GPUs of this machine, at most")
     parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
-    parser.add_argument("--until", metavar="STEP", help="end after a step, such as `triggers`")
-    parser.add_argument("--profile", help="a profile of Snakemake, such as one for a cluster")
     parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
     parser.add_argument("--track", action="store_true", help="make the folder a DVC project, and record the run in it")
     parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
@@ -67,14 +63,12 @@ def run(args: argparse.Namespace) -> int:
     """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
     if not re.fullmatch(r"all|[1-9]\d*", args.cores):
         raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
-    if args.track and (part := "--until" if args.until else "--dry-run" if args.dry_run else None):
-        raise UserError(f"--track and {part}: only a whole run can be recorded", f"leave out --track or {part}")
-    until = ["--until", _rule(args.until)] if args.until is not None else []
+    if args.track and args.dry_run:
+        raise UserError("--track and --dry-run: only a whole run can be recorded", "leave out --track or --dry-run")
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
-    options = ["--configfile", str(file), "--resources", f"gpu={args.gpus}", *until]
+    options = ["--configfile", str(file), "--resources", f"gpu={args.gpus}"]
     options += ["--dry-run"] if args.dry_run else []
-    options += ["--profile", args.profile] if args.profile else []
     options += ["--cores", args.cores]  # last: files to make may follow, and the options before take several words
     program = "snakemake" if args.verbose or args.dry_run else terminal_logger.__name__
     command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
@@ -183,12 +177,3 @@ def _words(args: argparse.Namespace) -> str:
         if name not in PASSED_ON and value not in (None, [], False):
             words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return shlex.join(words)
-
-
-def _rule(step: str) -> str:
-    """Return the rule of a step. Raises ``UserError`` if there is none."""
-    rules = sorted(snakefile().parent.glob("workflow/rules/*.smk"))
-    names = [name for file in rules for name in re.findall(r"^ *rule (\w+):", file.read_text(encoding="utf-8"), re.M)]
-    if (name := step.replace("-", "_")) not in names:
-        raise UserError(f"--until {step}: no such step{did_you_mean(name, names)}")
-    return name

@@ -1,12 +1,8 @@
-"""Show the trigger examples of chosen keys, with the last token marked, and the tokens that their values promote.
-
-The triggers come from the run's table. If there is none yet, the command searches the training text for these keys.
-"""
+"""Show the trigger examples of chosen keys, with the last token marked, and the tokens that their values promote."""
 
 import argparse
 import re
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -16,7 +12,6 @@ from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible, memory_name, parse_memory
 from ff_memories.corpus import store
 from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import Run
 
 TOP = 10  # triggers and tokens, or fewer where the run has fewer
 
@@ -53,8 +48,12 @@ def run(args: argparse.Namespace) -> None:
     wanted = [parse_memory(key) for key in args.key]
     for key, sign in wanted:
         model.require(args.layer, key, sign)
-    corpus = store.read(run_.path("corpus", "corpus.safetensors"))
-    found = api.as_text(model, rows(args, wanted, run_, model, corpus), corpus)
+    of_layer = lambda name: tables.read(run_.table(name)).filter(pl.col("layer") == args.layer)
+    keys = [model.memory(*memory) for memory in wanted]
+    if run_.config.triggers.keys is not None and (other := set(keys) - set(of_layer("values")["key"])):
+        raise UserError(f"--key: the run did not look at {len(other)} of these keys", "see triggers.keys in its config")
+    triggers = of_layer("triggers").filter(pl.col("key").is_in(keys))
+    found = api.as_text(model, triggers, store.read(run_.path("corpus", "corpus.safetensors")))
     for key, sign in wanted:
         own = found.filter((pl.col("key") == key) & (pl.col("rank") <= args.top))
         own = own.filter(pl.col("sign") == sign) if "sign" in own.columns else own
@@ -68,36 +67,3 @@ def run(args: argparse.Namespace) -> None:
         print(f"v_{name}^{args.layer}{f' = -v_{key}^{args.layer}' if sign < 0 else ''} promotes")
         for row in api.value_predictions(model, args.layer, key, args.top, sign).iter_rows(named=True):
             print(f"{row['rank']:4}  {row['probability']:8.2e}  {escape_invisible(row['token'])}")
-
-
-def rows(
-    args: argparse.Namespace, wanted: list[tuple[int, int]], run_: Run, model: Any, corpus: store.Corpus
-) -> pl.DataFrame:
-    """Return the keys' rows of ``triggers``, read from the table or computed."""
-    from ff_memories.memories.search import batching, trigger_table, triggers
-
-    keys, path = [model.memory(*memory) for memory in wanted], Path(run_.table("triggers"))
-    if path.exists() and _lists_all(run_, args.layer, keys):
-        table = tables.read(path)
-        return table.filter((table["layer"] == args.layer) & table["key"].is_in(keys))
-    options = {name: value for name, value in run_.resolved["triggers"].items() if name not in ("signs", "keys")}
-    best = triggers.trigger_examples(
-        model.decoder,
-        corpus,
-        batching.blocks(corpus.lengths[: corpus.train]),
-        **options,
-        batch_tokens=run_.config.execution.tokens,
-        keys=[(args.layer, key) for key in keys],
-    )
-    return trigger_table.table(best, corpus).sort("layer", "key", "rank")
-
-
-def _lists_all(run_: Run, layer: int, keys: list[int]) -> bool:
-    """Return whether the run looked at all keys that are asked for (``triggers.keys``)."""
-    if run_.config.triggers.keys is None:
-        return True
-    looked_at = Path(run_.table("values"))
-    if not looked_at.exists():
-        return False
-    table = tables.read(looked_at)
-    return set(keys) <= set(table.filter(table["layer"] == layer)["key"].to_list())

@@ -27,8 +27,6 @@ from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.finished import refuse_unfinished
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
-DASH = "-"  # standard input or output
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", nargs="?", metavar="TEXT", help="the text, in quotes")
@@ -36,12 +34,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", help="a model without a run: a GGUF file, a folder of `transformers`, or a name of `fetch --list`"
     )
-    parser.add_argument("--file", type=Path, help="read the text from this file; - reads standard input")
-    parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write; - is standard output")
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="JSON file to write, with all numbers; - is standard output"
-    )
-    parser.add_argument("--layer", type=_layer, nargs="+", action="extend", help="show only these layers, from 1")
+    parser.add_argument("--file", type=Path, help="read the text from this file")
+    parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="JSON file to write, with all numbers")
+    parser.add_argument("--layer", type=whole(), nargs="+", action="extend", help="show only these layers, from 1")
     parser.add_argument("--top", type=whole(), default=10, help="memories per position and layer; default: 10")
     parser.add_argument(
         "--set",
@@ -55,18 +51,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=whole(), default=5, help="tokens per prediction; default: 5")
 
 
-def _layer(text: str) -> int:
-    try:
-        return whole()(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is no layer: give numbers from 1, after the text") from None
-
-
 def run(args: argparse.Namespace) -> None:
     outputs = [path for path in (args.out, args.json) if path is not None]
     for path in outputs:
-        if str(path) != DASH:
-            require_file(path)
+        require_file(path)
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
@@ -84,12 +72,11 @@ def run(args: argparse.Namespace) -> None:
     if unknown:
         print(f"the model does not know: {' '.join(map(escape_invisible, dict.fromkeys(unknown)))}", file=sys.stderr)
     if args.json is not None:
-        _write(args.json, json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        write_whole(args.json, json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     if args.out is not None:
-        _write(args.out, page(found, args.out.parent, name, scope))
-    if DASH not in map(str, outputs):
-        for path in outputs:
-            print(f"wrote {path}")
+        write_whole(args.out, page(found, args.out.parent, name, scope))
+    for path in outputs:
+        print(f"wrote {path}")
     if not outputs:
         print("\n".join(lines(found)))
 
@@ -145,22 +132,12 @@ def _of_model(
     return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), found
 
 
-def _write(path: Path, text: str) -> None:
-    if str(path) == DASH:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode())  # in UTF-8, as files are, whatever the terminal's encoding
-    else:
-        write_whole(path, text)
-
-
 def _text(args: argparse.Namespace) -> str:
     """Return the text. Raises ``UserError`` where there is none, there are two, or it is not UTF-8."""
     if (args.text is None) == (args.file is None):
         raise UserError("expected one text", 'give it in quotes, as in ff-memories trace "a text", or name its --file')
     if args.text is not None:
         where, raw = "the text", args.text.encode("utf-8", "surrogateescape")
-    elif str(args.file) == DASH:
-        where, raw = "standard input", sys.stdin.buffer.read()
     else:
         require_file(args.file)
         try:

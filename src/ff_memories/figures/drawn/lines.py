@@ -57,7 +57,7 @@ def lines(
     paint = alt.Scale(domain=names, range=[colours[name] for name in names])
     marks_of = alt.Scale(domain=names, range=[shape for _, shape in looks.values()])
     dashes = alt.Scale(domain=names, range=[dash for dash, _ in looks.values()])
-    field, shown = f"{series}:N", {} if legend is None else {"legend": legend}
+    field = f"{series}:N"
     stroke = alt.Stroke(field, legend=None, scale=paint)
     base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
     ticks = base.mark_point(shape="stroke", size=30, strokeWidth=0.9, opacity=1, clip=True)
@@ -69,8 +69,8 @@ def lines(
         *([ticks.encode(y="median:Q", stroke=stroke)] if "median" in frame.columns else []),
         base.mark_point(filled=True, size=18, opacity=1, clip=True).encode(
             y="mean:Q",
-            color=alt.Color(field, title=None, scale=paint, **shown),
-            shape=alt.Shape(field, title=None, scale=marks_of, **shown),
+            color=alt.Color(field, title=None, scale=paint, legend=legend or alt.Undefined),
+            shape=alt.Shape(field, title=None, scale=marks_of, legend=legend or alt.Undefined),
             tooltip=tooltips(frame),
             href="href:N",
         ),
