@@ -1,5 +1,6 @@
 """The config of one run: all its sections, and which of their values go together."""
 
+import tomllib
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -96,8 +97,8 @@ class Config(Section):
             if (given := self.at(path)) > self.triggers.top:
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
         faults += self._faults_of_keys()
-        known = {path.stem for path in (Path(__file__).parents[1] / "figures" / "drawn").glob("[a-z]*.py")}
-        unknown = sorted(set(self.figures) - known)
+        declared = Path(__file__).parents[1] / "figures" / "figures.toml"
+        unknown = sorted(set(self.figures) - set(tomllib.loads(declared.read_text(encoding="utf-8"))))
         faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in unknown]
         if faults:
             raise ValueError("\n  ".join(faults))

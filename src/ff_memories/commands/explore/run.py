@@ -23,6 +23,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import atomic_write, require_file
+from ff_memories.base.parameters import whole
 from ff_memories.commands.explore import init
 from ff_memories.config import usual
 from ff_memories.inputs import registry
@@ -51,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     init.choices(parser)
     parser.add_argument("--name", help="the run's and its config's name; default: from the model's")
     parser.add_argument("--cores", default="all", help="processor cores, a number or `all`")
-    parser.add_argument("--gpus", type=_number, default=1, help="GPUs of this machine, at most")
+    parser.add_argument("--gpus", type=whole(0), default=1, help="GPUs of this machine, at most")
     parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
     parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
     parser.add_argument("--track", action="store_true", help="make the folder a DVC project, and record the run in it")
@@ -97,12 +98,6 @@ def _tracked(file: Path, command: list[str]) -> int:
         adopt(run_)
         print(f"recorded in {run_.dvc_lock}; run again what is due with: dvc repro {run_.dvc_yaml}")
     return work.returncode
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text}: expected a number")
-    return int(text)
 
 
 def _given(args: argparse.Namespace) -> Path:
