@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.atlas import chart, match, panels, text
+from ff_memories.atlas import chart, match, panels
 from ff_memories.atlas.member import Member
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
@@ -103,9 +103,9 @@ def _said(
     for member, relation in zip(members, texts, strict=True):
         by_relation.setdefault(relation, []).append(_quoted(member))
     for (how, why), quoted in by_relation.items():
-        if how == text.OTHER:
+        if how == match.OTHER:
             warnings += [f"{one}: {why}. The text may cause differences from {first}." for one in quoted]
-        elif how == text.RELATED:
+        elif how == match.RELATED:
             notes.append(f"Text, compared with {first}: {why} ({listed(quoted)}).")
         elif len(quoted) > 1:
             notes.insert(0, f"{listed(quoted)} read the same text.")

@@ -4,14 +4,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-from ff_memories.atlas.member import Member
-from ff_memories.atlas.text import OTHER, SAME, relation
+from ff_memories.atlas.member import Member, Text
 from ff_memories.base.errors import UserError
 from ff_memories.config import TransformersModel
 
+SAME, RELATED, OTHER = "same", "related", "other"  # two runs' texts
 ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
 SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition", "causal", "removals")
 NAMES = ("corpus.source", "corpus.sha256", "files")  # what text it is, not what a run does with it
+
+
+def relation(one: Text, other: Text) -> tuple[str, str]:
+    """Return how two texts relate, ``same``, ``related`` or ``other``, and what a reader must know about it."""
+    if one.sentences and one.sentences == other.sentences:
+        return SAME, ""
+    if one.sha256 and one.sha256 == other.sha256:
+        return SAME, ""
+    if one.source and one.source == other.source:
+        if one.form != other.form:
+            return RELATED, f"the same source, {one.source}, in another form: {other.form} instead of {one.form}"
+        if one.sha256 and other.sha256:
+            return RELATED, f"another state of the source {one.source}: its digest differs"
+        return RELATED, f"the same source, {one.source}; its digest is not recorded for both runs"
+    if one.files and one.files == other.files and not (one.sha256 and other.sha256):
+        return RELATED, "the same files by name; their digest is not recorded for both runs"
+    if not (one.known and other.known):
+        return OTHER, "its text is not recorded"
+    return OTHER, "another text"
 
 
 def texts(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:

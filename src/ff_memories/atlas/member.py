@@ -1,4 +1,4 @@
-"""One run of an atlas: its model info, tables, verdicts and settings."""
+"""One run of an atlas: its model info, text, tables, verdicts and settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,45 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.atlas.text import Text
+from ff_memories.config import Config
 
 NEEDED = ("mutations", "values", "composition", "refinement")
 PATTERNS = "pattern_labels"
 BEYOND_PAPER = ("causal", "removals")  # tables that a run may lack, or have without rows
 Tables = dict[str, pl.DataFrame]
+
+
+@dataclass(frozen=True)
+class Text:
+    """What a run read, as far as it is known.
+
+    Attributes:
+        source: the text's name in the registry of sources.
+        form: ``raw`` for models of `transformers`, ``tokenised`` for fairseq's.
+        sha256: of all files together.
+        files: the files' paths, if the config names files instead of a source.
+        sentences: a digest of the table ``sentences``.
+    """
+
+    source: str | None = None
+    form: str = ""
+    sha256: str | None = None
+    files: tuple[str, ...] = ()
+    sentences: str | None = None
+
+    @classmethod
+    def of(cls, config: Config | None, root: Path, sentences: str | None) -> "Text":
+        """Return a run's text from its config (``None`` if unknown), its project's folder and its sentences."""
+        if config is None:
+            return cls(sentences=sentences)
+        corpus = config.corpus
+        files = tuple(str(root / path) for path in (*corpus.train.files, *corpus.validation.files))
+        form = "raw" if config.model.has_tokenizer else "tokenised"
+        return cls(corpus.source, form, corpus.sha256, files, sentences)
+
+    @property
+    def known(self) -> bool:
+        return bool(self.source or self.sha256 or self.files)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from ff_memories import tables as schemas
-from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
-from ff_memories.atlas.text import Text
+from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables, Text
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.text import escape_invisible

@@ -7,7 +7,6 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from ff_memories.base.errors import UserError
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures.parts import paper
 from ff_memories.figures.registry import DRAWN, refuse_useless
@@ -43,8 +42,6 @@ class FigureContext:
     active: bool = True
 
     def __post_init__(self) -> None:
-        if self.figure not in DRAWN:
-            raise UserError(f"{self.figure} is not a figure", f"use one of {', '.join(DRAWN)}")
         refuse_useless(self.figure, vars(self.options))
 
     @property

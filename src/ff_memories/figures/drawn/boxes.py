@@ -20,7 +20,7 @@ from ff_memories.figures.parts.marks import (
     thin,
     tooltips,
 )
-from ff_memories.figures.parts.phrases import HALF, both_ends, extremes, first_and_last, numbered, percent
+from ff_memories.figures.parts.phrases import HALF, both_ends, extremes, first_and_last, percent
 from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE, ORANGE
 
 BOXES = "boxes: quartiles; whiskers: within 1.5 box lengths"
@@ -146,7 +146,8 @@ def active_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 def active_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 7: what share of memories is active."""
     if not context.active:
-        return f"The effective number of memories: median {numbered(frame, 'median')}"
+        median = extremes(frame, "median", lambda value: f"{value:,.3g}")
+        return f"The effective number of memories: median {median}"
     medians = frame["median"].to_numpy()
     many = "Most memories are" if medians.min() > HALF else "In some layers, half or more of the memories are"
     who = "A minority of memories is" if medians.max() < HALF else many

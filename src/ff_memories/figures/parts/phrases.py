@@ -1,6 +1,6 @@
 """Phrases of figures' headlines, which say in one sentence what a figure shows in this run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
@@ -31,16 +31,8 @@ def both_ends(frame: pl.DataFrame, column: str, signed: bool = False) -> str:
     return ", ".join(in_layer(row, column, signed) for row in first_and_last(frame))
 
 
-def extremes(frame: pl.DataFrame, column: str) -> str:
+def extremes(frame: pl.DataFrame, column: str, number: Callable[[float], str] = percent) -> str:
     """Return a column's range over layers, with the layers of its minimum and maximum."""
-    low, high = frame.sort(column, "layer").row(0, named=True), frame.sort(column, "layer").row(-1, named=True)
-    if low["layer"] == high["layer"]:
-        return in_layer(low, column)
-    return f"{in_layer(low, column)} to {in_layer(high, column)}"
-
-
-def numbered(frame: pl.DataFrame, column: str) -> str:
-    """Return the range over layers of a column of numbers."""
     rows = frame.sort(column, "layer").to_dicts()
     ends = rows[:1] if rows[0]["layer"] == rows[-1]["layer"] else [rows[0], rows[-1]]
-    return " to ".join(f"{row[column]:,.3g}\u00a0in\u00a0layer\u00a0{row['layer']}" for row in ends)
+    return " to ".join(f"{number(row[column])}\u00a0in\u00a0layer\u00a0{row['layer']}" for row in ends)
