@@ -13,9 +13,9 @@ from reports import Tags
 
 from ff_memories import cli, tables
 from ff_memories.atlas import match, panels
-from ff_memories.atlas.runs import members
 from ff_memories.atlas.match import OTHER, RELATED, SAME, relation
 from ff_memories.atlas.member import Text
+from ff_memories.atlas.runs import members
 from ff_memories.base.errors import UserError
 from ff_memories.claims.register import register
 

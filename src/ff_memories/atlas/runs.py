@@ -20,7 +20,6 @@ from ff_memories.model.info import read_info
 from ff_memories.tables import VERDICTS
 from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import dvc_lock_file
-from ff_memories.workflow.runs.finished import same_model
 from ff_memories.workflow.runs.opening import configs as configs_of
 
 OWN_TEXT = " (text sampled from the model)"  # behind a run's label: agreement there is of the model's own draws
@@ -149,12 +148,12 @@ def _config(folder: Path, info: dict[str, Any], given: Path | None) -> tuple[Con
         config = load(given)
         if config.run != folder.resolve().name:
             raise UserError(f"{given}: is the config of the run {config.run!r}", "name the run's own config file")
-        if not same_model(config, info):
+        if not config.model.is_of(info):
             raise UserError(f"{given}: names another model than {folder}/model/info.json", "name the run's own config")
         return config, ""
     root = folder.resolve().parents[1]
-    own, broken = configs_of(root, folder.resolve())
-    fitting = [config for _, config in own if same_model(config, info)]
+    own, broken = configs_of(folder.resolve().name, root)
+    fitting = [config for _, config in own if config.model.is_of(info)]
     if not fitting and broken:
         return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
     if not fitting:
