@@ -21,9 +21,7 @@ from safetensors.torch import load_file, save_file
 from transformers_run import prepare, settings_of
 
 from ff_memories import api
-from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.inputs.models import model_folder
 
 pytestmark = pytest.mark.more
@@ -201,21 +199,6 @@ def test_what_transformers_saved_is_accepted(name, tmp_path):
     model_folder.check(folder, "auto", "here")
     if name in ("gpt2", "llama"):
         model_folder.check(tiny.save(tmp_path / "shards", name, shard="50KB"), "auto", "here")
-
-
-@pytest.mark.parametrize("key", ["dtype", "torch_dtype", None])
-@pytest.mark.parametrize(
-    "here, says", [(True, ", which this one has;"), (False, ", which this one lacks;"), (None, " instructions;")]
-)
-def test_init_recommends_bfloat16_for_a_model_that_is_stored_in_it(project, capsys, monkeypatch, key, here, says):
-    monkeypatch.setattr(arithmetic, "multiplies_bfloat16", lambda: here)
-    edit(project / "model", **({"dtype": "float32"} | ({key: "bfloat16"} if key else {})))
-    with pytest.raises(SystemExit) as end:
-        main(["init", "my.yaml", "--model", "./model", *TEXTS])
-    assert end.value.code == 0
-    said = capsys.readouterr().out
-    assert ("stored in bfloat16" in said) == (key is not None)
-    assert key is None or (says in said and "extraction.precision=bfloat16" in said)
 
 
 LIES = {"a billion layers": {"num_hidden_layers": 10**9}, "a large width": {"hidden_size": 130_000}}
