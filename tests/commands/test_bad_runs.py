@@ -89,6 +89,7 @@ def test_a_new_run_that_cannot_be_leaves_no_part_of_its_text(tmp_path, monkeypat
 
 def test_a_text_that_cannot_be_split_leaves_no_folder(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(init, "_found", lambda *_: {})
     for content in (b"one line\n", b"\xff\xfe\x00" * 99):
         Path("my.txt").write_bytes(content)
         assert "error: my.txt" in says(capsys, "run", "--model", "any", "--text", "my.txt")

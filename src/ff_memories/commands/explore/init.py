@@ -1,6 +1,7 @@
 """Write the config for a run on your own model and texts: a model of `transformers`, or a fairseq checkpoint."""
 
 import argparse
+import re
 from collections.abc import Iterator
 from copy import deepcopy
 from itertools import islice, pairwise
@@ -267,8 +268,10 @@ def _set(data: dict[str, Any], setting: str) -> None:
         raise UserError(f"--set {path}: unknown key{did_you_mean(key, fields)}")
     if inner := config.keys_of(fields.get(key)):
         raise UserError(f"--set {setting}: {key} is a section", f"set a key of it, such as {path}.{next(iter(inner))}")
-    is_text = key in fields and fields[key].annotation is str  # a token such as [CLS] would be a list in YAML
-    place[key] = value if is_text else config.yaml_of(value, f"--set {setting}")
+    if key in fields and fields[key].annotation is str:  # a token such as [CLS] would be a list in YAML
+        place[key] = re.sub(r"^(['\"])(.+)\1$", r"\2", value)
+    else:
+        place[key] = config.yaml_of(value, f"--set {setting}")
 
 
 def render(data: dict[str, Any]) -> str:
