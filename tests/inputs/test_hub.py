@@ -184,7 +184,7 @@ def test_of_a_repository_only_the_files_of_one_model_are_taken(web, folder, part
         (["--dictionary", "train.txt"], "--dictionary alone names no model"),
         (["--model", "a/b", "--checkpoint", "train.txt"], "--model and --checkpoint: a run has one model"),
         (["--model", "a/b", "--dictionary", "train.txt"], "--model and --dictionary: a run has one model"),
-        (["--model", "./a", "--revision", "main"], "--revision: ./a is a folder, not a name on the hub"),
+        (["--model", "./a", "--revision", "main"], "--revision needs --model"),
         (["--checkpoint", "train.txt", "--dictionary", "train.txt", "--revision", "main"], "--revision needs --model"),
     ],
 )
