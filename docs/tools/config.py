@@ -1,5 +1,6 @@
 """Write config/README.md, the reference of all config keys, from the typed models."""
 
+import json
 import typing
 from typing import Any
 
@@ -17,8 +18,9 @@ def page() -> str:
         "# Config keys",
         "",
         "One config file describes a run; Snakemake and DVC read the same file. `config.yaml` is that of the demo run.",
-        "`ff-memories init` writes one for your model and text. An unknown or missing key stops the run before it",
-        "starts. (paper) marks the choice of the paper's text, (released) that of the authors' released code.",
+        "`ff-memories init` writes one for your model and text. An unknown key stops the run before it starts;",
+        "a key that the file leaves out has the default. (paper) marks the choice of the paper's text, (released) that",
+        "of the authors' released code.",
         "`python docs/tools/config.py` generates this page.",
         "",
         *_table("", Config.model_fields),
@@ -35,14 +37,19 @@ def page() -> str:
 
 
 def _table(prefix: str, keys: dict[str, FieldInfo]) -> list[str]:
-    rows = ["| key | values | meaning |", "|---|---|---|"]
+    rows = ["| key | values | default | meaning |", "|---|---|---|---|"]
     for name, field in keys.items():
         if below := keys_of(field):
             if prefix:
                 rows += _table(f"{prefix}{name}.", below)[2:]
             continue
-        rows.append(f"| `{prefix}{name}` | {_values(field.annotation)} | {_cell(field.description or '')} |")
+        about_key = _cell(field.description or "")
+        rows.append(f"| `{prefix}{name}` | {_values(field.annotation)} | {_default(field)} | {about_key} |")
     return rows
+
+
+def _default(field: FieldInfo) -> str:
+    return "" if field.is_required() else json.dumps(field.get_default(call_default_factory=True)).strip('"')
 
 
 def _cell(text: str) -> str:

@@ -453,7 +453,7 @@ def test_a_mistyped_command_is_told_from_the_command_that_was_meant(capsys, type
     assert "\x1b" not in told and len(told) < 200
 
 
-@pytest.mark.parametrize("path", ["seed", "corpus.headings", "composition.stop_words", "execution"])
+@pytest.mark.parametrize("path", ["run", "corpus", "corpus.source", "corpus.train.files", "model"])
 def test_a_missing_key_is_named(path):
     data = copy.deepcopy(SMALL)
     *sections, key = path.split(".")

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from ff_memories.config.section import FilePath, Section, Stated
+from ff_memories.config.section import FilePath, Section
 
 
 class TextFiles(Section):
@@ -27,21 +27,21 @@ class CorpusSection(Section):
         pattern=r"^[0-9a-f]{64}$",
         description="expected SHA-256 of all text files, concatenated in order; null: no check",
     )
-    segmenter: Stated[str] = Field(
+    segmenter: str = Field(
         "rule",
         pattern=r"^(rule|line|spacy:[\w.-]+)$",
         description="how to split paragraphs into sentences: rule (after `. ! ?`) | `spacy:<pipeline>` | line (one "
         "sentence per line)",
     )
-    tokenizer: Stated[Literal["auto", "native", "moses", "model"]] = Field(
+    tokenizer: Literal["auto", "native", "moses", "model"] = Field(
         "auto",
         description="how to split sentences into tokens: native (at spaces; paper) | moses (released) | model (the "
         "tokenizer of a `transformers` model)",
     )
-    headings: Stated[Literal["keep", "drop"]] = Field(
+    headings: Literal["keep", "drop"] = Field(
         "keep", description="headings (lines such as ` = Title = ` in WikiText): keep as sentences | drop"
     )
-    too_long: Stated[Literal["refuse", "split"]] = Field(
+    too_long: Literal["refuse", "split"] = Field(
         "refuse",
         description="sentences with more tokens than the model has positions: refuse (stop with an error) | split",
     )

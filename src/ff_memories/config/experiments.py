@@ -5,22 +5,21 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from ff_memories.base.parameters import LARGEST
-from ff_memories.config.memory_selection import Chosen
-from ff_memories.config.section import OF_TRANSFORMERS, FilePath, Section, Stated
+from ff_memories.config.section import OF_TRANSFORMERS, FilePath, MemorySelection, Section
 
 
 class Triggers(Section):
     """E1, section 3.1: the t prefixes with the highest memory coefficients, for every key."""
 
-    top: Stated[int] = Field(50, ge=1, le=65535, description="number of triggers per key (t)")
-    per_sentence: Stated[Literal["best", "all"]] = Field(
+    top: int = Field(50, ge=1, le=65535, description="number of triggers per key (t)")
+    per_sentence: Literal["best", "all"] = Field(
         "best", description="prefixes that a key keeps per sentence: best (one) | all (any number)"
     )
-    positions: Stated[Literal["auto", "inner", "released", "full"]] = Field(
+    positions: Literal["auto", "inner", "released", "full"] = Field(
         "auto",
         description="prefix lengths in a sentence of N tokens: inner (1..N-1; paper) | released (0..N-1) | full (1..N)",
     )
-    duplicates: Stated[Literal["keep", "drop"]] = Field(
+    duplicates: Literal["keep", "drop"] = Field(
         "keep", description="a key's triggers with the same text: keep | drop (all but the best)"
     )
     signs: Literal["auto", "positive", "both"] = Field(
@@ -29,7 +28,7 @@ class Triggers(Section):
         "memory's negative value | auto: both for gated layers (SwiGLU), else positive",
         json_schema_extra=OF_TRANSFORMERS,
     )
-    keys: Chosen = Field(
+    keys: MemorySelection = Field(
         None,
         description="memories to look at: null (all; paper) | a number (so many random ones of each layer) | a list by "
         "layer, such as `{3: [17, 255]}`",
@@ -39,15 +38,15 @@ class Triggers(Section):
 class Mutations(Section):
     """E3, section 3.2: remove the first, the last or a random token of each trigger."""
 
-    keys_per_layer: Stated[int] = Field(100, ge=1, le=65_536, description="number of random keys per layer")
-    top: Stated[int] = Field(50, ge=1, le=65_535, description="number of triggers to mutate per key")
-    random: Stated[Literal["any", "inner"]] = Field(
+    keys_per_layer: int = Field(100, ge=1, le=65_536, description="number of random keys per layer")
+    top: int = Field(50, ge=1, le=65_535, description="number of triggers to mutate per key")
+    random: Literal["any", "inner"] = Field(
         "any", description="which tokens the random removal can hit: any | inner (neither first nor last)"
     )
-    single_token: Stated[Literal["skip", "bos"]] = Field(
+    single_token: Literal["skip", "bos"] = Field(
         "skip", description="triggers of one token: skip | bos (use the coefficient at `</s>`)"
     )
-    mean: Stated[Literal["of_ratios", "of_sums"]] = Field(
+    mean: Literal["of_ratios", "of_sums"] = Field(
         "of_ratios",
         description="of_ratios: mean of the relative changes | of_sums: relative change of the sums",
     )
@@ -62,24 +61,24 @@ class Mutations(Section):
 class Patterns(Section):
     """E2, section 3.1: the sample of keys to annotate."""
 
-    keys_per_layer: Stated[int] = Field(10, ge=1, le=65_536, description="number of random keys per layer")
-    top: Stated[int] = Field(25, ge=3, le=255, description="number of triggers to show per key")
+    keys_per_layer: int = Field(10, ge=1, le=65_536, description="number of random keys per layer")
+    top: int = Field(25, ge=3, le=255, description="number of triggers to show per key")
 
 
 class Values(Section):
     """E4-E7, section 4: compare the predictions of values with their keys' triggers."""
 
-    target: Stated[Literal["auto", "next", "last"]] = Field(
+    target: Literal["auto", "next", "last"] = Field(
         "auto",
         description="target token: next (the one after the trigger; paper) | last (the trigger's last one; released)",
     )
-    projection: Stated[Literal["auto", "adaptive", "flat", "head", "random", "raw", "scaled"]] = Field(
+    projection: Literal["auto", "adaptive", "flat", "head", "random", "raw", "scaled"] = Field(
         "auto",
         description="how values become distributions: adaptive (the model's own softmax; paper) | flat (one softmax "
         "over the vocabulary) | head (only the head's words) | random (random projections, as in the released script); "
         "for a `transformers` model: raw (its output matrix) | scaled (times the scale of its final norm)",
     )
-    projection_seed: Stated[int] = Field(1, ge=0, le=LARGEST, description="seed of the random projections")
+    projection_seed: int = Field(1, ge=0, le=LARGEST, description="seed of the random projections")
     types: Literal["all", "trained"] = Field(
         "all",
         description="token types that a value can predict: all (paper) | trained (without types that are never a "
@@ -90,13 +89,13 @@ class Values(Section):
 class Composition(Section):
     """E8-E14, section 5: how memories and layers compose their predictions on validation prefixes."""
 
-    examples: Stated[int] = Field(
+    examples: int = Field(
         4000,
         ge=1,
         le=10**9,
         description="number of random prefixes; all sentences if there are fewer",
     )
-    sample: Stated[Literal["per_sentence", "uniform"]] = Field(
+    sample: Literal["per_sentence", "uniform"] = Field(
         "per_sentence",
         description="how to sample: per_sentence (one prefix from each sampled sentence) | uniform (over all prefixes)",
     )
@@ -105,15 +104,15 @@ class Composition(Section):
         description="a file of JSON lines with `text` (a validation sentence) and `random_pos` (a prefix length): use "
         "these prefixes in this order; docs/released.md says how to write one; null: sample at random",
     )
-    positions: Stated[Literal["auto", "1..N", "0..N", "1..N-1"]] = Field(
+    positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
         "auto",
         description="prefix lengths in a sentence of N tokens: 1..N (paper) | 0..N (released) | 1..N-1",
     )
-    layer_prediction: Stated[Literal["auto", "ffn", "output"]] = Field(
+    layer_prediction: Literal["auto", "ffn", "output"] = Field(
         "auto",
         description="the prediction that memories agree with: ffn (top(y); paper) | output (top(o); released)",
     )
-    memories: Stated[Literal["active", "all", "share:0.9"]] = Field(
+    memories: Literal["active", "all", "share:0.9"] = Field(
         "active",
         description="memories that can agree: active (positive coefficient; paper) | all | share:0.9 (the fewest that "
         "add 90 % of the layer's energy, the sum of squared coefficients times value lengths)",
@@ -124,7 +123,7 @@ class Composition(Section):
         "feed-forward layer's block reads; it differs in parallel blocks alone)",
         json_schema_extra=OF_TRANSFORMERS,
     )
-    stop_words: Stated[Literal["sklearn", "spacy", "top50", "top100"]] = Field(
+    stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
         "sklearn",
         description="stop words: sklearn, spacy (the package's list) | top50, top100 (the most frequent types)",
     )

@@ -9,19 +9,8 @@ from pydantic.fields import FieldInfo
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.config.model import KINDS
-from ff_memories.config.run import Config
-from ff_memories.config.section import STATED, keys_of
-from ff_memories.config.shown import FigureOptions
-
-MISSING = object()  # stands for a key that a file must state and does not
-
-
-def with_gaps(keys: dict[str, FieldInfo], data: Any) -> Any:
-    """Return a section's data with ``MISSING`` for every key that a file must state and does not."""
-    if not keys or not isinstance(data, dict):
-        return data
-    gaps = {name: MISSING for name, key in keys.items() if STATED in key.metadata and name not in data}
-    return {name: with_gaps(keys_of(keys.get(name)), value) for name, value in data.items()} | gaps
+from ff_memories.config.run import Config, FigureOptions
+from ff_memories.config.section import keys_of
 
 
 def _keys_in(sections: list[str]) -> list[str]:
@@ -41,7 +30,7 @@ def faults(error: ValidationError, prefix: str = "") -> str:
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
             message = "unknown key" + did_you_mean(key, _keys_in(sections))
-        elif fault["type"] == "missing" or fault.get("input") is MISSING:
+        elif fault["type"] == "missing":
             message = "missing key"
         elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):
             message += f" (found {fault['input']!r})"
@@ -55,7 +44,7 @@ def parse(data: Any, name: str = "config") -> Config:
         hint = "give a config, as ff-memories init writes one"
         raise UserError(f"{name}: expected a mapping of sections, found {type(data).__name__}", hint)
     try:
-        return Config.model_validate(with_gaps(Config.model_fields, data))
+        return Config.model_validate(data)
     except ValidationError as error:
         raise UserError(f"{name}:\n  {faults(error)}", "config/README.md explains every key") from None
 

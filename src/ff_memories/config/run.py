@@ -12,8 +12,45 @@ from ff_memories.config.corpus import CorpusSection
 from ff_memories.config.experiments import Causal, Composition, Mutations, Patterns, Removals, Triggers, Values
 from ff_memories.config.model import AnyModel
 from ff_memories.config.running import Baselines, ExecutionSection, Extraction, Sensitivity, Sources
-from ff_memories.config.section import STATED, Section, Stated, keys_of
-from ff_memories.config.shown import FigureOptions, Gallery
+from ff_memories.config.section import MemorySelection, Section, keys_of
+
+
+class Gallery(Section):
+    """How much the gallery shows."""
+
+    triggers: int = Field(25, ge=1, le=65_535, description="number of triggers per key, at most triggers.top")
+    shaded: int = Field(
+        3,
+        ge=0,
+        le=65_535,
+        description="number of triggers per key with exact coefficients along their tokens (table "
+        "`shading`); pages shade every trigger they show, unless this is 0",
+    )
+    tokens: int = Field(10, ge=1, le=100, description="number of top tokens, and of lowest tokens, per value")
+    sampled: int = Field(
+        500, ge=0, description="number of random training sentences for the histograms and weaker examples"
+    )
+    similar: int = Field(5, ge=0, le=100, description="number of the most similar keys, and values, per memory")
+    keys: MemorySelection = Field(
+        None,
+        description="memories to show, of those that `triggers.keys` looks at: null (all) | a number (so many random "
+        "ones of each layer, and those that `causal` changes) | a list by layer",
+    )
+
+
+class FigureOptions(Section):
+    """The style of one figure. A figure rejects options that do not apply to it."""
+
+    width: int | None = Field(None, ge=160, le=900, description="width in points; null: a column of the paper")
+    height: int | None = Field(None, ge=60, le=900, description="height in points; null: the default height")
+    bins: int | None = Field(
+        None, ge=2, le=100, description="Figure 6: number of equal bins of the top probability; null: the default"
+    )
+    rank_limit: int | None = Field(
+        None, ge=1, description="Figure 5: the largest rank on the axis; null: set by the data"
+    )
+    paper_values: bool = Field(True, description="also draw the paper's values, and its ranges as bands")
+
 
 # The value of every key set to `auto`, by `fidelity`.
 FIDELITY = {
@@ -51,21 +88,21 @@ class Config(Section):
     run: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="name of the run; results go to `results/<run>/`"
     )
-    seed: Stated[int] = Field(1, ge=0, lt=2**32, description="seed of all random draws")
-    fidelity: Stated[Literal["paper", "released"]] = Field(
+    seed: int = Field(1, ge=0, lt=2**32, description="seed of all random draws")
+    fidelity: Literal["paper", "released"] = Field(
         "paper",
         description="how to set every key that is `auto`: paper (as the paper describes) | released (as the authors' "
         "released code does)",
     )
     corpus: CorpusSection
     model: AnyModel
-    execution: Stated[ExecutionSection] = ExecutionSection()
-    extraction: Stated[Extraction] = Extraction()
-    triggers: Stated[Triggers] = Triggers()
-    mutations: Stated[Mutations] = Mutations()
-    patterns: Stated[Patterns] = Patterns()
-    values: Stated[Values] = Values()
-    composition: Stated[Composition] = Composition()
+    execution: ExecutionSection = ExecutionSection()
+    extraction: Extraction = Extraction()
+    triggers: Triggers = Triggers()
+    mutations: Mutations = Mutations()
+    patterns: Patterns = Patterns()
+    values: Values = Values()
+    composition: Composition = Composition()
     causal: Causal = Field(default_factory=Causal)
     removals: Removals = Field(default_factory=Removals)
     baselines: Baselines = Field(default_factory=Baselines)
@@ -142,17 +179,15 @@ class Config(Section):
         return plain
 
 
-def usual() -> dict[str, Any]:
+def usual(keys: dict[str, FieldInfo] = Config.model_fields) -> dict[str, Any]:
     """Return a new config as plain data: the paper's choices, and null for keys that each run sets itself."""
-    return _usual(Config.model_fields)
-
-
-def _usual(keys: dict[str, FieldInfo]) -> dict[str, Any]:
-    """Return keys of a new config as plain data: the paper's choices, and null for keys that each run sets itself."""
     out: dict[str, Any] = {}
     for name, field in keys.items():
-        if field.is_required() or STATED in field.metadata:
-            out[name] = _usual(below) if (below := keys_of(field)) else None if field.is_required() else field.default
-        elif field.default is not None and field.default_factory is None and not field.json_schema_extra:
-            out[name] = field.default
+        if field.default_factory is None and not field.json_schema_extra:
+            if below := keys_of(field):
+                out[name] = usual(below)
+            elif field.is_required():
+                out[name] = None
+            elif field.default is not None:
+                out[name] = field.default
     return out

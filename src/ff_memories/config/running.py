@@ -2,25 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from ff_memories.base import machine
 from ff_memories.base.arithmetic import Precision
-from ff_memories.config.section import FilePath, Section, Stated
+from ff_memories.config.section import FilePath, Section
 
 SAME_SAMPLE, UNTRAINED, SHUFFLED = "same_sample", "untrained-", "shuffled-"  # the models of a run's baselines, by name
 # of what is measured on a model of the baselines, at most: keys are resampled, not triggers, so more tell little
 MUTATED_TRIGGERS, CHANGED_MEMORIES, REMOVED_PREFIXES = 10, 2, 20
 MOST_SHARDS = 64  # of `execution.shards: auto`: more jobs take longer to start than a run of usual size takes
-
-
-def _shards(given: object) -> object:
-    if not (given == "auto" or (type(given) is int and 1 <= given <= 10_000)):
-        raise ValueError("should be auto, or a number from 1 to 10000")
-    return given
-
-
-Shards = Annotated[Literal["auto"] | int, BeforeValidator(_shards)]
 
 
 class Sources(Section):
@@ -39,14 +30,14 @@ class Sources(Section):
 class ExecutionSection(Section):
     """Resources. These keys change no result beyond near-ties, and changing them reruns nothing."""
 
-    device: Stated[Literal["auto", "cpu", "cuda"]] = Field(
+    device: Literal["auto", "cpu", "cuda"] = Field(
         "auto", description="where the model runs; auto: on a GPU if there is one"
     )
-    shards: Stated[Shards] = Field(
+    shards: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
         "auto",
         description="number of jobs that share each step that runs the model; auto: as many as run at once",
     )
-    batch_tokens: Stated[Literal["auto"] | Annotated[int, Field(ge=1)]] = Field(
+    batch_tokens: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
         16_384,
         description="tokens per forward pass; lower it if memory runs out. auto: 16384 on a CPU, as many as fit a GPU",
     )
@@ -68,7 +59,7 @@ class ExecutionSection(Section):
 class Extraction(Section):
     """The precision of every step that runs the model."""
 
-    precision: Stated[Precision] = Field(
+    precision: Precision = Field(
         "float32",
         description="precision of the factors of matrix products: float32 (paper) | tf32 (11 significant bits; GPU "
         "only) | bfloat16 (8 bits; on a CPU with its instructions faster under execution.arithmetic: fast); sums are "

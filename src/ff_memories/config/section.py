@@ -1,21 +1,14 @@
-"""What all sections of the config share: types that say which keys a file must state, and where faults are."""
+"""What all sections of the config share: their base, their keys by name, and the type of a selection of memories."""
 
 import unicodedata
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 from pydantic.fields import FieldInfo
 
 from ff_memories.base.text import escape_invisible
 
-T = TypeVar("T")
-STATED = "stated"
-# A key that every config file must state, with the paper's choice as its default for new files. Snakemake and DVC watch
-# the file, so what a run did must stand there.
-Stated = Annotated[T, STATED]
-OF_TRANSFORMERS: dict[str, Any] = {
-    "only": "transformers"
-}  # keys that new files leave out, as they are about these models alone
+OF_TRANSFORMERS: dict[str, Any] = {"only": "transformers"}  # keys that new files leave out: of these models alone
 
 
 def _plain_path(path: str) -> str:
@@ -51,3 +44,27 @@ def about(field: FieldInfo | None) -> str:
     """Return what a section is about."""
     first, *others = kinds_of(field)
     return str((first.__base__ if others else first).__doc__).partition("\n")[0]
+
+
+def _selection(given: Any) -> Any:
+    """Check how many or which memories a config asks for; in JSON the layers are strings."""
+    wrong = "expected a number of memories per layer, or by layer a list of memories, such as {3: [17, 255]}"
+    plain = lambda n, low, high: isinstance(n, int) and not isinstance(n, bool) and low <= n <= high
+    if given is None or plain(given, 1, 65_536):
+        return given
+    if not isinstance(given, dict) or not given:
+        raise ValueError(wrong)
+    out = {int(layer) if isinstance(layer, str) and layer.isdecimal() else layer: own for layer, own in given.items()}
+    for layer, own in out.items():
+        if not plain(layer, 1, 255) or not isinstance(own, list) or not own:
+            raise ValueError(f"{wrong}; found {layer!r}: {own!r}")
+        if odd := [memory for memory in own if not plain(memory, 0, 65_535)]:
+            raise ValueError(f"layer {layer}: {odd[0]!r} is not the number of a memory")
+        if len(set(own)) < len(own):
+            raise ValueError(f"layer {layer}: a memory is listed twice")
+    if len(out) < len(given):
+        raise ValueError("a layer is listed twice")
+    return out
+
+
+MemorySelection = Annotated[int | dict[int, list[int]] | None, BeforeValidator(_selection)]

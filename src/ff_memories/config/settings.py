@@ -8,11 +8,10 @@ from pydantic import TypeAdapter, ValidationError
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.config.experiments import Triggers
-from ff_memories.config.memory_selection import Chosen
-from ff_memories.config.reading import faults, load, with_gaps
+from ff_memories.config.reading import faults, load
 from ff_memories.config.run import Config
 from ff_memories.config.running import Extraction
-from ff_memories.config.section import keys_of
+from ff_memories.config.section import MemorySelection
 
 if TYPE_CHECKING:
     _Keys = Config  # type checkers see all of the config's keys
@@ -33,7 +32,7 @@ class Settings(_Keys):
             if field is None:
                 raise UserError(f"{name}: unknown key{did_you_mean(name, Config.model_fields)}")
             try:
-                value = TypeAdapter(field.rebuild_annotation()).validate_python(with_gaps(keys_of(field), value))
+                value = TypeAdapter(field.rebuild_annotation()).validate_python(value)
             except ValidationError as error:
                 raise UserError(f"config:\n  {faults(error, name)}") from None
             setattr(self, name, value)
@@ -45,7 +44,7 @@ class Settings(_Keys):
         return "float32" if held is None else held.precision
 
     @property
-    def looked_at(self) -> Chosen:
+    def looked_at(self) -> MemorySelection:
         """``triggers.keys``; None, for all, if the rule does not declare it, as rules do only where it is set."""
         held: Triggers | None = vars(self).get("triggers")
         return None if held is None else held.keys
