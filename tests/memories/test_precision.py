@@ -26,7 +26,7 @@ from ff_memories.base.arithmetic import ROUNDOFF, SLACK
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.config import parse
-from ff_memories.memories.search import shards
+from ff_memories.memories.search import topk
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint
@@ -228,8 +228,8 @@ def test_lists_of_two_precisions_do_not_merge(tmp_path):
     one, other = TopTriggers(1, 3, 2), TopTriggers(1, 3, 2, precision="bfloat16")
     with pytest.raises(ValueError, match="lists in bfloat16 do not merge with lists in float32"):
         one.merge(other)
-    shards.save(other, tmp_path / "1-of-1.safetensors")
-    assert shards.load(tmp_path / "1-of-1.safetensors").precision == "bfloat16"
+    topk.save(other, tmp_path / "1-of-1.safetensors")
+    assert topk.load(tmp_path / "1-of-1.safetensors").precision == "bfloat16"
 
 
 # -- refused -----------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories import composition, mutations, projection_seeds, values
 from ff_memories.memories.gallery import promoted, shading
-from ff_memories.memories.search import batching, shards, trigger_table, triggers
+from ff_memories.memories.search import batching, topk, trigger_table, triggers
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.model import decoder as decoders
 from ff_memories.model.decoder import Decoder
@@ -267,8 +267,8 @@ def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
             best = triggers.trigger_examples(
                 model(paper, place), TEXT, batching.shard(lengths, i, 3), top=5, batch_tokens=BATCH
             )
-            shards.save(best, tmp_path / f"{place}-{i}")
-            whole.merge(shards.load(tmp_path / f"{place}-{i}"))
+            topk.save(best, tmp_path / f"{place}-{i}")
+            whole.merge(topk.load(tmp_path / f"{place}-{i}"))
         return trigger_table.table(whole, TEXT)
 
     both(work)

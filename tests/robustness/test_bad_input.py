@@ -30,7 +30,7 @@ from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.splitting import cuts
-from ff_memories.memories.search import shards
+from ff_memories.memories.search import topk
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import read_info
 from ff_memories.workflow import jobs
@@ -788,7 +788,7 @@ READ = {
     "corpus.safetensors": store.read,
     "cuts.safetensors": cuts.load,
     "model.safetensors": lambda path: converted.load(path, path),
-    "shard.safetensors": shards.load,
+    "shard.safetensors": topk.load,
     "triggers.parquet": tables.read,
     "info.json": read_info,
 }

@@ -30,10 +30,9 @@ MARK = re.compile(  # of a document's beginning or end
     r"|^[ \t]*<s>(?=.*</s>[ \t\r]*$)|</s>[ \t\r]*$"
 )
 CONTROLS = bytes({*range(1, 9), *range(14, 27), 127})
-INLINE = re.compile(  # tags that stand in prose
-    r"(?i)(?:a|abbr|b|big|br|c|center|code|em|font|h\d|i|img|kbd|mark|s|small|span|strong|su[bp]|u|v)$"
-)
+OF_PAGES = re.compile(r"(?i)(?:body|p|div|h\d|[ou]l|li|table|section|article|blockquote)$")  # tags of HTML
 
+PANDOC = "pandoc -f {} -t plain --wrap=none"
 BY_BEGINNING = {  # how files begin: what they are, and the command that reads one and writes text
     rb"\x1f[\x8b\x9d]": ("compressed by gzip", "gzip -dc"),
     rb"BZh[1-9]1AY&SY": ("compressed by bzip2", "bzip2 -dc"),
@@ -43,17 +42,12 @@ BY_BEGINNING = {  # how files begin: what they are, and the command that reads o
     rb"7z\xbc\xaf\x27\x1c": ("a 7-zip archive", "bsdtar -xOf -"),
     rb"(?s).{257}ustar": ("a tar archive", "tar -xOf -"),
     rb"\s*%PDF-": ("a PDF", "pdftotext - -"),
-    rb"\{\\rtf": ("rich text (RTF)", "pandoc -f rtf -t plain --wrap=none"),
+    rb"\{\\rtf": ("rich text (RTF)", PANDOC.format("rtf")),
     rb"\xd0\xcf\x11\xe0": ("a Word document of before 2007", "catdoc -w"),
     rb"\xff\xfe\0\0|\0\0\xfe\xff": ("UTF-32", "iconv -f UTF-32 -t UTF-8"),
     rb"[\0-\x7f]*?\x1b\$[@B]": ("ISO-2022-JP", "iconv -f ISO-2022-JP -t UTF-8"),
     rb"\xff\xfe|\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8"),
 }
-HTML = (
-    r't = re.sub(r"(?is)<(script|style|head|title)\b.*?</\1>|<!--.*?-->", "", t); t = " ".join(t.split()); '
-    r't = re.sub(r"(?i)</?(p|div|br|li|[ou]l|h[1-6]|tr|table|section|article|blockquote)\b[^>]*>", "\n", t); '
-    r'print(html.unescape(re.sub("<[^>]*>", "", t)))'
-)
 CODE = re.compile(
     r"[;{}]\s*$|^\s*(?:(?:def|class|import|from|return|if|for|while|elif|else|try)\b.*[:;({,]?$|#|//|\*)|\w\(.*\)|[^=]=[^=]"
 )
@@ -159,16 +153,10 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
     if sample.startswith((b"PAR1", b"ARROW1")):
         raise _refusal(path, *_columns(path, "parquet" if sample.startswith(b"PAR1") else "ipc"))
     if sample.count(0) > NUL_SHARE * len(sample):
-        read = sample.decode("utf-8", errors="replace")
-        how = "" if sample.isascii() or "\ufffd" in read[:-1] else " read as Latin-1"
-        if how:
-            sample = read.encode("latin1", errors="replace")
         high, low = sample[::2].count(0), sample[1::2].count(0)
-        encoding = "UTF-16LE" if low > high else "UTF-16BE"
         if max(high, low) > 0.9 * (high + low):
-            code = f'sys.stdout.write(sys.stdin.read().encode("latin1").decode("{encoding}").lstrip("\\ufeff"))'
-            convert = _python(code) if how else f"iconv -f {encoding} -t UTF-8"
-            raise _refusal(path, f"{encoding} without a byte order mark{how}, not UTF-8", convert)
+            encoding = "UTF-16LE" if low > high else "UTF-16BE"
+            raise _refusal(path, f"{encoding} without a byte order mark, not UTF-8", f"iconv -f {encoding} -t UTF-8")
         raise UserError(f"{path}: holds NULs, so it is no text", "give a text file in UTF-8")
     if len(sample) - len(sample.translate(None, CONTROLS)) > 0.01 * len(sample) or re.match(rb"\x80[\2-\5]", sample):
         raise UserError(f"{path}: holds control characters, so it is no text", "give a text file in UTF-8")
@@ -181,18 +169,10 @@ def _zipped(path: Path) -> tuple[str, str]:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise UserError(f"{path}: a damaged zip archive ({error})", "fetch the file again") from None
-    for member, ends in (("word/document.xml", "w:p"), ("content.xml", "text:[ph]")):
+    for member, form in (("word/document.xml", "docx"), ("content.xml", "odt"), ("META-INF/container.xml", "epub")):
         if member in names:
-            code = (
-                f't = zipfile.ZipFile(sys.stdin.buffer).read("{member}").decode(); '
-                rf't = re.sub("</{ends}>", "\n", t); print(html.unescape(re.sub("<[^>]*>", "", t)))'
-            )
-            return "a document of a word processor, not plain text", _python(code, "html", "re", "zipfile")
-    z = "z = zipfile.ZipFile(sys.stdin.buffer); "
-    if "META-INF/container.xml" in names:
-        pages = 't = "".join(z.read(n).decode() for n in z.namelist() if n.endswith(("html", "htm"))); '
-        return "an e-book (EPUB), not plain text", _python(z + pages + HTML, "html", "re", "zipfile")
-    code = z + "[sys.stdout.buffer.write(z.read(n)) for n in z.namelist()]"
+            return f"a document ({form}), not plain text", PANDOC.format(form)
+    code = "z = zipfile.ZipFile(sys.stdin.buffer); [sys.stdout.buffer.write(z.read(n)) for n in z.namelist()]"
     return "a zip archive, not plain text", _python(code, "zipfile")
 
 
@@ -221,75 +201,26 @@ def _refuse_markup(path: Path, text: str) -> None:
     """Raise ``UserError`` for JSON, HTML and XML."""
     if what := _json(text):
         sizes: Counter[str] = Counter()
-        key = r'"((?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4}){1,99})"'
-        for name, value in re.findall(rf'{key}\s*:\s*"((?:[^"\\]|\\.)*)"', text):
-            sizes[json.loads(f'"{name}"')] += len(value)
+        for name, value in re.findall(r'"(\w[^"\\\x00-\x1f]{0,99})"\s*:\s*"((?:[^"\\]|\\.)*)"', text):
+            sizes[name] += len(value)
         name = _column(dict(sizes)) if sizes else ""
-        parts = "o.values() if isinstance(o, dict) else o if isinstance(o, list) else []"
-        is_text, shown = "isinstance(o, str)", "o"
-        if name == "text" or sizes[name] > 0.5 * sizes.total():
-            shown = f"o[{json.dumps(name)}]"
-            is_text = f"isinstance(o, dict) and isinstance(o.get({json.dumps(name)}), str)"
-        code = f'of = lambda o: print({shown} + "\\n{END}") if {is_text} else [*map(of, {parts})]; '
-        code += 'sys.stdin.reconfigure(encoding="utf-8-sig"); sys.stdout.reconfigure(errors="replace"); '
-        code += (
-            "[of(json.loads(line)) for line in sys.stdin if line.strip()]"
-            if what == "JSON lines"
-            else r'[of(json.loads(t)) for t in re.split(r"(?<=[}\]])\s*\n(?=[{\[])", sys.stdin.read())]'
-        )
-        where = f"; its text is in {json.dumps(name)}" if shown != "o" else ""
-        raise _refusal(path, f"{what}, not plain text{where}", _python(code, "json", "re"))
-    if "<" not in text:
-        return
-    text = MARK.sub("", text).replace("<![CDATA[", "").replace("]]>", "").strip()
-    head = re.sub(r"(?s)\A(?:\s|<!--.*?-->|<\?[^<>]*>)*", "", text)
-    page = re.match(r"(?i)<!doctype\s+html\b|<html\b", head)
-    root = re.match(r"(?:<![^<>]*>\s*)?<([\w:.-]+)[^<>]*>", head)
-    within, directly, letters = _within(text)
-    tag = root[1] if root and not INLINE.match(root[1]) else ""
-    rooted = tag and within[tag] >= 0.5 * letters and re.search(rf"</{re.escape(tag)}\s*>$", text)
-    xml = rooted or re.match(r"(?i)<\?xml\b", text)
-    if not (xml or page or within[""] > 0.8 * letters):
-        return
-    closing = Counter(map(str.lower, re.findall(r"</([\w:.-]+)\s*>", text)))
-    blocks = sum(closing[name] for name in ("p", "div", "td", "li"))
-    if page or (not text.startswith("<?") and blocks > 0.3 * closing.total()):
-        raise _refusal(path, "HTML, not plain text", _python("t = sys.stdin.read(); " + HTML, "html", "re"))
-    if not letters:
-        raise UserError(f"{path}: XML without text between its tags", "give its text, with a paragraph on every line")
-    most = [tag for tag, size in within.items() if tag and size > 0.5 * letters]
-    where, texts = "", "[sys.stdin.read()]"
-    if most:
-        name = max(most, key=lambda tag: directly[tag])
-        where = f"; its text is in <{name}>"
-        texts = rf're.findall(r"(?s)<{name}(?:\s[^>]*)?>(.*?)</{name}>", sys.stdin.read())'
-    code = rf'[print(html.unescape(re.sub(r"<!\[CDATA\[|\]\]>|<[^>]*>", "", t)) + "\n{END}") for t in {texts}]'
-    raise _refusal(path, f"XML, not plain text{where}", _python(code, "html", "re"))
-
-
-def _within(text: str) -> tuple[Counter[str], Counter[str], int]:
-    """Return the letters within each kind of element, those directly in it, and all letters.
-
-    The kind ``""`` is any element but those that stand in prose.
-    """
-    within: Counter[str] = Counter()
-    directly: Counter[str] = Counter()
-    still_open: dict[str, list[int]] = {}
-    spans, letters, covered = [], 0, 0
-    for content, end, name in re.findall(r"([^<]*)(?:<(/?)([\w:.-]+)(?:\s[^<>]*)?(?<!/)>|<[!?\w][^<>]*>|<|$)", text):
-        size = sum(map(str.isalpha, content))
-        letters += size
-        if name and not end:
-            still_open.setdefault(name, []).append(letters)
-        elif still_open.get(name):
-            begin = still_open[name].pop()
-            directly[name] += size
-            within[name] += 0 if still_open[name] else letters - begin
-            spans += [] if INLINE.match(name) else [(begin, letters)]
-    for begin, stop in sorted(spans):
-        within[""] += max(stop - max(begin, covered), 0)
-        covered = max(covered, stop)
-    return within, directly, letters
+        named = name == "text" or sizes[name] > 0.5 * sizes.total()
+        entries = f"objects | .[{json.dumps(name)}] | strings" if named else "strings"
+        where = f"; its text is in {json.dumps(name)}" if named else ""
+        code = shlex.quote(f'.. | {entries} | . + "\\n{END}"')
+        raise _refusal(path, f"{what}, not plain text{where}", f"jq -r {code}")
+    text = re.sub(r"(?s)\A(?:\s|<!--.*?-->)*", "", MARK.sub("", text)).strip()
+    if re.match(r"(?i)<!doctype\s+html\b|<html\b", text):
+        raise _refusal(path, "HTML, not plain text", PANDOC.format("html"))
+    tag = re.match(r"<([\w:.-]+)[^<>]*>", text)
+    lines = [line for line in text.split("\n") if line.strip()]
+    tagged = sum(line.lstrip().startswith("<") for line in lines) > 0.5 * len(lines)
+    rooted = tag is not None and tagged and re.search(rf"</{re.escape(tag[1])}\s*>$", text)
+    if rooted and tag is not None and OF_PAGES.match(tag[1]):
+        raise _refusal(path, "HTML, not plain text", PANDOC.format("html"))
+    if rooted or re.match(r"(?i)<\?xml\b", text):
+        code = r'print(html.unescape(re.sub("<[^>]*>", "", sys.stdin.read())))'
+        raise _refusal(path, "XML, not plain text", _python(code, "html", "re"))
 
 
 def _json(text: str) -> str | None:

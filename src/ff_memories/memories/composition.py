@@ -3,7 +3,6 @@
 One forward pass of every example serves both sections.
 """
 
-import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -100,7 +99,6 @@ def observe(
     memories: str,
     batch_tokens: int,
     residual: str = "added",
-    kept: "Kept | None" = None,
 ) -> Observation:
     """Run every example and read all its layers.
 
@@ -112,7 +110,6 @@ def observe(
             have 90 % of the sum of (m_i |v_i|)^2.
         residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
             input. A sequential block reads what y is added to.
-        kept: what was looked at before, and takes what is looked at now.
     """
     beside = residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
@@ -121,7 +118,8 @@ def observe(
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
-        states, read = _looked_at(decoder, prefixes, memories, beside, kept)
+        states = _run(decoder, prefixes, memories, beside)
+        read = _read(decoder, states)
         seen.effective[part] = states.effective.cpu().numpy()
         seen.ffn_top[part], seen.output_top[part], seen.residual_top[part], seen.residual_probability[part] = read
         seen.model_top[part] = seen.output_top[part, -1]
@@ -155,33 +153,8 @@ class States:
     given: torch.Tensor | None = None
 
 
-Read = tuple[
-    np.ndarray, np.ndarray, np.ndarray, np.ndarray
-]  # tops of y, o and r, and the probability of o^L's top in r
-Kept = dict[tuple[str, ...], tuple[States, dict[str, Read]]]
-
-
-def _looked_at(
-    decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool, kept: Kept | None
-) -> tuple[States, Read]:
-    """Return what the model computes at prefixes, and what it then predicts: as it was kept, or anew.
-
-    Choices that differ in what is read off, and not in the examples, then run the model once. What is kept takes
-    4 (2 d + d_m / 4) bytes for each example and layer.
-    """
-    kind = decoder.vocabulary.kind
-    if kept is None or not decoder.source:
-        states = _run(decoder, prefixes, memories, beside)
-        return states, _read(decoder, states)
-    text = hashlib.blake2b(b"".join(len(p).to_bytes(4, "little") + p.tobytes() for p in prefixes)).hexdigest()
-    chosen = memories if memories in SHARES else ""
-    key = (decoder.source, decoder.precision, str(decoder.device), chosen, "read" if beside else "", text)
-    if key not in kept:
-        kept[key] = _run(decoder, prefixes, memories, beside), {}
-    states, readings = kept[key]
-    if kind not in readings:
-        readings[kind] = _read(decoder, states)
-    return states, readings[kind]
+# tops of y, o and r, and the probability of o^L's top in r
+Read = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def effective_memories(energies: torch.Tensor) -> torch.Tensor:

@@ -341,7 +341,6 @@ class Decoder:
         precision: Precision = "float32",
     ):
         self.description, self.precision = description, precision
-        self.source = ""  # the file of the weights, where they come from one
         self.device, self.dtype = torch.device(device), dtype
         factor = torch.bfloat16 if precision == "bfloat16" else dtype
         weights = {n: t.to(self.device, factor if _is_factor(n, t) else dtype) for n, t in weights.items()}
@@ -362,9 +361,7 @@ class Decoder:
         precision: Precision = "float32",
     ) -> Self:
         """Load a converted model (``converted.write``)."""
-        decoder = cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
-        decoder.source = str(Path(weights_path).resolve())
-        return decoder
+        return cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
 
     @property
     def memories(self) -> int:

@@ -28,15 +28,12 @@ def run(
     counts: Output,
     execution: Execution,
     shard: Shard = (1, 1),
-    *,
-    kept: compositions.Kept | None = None,
 ) -> None:
     """Observe every layer at a shard of the sample's prefixes.
 
     Args:
         sample: the file composition.sample_file, if the config names one
         sentences: the table sentences, if a sample is given
-        kept: what was looked at with other choices
     """
     options, text = config.composition, store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
@@ -74,7 +71,6 @@ def run(
         memories=options.memories,
         batch_tokens=execution.batch_tokens,
         residual=options.residual,
-        kept=kept,
     )
     made = compositions.tables(prefixes, seen, text, config.values.types)
     if text.numbers is not None:  # sentences of a sample have their numbers in the run's corpus

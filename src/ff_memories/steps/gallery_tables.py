@@ -14,7 +14,7 @@ from ff_memories.memories.gallery import coefficient_sample, keys
 from ff_memories.memories.gallery import promoted as promotion
 from ff_memories.memories.gallery import shading as shades
 from ff_memories.memories.gallery import similar as similarity
-from ff_memories.memories.search import imported_triggers, memory_selection
+from ff_memories.memories.search import memory_selection, trigger_table
 from ff_memories.model.loading import load_model
 
 
@@ -38,7 +38,7 @@ def run(
 ) -> None:
     options = config.gallery
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
-    found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
+    found = trigger_table.read(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
     if options.keys is not None:
         shown = keys.shown(options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed)

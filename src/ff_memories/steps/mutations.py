@@ -6,7 +6,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.words import Words
 from ff_memories.memories import mutations as mutants
-from ff_memories.memories.search import imported_triggers, memory_selection
+from ff_memories.memories.search import memory_selection, trigger_table
 from ff_memories.model.loading import load_model
 
 
@@ -25,7 +25,7 @@ def run(
     options, text = config.mutations, store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
     chosen = mutants.sample(
-        imported_triggers.triggers(triggers, decoder, text, decoder.precision),
+        trigger_table.read(triggers, decoder, text, decoder.precision),
         decoder.description.layers,
         decoder.memories,
         keys_per_layer=options.keys_per_layer,

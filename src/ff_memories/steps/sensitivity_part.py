@@ -11,9 +11,7 @@ import io
 import json
 import sys
 import tempfile
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -79,11 +77,10 @@ def run(
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(known[part]), "choices", part)
-    command = partial(run_step, kept={"composition": {}, "proxy": {}})
     for choice in (choice for choice in known[part] if _differs(choice, jobs)):
         with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
             try:
-                moved = evaluate(jobs, varied(run_.config, choice, sentences), Path(folder), command)
+                moved = evaluate(jobs, varied(run_.config, choice, sentences), Path(folder), run_step)
                 measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
             except UserError as error:
                 print(f"{choice.name}: a run with this choice is refused: {error}", file=sys.stderr)
@@ -104,10 +101,9 @@ def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
     return families.row(held["config"], str(model)).wiring == "parallel"
 
 
-def run_step(words: list[str], kept: dict[str, Any]) -> None:
-    """Run one step in this process, without its output; ``kept``: what some steps keep for the next choice."""
+def run_step(words: list[str]) -> None:
+    """Run one step in this process, without its output."""
     step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
     step.add_to(parser)
     with contextlib.redirect_stdout(io.StringIO()):
-        more = {"kept": kept[words[0]]} if words[0] in kept else {}
-        step.call(partial(STEPS[words[0]].run, **more), parser.parse_args(words[1:]))
+        step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))

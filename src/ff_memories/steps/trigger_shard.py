@@ -7,8 +7,7 @@ from ff_memories.base.parameters import Shard as Part
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.memories.search import batching, memory_selection
-from ff_memories.memories.search.shards import save
-from ff_memories.memories.search.topk import TopTriggers
+from ff_memories.memories.search.topk import TopTriggers, save
 from ff_memories.memories.search.trigger_table import require_enough
 from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model.loading import is_transformer, load_model

@@ -5,9 +5,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output, remove_shards
 from ff_memories.config import Settings
 from ff_memories.corpus import prefixes, store
-from ff_memories.memories.search import firing as how_often
 from ff_memories.memories.search import memory_selection, trigger_table
-from ff_memories.memories.search.shards import merged
+from ff_memories.memories.search.topk import merged
 from ff_memories.steps.join import remove_others
 from ff_memories.steps.trigger_shard import search
 
@@ -44,7 +43,7 @@ def run(
     total = int(prefixes.available(text, options.positions).sum())
     looked_at = None if asked is None else memory_selection.keys(asked, neurons, best.keys // neurons)
     tables.write(
-        how_often.table(best.fired.cpu().numpy(), total, looked_at),
+        trigger_table.firing(best.fired.cpu().numpy(), total, looked_at),
         firing,
         best.precision,
         best.neurons,

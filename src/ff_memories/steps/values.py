@@ -8,7 +8,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import folded, never_trained, read_types
 from ff_memories.memories import values as predictions
-from ff_memories.memories.search import imported_triggers, memory_selection
+from ff_memories.memories.search import memory_selection, trigger_table
 from ff_memories.model.loading import load_model
 
 
@@ -34,7 +34,7 @@ def run(
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     folds = None if dictionary is None or model else folded(read_types(dictionary))
     text = store.read(corpus)
-    found = imported_triggers.triggers(triggers, decoder, text, decoder.precision)
+    found = trigger_table.read(triggers, decoder, text, decoder.precision)
     asked = predictions.keys_of_shard(decoder, memory_selection.of_model(config.looked_at, decoder, config), shard)
     predicted = predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked, folds)
     if model and not never_trained(dictionary):  # both choices of values.types have the same numbers: one is kept

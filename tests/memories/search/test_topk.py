@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ff_memories.base.arithmetic import SLACK
-from ff_memories.memories.search.topk import MAX_PREFIXES, Entries, TopTriggers
+from ff_memories.memories.search.topk import MAX_PREFIXES, Entries, TopTriggers, load, save
 
 KEYS = 3
 # few distinct coefficients, so that ties abound; a text decides the coefficient up to noise
@@ -212,7 +212,6 @@ def test_a_full_list_is_cut_and_its_gate_rises_to_its_last():
 
 def test_a_shard_comes_back_from_its_file_as_it_was(tmp_path):
     from ff_memories.base.errors import UserError
-    from ff_memories.memories.search.shards import load, save
 
     rows = [(0, 2.0, 5, 11), (0, 2.0000002, 3, 11), (2, 1.5, 4, 12), (0, 1.0, 9, 13)]
     best = collect([rows], 2)

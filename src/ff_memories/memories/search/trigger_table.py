@@ -1,15 +1,19 @@
-"""Prefixes by their numbers, and the ``triggers`` table made from the lists of all keys."""
+"""Prefixes by their numbers, and the tables ``triggers`` and ``firing`` made from the lists of all keys."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ff_memories.base.errors import UserError
+from ff_memories import tables
+from ff_memories.base.arithmetic import Precision
+from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.corpus.prefixes import available
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search.topk import MAX_PREFIXES, TopTriggers
+from ff_memories.model.decoder import LanguageModel
 
 
 @dataclass(frozen=True)
@@ -95,3 +99,36 @@ def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
     ]
     texts = triggers.join(prefixes.with_columns(text=pl.Series(same, dtype=pl.UInt32)), on=["sentence", "position"])
     return texts.height - texts.select("layer", "key", "text").n_unique()
+
+
+def firing(counts: np.ndarray, prefixes: int, keys: list[tuple[int, int]] | None) -> pl.DataFrame:
+    """Return the ``firing`` table.
+
+    Args:
+        counts: (layers, memories) int64.
+        prefixes: how many prefixes the training text has.
+        keys: (layer, key) of those looked at, ``None`` for all.
+    """
+    layer, key = (
+        np.array(keys, dtype=np.int64).reshape(-1, 2).T
+        if keys is not None
+        else (grid.ravel() + first for grid, first in zip(np.indices(counts.shape), (1, 0), strict=True))
+    )
+    return pl.DataFrame({"layer": layer, "key": key, "fired": counts[layer - 1, key]}).with_columns(
+        prefixes=pl.lit(prefixes, pl.UInt64)
+    )
+
+
+def read(path: str | Path, decoder: LanguageModel, corpus: Corpus, precision: Precision = "float32") -> pl.DataFrame:
+    """Read a ``triggers`` table. Raises ``UserError`` where it is not one of this model, text and precision."""
+    frame = tables.read(path)
+    tables.require_precision(path, precision)
+    columns = ("layer", "key", "sentence", "position", "next_token")
+    layer, key, sentence, position, told = (frame[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in columns)
+    inside = (layer >= 1) & (layer <= decoder.description.layers) & (key < decoder.memories) & (sentence < len(corpus))
+    ours = bool(inside.all())
+    if ours:
+        ours = bool(((position <= corpus.lengths[sentence]) & (told == corpus.following(sentence, position))).all())
+    if not ours:
+        raise UserError(f"{path}: not the triggers of this model in this text", rebuild_hint(path))
+    return frame

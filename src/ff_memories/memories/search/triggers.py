@@ -15,13 +15,13 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.prefixes import POSITIONS
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.memories.search.firing import fired
 from ff_memories.memories.search.topk import Entries, TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
 from ff_memories.model import finite
 from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
 
+ROWS = 64  # compared at a time on a CPU, to count on how many each memory fires: as fits in a cache
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache of a CPU
 ON_GPU = 1 << 25  # numbers along sentences, likewise, as memory allows: every piece is some 15 launches
 _POWER_TABLE = torch.from_numpy(generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
@@ -150,6 +150,24 @@ def run_batch(
     place = f"sentences {min(part.sentences)} to {max(part.sentences)}: numbers that the model computes"
     finite.require(place, seen.residual, seen.coefficients.amax(), seen.coefficients.amin())
     best.fired += counts
+
+
+def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> torch.Tensor:
+    """Return (signs * d_m,) int64: on how many rows each memory's coefficient is positive, each row by its weight.
+
+    Args:
+        coefficients: (rows, d_m).
+        weights: (rows,) float32, whole numbers whose sum is below 2**24, so that float32 counts exactly.
+        signs: 2 also counts the negative coefficients, as those of memories ``d_m + i``.
+    """
+    rows, keys = coefficients.shape
+    size = rows if coefficients.device.type == "cuda" else min(rows, ROWS)
+    found = weights.new_empty(size, keys)
+    counts = weights.new_zeros(signs, keys)
+    for part, own in zip(coefficients.split(size), weights.split(size), strict=True):
+        for sign, compare in enumerate((torch.gt, torch.lt)[:signs]):
+            counts[sign] += own @ compare(part, 0, out=found[: len(part)])
+    return counts.flatten().to(torch.int64)
 
 
 class AllKeys:
