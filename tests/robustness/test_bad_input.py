@@ -29,7 +29,6 @@ from ff_memories.commands.record import verify
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.splitting import cuts
 from ff_memories.memories.search import topk
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import read_info
@@ -786,7 +785,6 @@ def test_a_checkpoint_with_extra_training_state_still_reads(tmp_path):
 
 READ = {
     "corpus.safetensors": store.read,
-    "cuts.safetensors": cuts.load,
     "model.safetensors": lambda path: converted.load(path, path),
     "shard.safetensors": topk.load,
     "triggers.parquet": tables.read,

@@ -93,7 +93,7 @@ def sentences(
         for number, words, heading in paragraphs(path):
             base = after if number == line else 0  # words of the line's earlier paragraphs
             line, after = number, base + len(words)
-            starts = segmenter(words)  # also for a dropped heading: recorded cuts have one entry per paragraph
+            starts = segmenter(words)  # also for a dropped heading: it is asked of every paragraph, in order
             if headings == "drop" and heading:
                 out.counts["headings_dropped"] += 1
                 continue

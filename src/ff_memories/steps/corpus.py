@@ -6,12 +6,11 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
+from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output, Threads
 from ff_memories.config import CorpusSection, Settings
 from ff_memories.corpus import forms, store, text
-from ff_memories.corpus.splitting import cuts as recorded
 from ff_memories.corpus.splitting import moses
-from ff_memories.corpus.splitting.segment import Segmenter, segmenter
+from ff_memories.corpus.splitting.segment import Segmenter, cuts, segmenter
 from ff_memories.corpus.types import read_types
 from ff_memories.inputs import registry
 from ff_memories.model.info import read_info
@@ -23,7 +22,8 @@ def run(
     validation: Inputs,
     dictionary: Input,
     info: Input,
-    cuts: AnyInputs,
+    pipeline: AnyInputs,
+    threads: Threads,
     sentences: Output,
     corpus: Output,
     counts: Output,
@@ -34,7 +34,8 @@ def run(
         train: training text files
         validation: validation text files
         info: the model's info.json
-        cuts: shards of recorded cuts, if cut-shard ran before
+        pipeline: the spaCy pipeline's config.cfg, if it was fetched
+        threads: processes in which spaCy cuts
     """
     keys, split_files = config.corpus, {"train": train, "validation": validation}
     described = read_info(info)
@@ -54,9 +55,12 @@ def run(
     }
     splits = {
         split: text.sentences(
-            split_files[split], segmenter=cut, max_sentences=getattr(keys, split).max_sentences, **options
+            own,
+            segmenter=_segmenter(keys, own, pipeline[0].parent if pipeline else None, threads),
+            max_sentences=getattr(keys, split).max_sentences,
+            **options,
         )
-        for split, cut in zip(split_files, _segmenters(keys, split_files, cuts), strict=True)
+        for split, own in split_files.items()
     }
     frames = [splits["train"].frame("train", 0), splits["validation"].frame("validation", len(splits["train"]))]
     store.write(splits["train"], splits["validation"], corpus)
@@ -69,13 +73,14 @@ def run(
     tables.write(pl.concat(frames), sentences)
 
 
-def _segmenters(keys: CorpusSection, split_files: dict[str, list[Path]], cuts: list[Path]) -> list[Segmenter]:
-    """Return each split's segmenter, which cuts now or replays recorded cuts."""
-    if not cuts:
-        return [segmenter(keys.segmenter, raw=keys.tokenizer == "model")] * 2
-    of = lambda split: recorded.texts(split_files[split], recorded.needed(keys.model_dump(), split))
-    paragraphs = [sum(1 for _ in of(split)) for split in split_files]
-    return recorded.replay([recorded.load(path) for path in cuts], paragraphs)
+def _segmenter(keys: CorpusSection, files: list[Path], folder: Path | None, processes: int) -> Segmenter:
+    """Return the segmenter of a split's paragraphs, which come in order."""
+    raw = keys.tokenizer == "model"
+    if processes == 1 or not keys.segmenter.startswith("spacy:"):
+        return segmenter(keys.segmenter, folder, raw)
+    paragraphs = (words for path in files for _, words, _ in text.paragraphs(path))
+    found = cuts(paragraphs, keys.segmenter, folder, raw, processes)
+    return lambda _: next(found)
 
 
 def _digest(files: list[Path]) -> str:

@@ -150,24 +150,13 @@ def steps(
             )
         )
         text_only += ("golden",)
-    if config.corpus.segmenter.startswith("spacy:"):
-        out.append(
-            Planned(
-                "cut_shard",
-                shards,
-                (train + validation) / SPACY_WORDS / shards,
-                1.2 * GB,
-                corpus_bytes / 2,
-                after=first,
-            )
-        )
-        first += ("cut_shard",)
+    cutting = (train + validation) / SPACY_WORDS / 16 if config.corpus.segmenter.startswith("spacy:") else 0
     return [
         *out,
         Planned(
             "corpus",
             1,
-            speed.start + (train + validation) * speed.word,
+            speed.start + (train + validation) * speed.word + cutting,
             PROCESS + 4 * corpus_bytes,
             corpus_bytes,
             after=(*first, "model"),

@@ -17,7 +17,7 @@ from ff_memories.workflow.snakefile import snakefile
 # What a run makes on the way to its outputs, and no record has: shards, and of the models of the baselines what they
 # are drawn from, their triggers and their counts.
 OF_A_MODEL = r"model\.json|counts/|tables/(triggers|firing)\.|proxy/\w+_scores\."
-OF_A_RUN = rf"(models/[^/]+/)?shards/|cuts/|models/(sample\.safetensors|[^/]+/({OF_A_MODEL}))"
+OF_A_RUN = rf"(models/[^/]+/)?shards/|models/(sample\.safetensors|[^/]+/({OF_A_MODEL}))"
 INTERMEDIATE = re.compile(rf"(^|/)results/[^/]+/({OF_A_RUN})")
 SHARDS = {"corpus": 1, "baselines": 1}  # their number changes no job's `params`
 

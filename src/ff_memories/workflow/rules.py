@@ -16,7 +16,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.workflow import code_digest
 from ff_memories.workflow.runs.run import Run
 
-OF_SHARD = re.compile(r"/(shards|cuts)/\d+-of-\d+[./]")  # in a path
+OF_SHARD = re.compile(r"/shards/\d+-of-\d+/")  # in a path
 SMALL = 100_000_000  # bytes of a model's files: on a smaller one, only the search for triggers takes long enough to cut
 
 

@@ -2,16 +2,21 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
 from ff_memories.base.errors import UserError, with_extra
+from ff_memories.base.progress import Progress
 
 Segmenter = Callable[[list[str]], list[int]]  # tokens of a paragraph -> index of each sentence's first token
 
 MARKS = "。！？｡．‼⁇⁈⁉؟۔।॥։።፧။។៕།᠃"  # each ends sentences, and nothing else, in its script
+CHUNK = 64  # paragraphs that a process is given at once
 _ENDS = {".", "!", "?", *MARKS}
 _CLOSERS = {'"', "'", "''", *")]}”’»›」』）】》〉"}
 
@@ -158,6 +163,30 @@ def spacy(pipeline: str, folder: Path | None = None, raw: bool = False) -> Segme
     except ValueError:
         raise UserError(f"corpus.segmenter: the spaCy pipeline {pipeline!r} sets no sentence boundaries") from None
     return cut
+
+
+_cut: Segmenter  # of a process that cuts
+
+
+def _start(name: str, folder: Path | None, raw: bool) -> None:
+    global _cut
+    _cut = segmenter(name, folder, raw)
+
+
+def _starts(words: list[str]) -> list[int]:
+    return _cut(words)
+
+
+def cuts(
+    paragraphs: Iterable[list[str]], name: str, folder: Path | None, raw: bool, processes: int
+) -> Iterator[list[int]]:
+    """Yield where to cut each paragraph, found by several processes; arguments as of ``segmenter``."""
+    segmenter(name, folder, raw)  # where it is missing, the error is raised here
+    paragraphs, pool = iter(paragraphs), (processes, get_context("spawn"), _start, (name, folder, raw))
+    with ProcessPoolExecutor(*pool) as executor, Progress(0, "paragraphs", "sentences") as progress:
+        while some := list(islice(paragraphs, CHUNK * 16 * processes)):
+            yield from executor.map(_starts, some, chunksize=CHUNK)
+            progress.step(len(some))
 
 
 def segmenter(name: str, folder: Path | None = None, raw: bool = False) -> Segmenter:
