@@ -6,10 +6,9 @@ a step cannot depend on a key that Snakemake and DVC do not watch.
 
 from ff_memories.config.corpus import CorpusSection
 from ff_memories.config.model import FairseqModel, ModelSection, TransformersModel
-from ff_memories.config.reading import load, parse, read_yaml, yaml_of
+from ff_memories.config.reading import Settings, load, parse, read_yaml, yaml_of
 from ff_memories.config.run import FIDELITY, RELEASED_ONLY, Config, FigureOptions, usual
 from ff_memories.config.section import about, keys_of
-from ff_memories.config.settings import Settings
 
 __all__ = [
     "FIDELITY",

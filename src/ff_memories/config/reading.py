@@ -1,16 +1,20 @@
-"""Read and check a config file. Every fault names its key."""
+"""Read and check a config file, or the sections of it that a step gets. Every fault names its key."""
 
+import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from ff_memories.base import foreign
+from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.config.experiments import Triggers
 from ff_memories.config.model import KINDS
 from ff_memories.config.run import Config, FigureOptions
-from ff_memories.config.section import keys_of
+from ff_memories.config.running import Extraction
+from ff_memories.config.section import MemorySelection, keys_of
 
 
 def _keys_in(sections: list[str]) -> list[str]:
@@ -63,3 +67,58 @@ def yaml_of(text: str, where: str) -> Any:
 def load(path: str | Path) -> Config:
     """Read and check a run's config file."""
     return parse(read_yaml(Path(path)), str(path))
+
+
+if TYPE_CHECKING:
+    _Keys = Config  # type checkers see all of the config's keys
+else:
+    _Keys = object  # a step has only those of its sections
+
+
+class Undeclared(UserError, AttributeError):
+    """Raised when a step reads a section that ``--config`` does not have."""
+
+
+class Settings(_Keys):
+    """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
+
+    def __init__(self, data: dict[str, Any]):
+        for name, value in data.items():
+            field = Config.model_fields.get(name)
+            if field is None:
+                raise UserError(f"{name}: unknown key{did_you_mean(name, Config.model_fields)}")
+            try:
+                value = TypeAdapter(field.rebuild_annotation()).validate_python(value)
+            except ValidationError as error:
+                raise UserError(f"config:\n  {faults(error, name)}") from None
+            setattr(self, name, value)
+
+    @property
+    def precision(self) -> Precision:
+        """``extraction.precision``; float32 if a step is run by hand without that section."""
+        held: Extraction | None = vars(self).get("extraction")
+        return "float32" if held is None else held.precision
+
+    @property
+    def looked_at(self) -> MemorySelection:
+        """``triggers.keys``; None, for all, if the rule does not declare it, as rules do only where it is set."""
+        held: Triggers | None = vars(self).get("triggers")
+        return None if held is None else held.keys
+
+    if not TYPE_CHECKING:  # type checkers then report keys that the config lacks
+
+        def __getattr__(self, name: str) -> Any:
+            raise Undeclared(
+                f"this step reads the config section {name!r}, which its rule does not declare",
+                "give --config a run's config file, or add that section",
+            )
+
+    @classmethod
+    def from_argument(cls, text: str) -> "Settings":
+        """Read ``--config``: a config file's path, or the declared sections themselves as JSON."""
+        if text.lstrip().startswith("{"):
+            try:
+                return cls(json.loads(text))
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"--config: not valid JSON: {error}") from None
+        return cls(load(text).resolved())

@@ -247,34 +247,25 @@ def _is_json(line: str) -> bool:
 
 
 def _refuse_tables(path: Path, text: str) -> None:
-    """Raise ``UserError`` for rows with as many cells each, which commas, semicolons or tabs part."""
+    """Raise ``UserError`` for a row of names, and rows with as many cells each: parted by commas, semicolons or tabs."""
     for mark, what in ((",", "CSV"), (";", "CSV"), ("\t", "tab-separated")):
         try:
             rows = [row for row in csv.reader(io.StringIO(text), delimiter=mark) if row]
         except csv.Error:
             continue
-        width, same = Counter(map(len, rows)).most_common(1)[0]
-        if width < 2 or len(rows) < 4 or same < 0.98 * len(rows) or sum(not row[0] for row in rows) > 0.5 * len(rows):
+        names, *others = rows
+        named = len(names) > 1 and all(re.fullmatch(r"\w[\w -]{0,38}\w|\w", name) for name in names)
+        same = sum(len(row) == len(names) for row in others)
+        if not named or len(others) < 3 or same < 0.98 * len(others):
             continue
-        cells = [cell for row in rows for cell in row[1:]]
-        in_prose = sum(cell.startswith(" ") for cell in cells) + sum(not row[-1] for row in rows)
-        without = re.sub(rf"(?<=\d){mark}(?=\d)", "", text) if mark != "\t" else text  # as in 2,345 people
-        if in_prose > 0.5 * len(cells) or sum(mark in line for line in without.split("\n")) < 0.5 * same:
-            continue
-        sizes = [sum(len(row[place]) for row in rows if len(row) == width) for place in range(width)]
-        place = max(range(width), key=lambda n: sizes[n])
-        named = len(rows[0]) == width and len(rows[0][place]) < sizes[place] / len(rows) / 3
-        if width == 2 and mark != "\t" and not named:
-            short = sum(re.fullmatch(r"[\w.:/-]{1,40}", row[0], re.A) is not None for row in rows)
-            if max(short, len(re.findall(rf'(?m)^"|{mark}"', text))) < 0.5 * len(rows):
-                continue
+        sizes = {name: sum(len(row[n]) for row in others if len(row) > n) for n, name in enumerate(names)}
+        name = _column(sizes)
         code = (
             'csv.field_size_limit(sys.maxsize); sys.stdin.reconfigure(encoding="utf-8-sig"); '
-            f'[print(row[{place}] + "\\n{END}") for row in '
-            f"list(csv.reader(sys.stdin, delimiter={json.dumps(mark)}))[{int(named)}:] if len(row) > {place}]"
+            f'[print(row[{json.dumps(name)}] + "\\n{END}") for row in '
+            f"csv.DictReader(sys.stdin, delimiter={json.dumps(mark)})]"
         )
-        where = f"column {place + 1}" + (f", {rows[0][place]}" if named else "")
-        raise _refusal(path, f"{what}, not plain text; its text is in {where}", _python(code, "csv"))
+        raise _refusal(path, f"{what}, not plain text; its text is in the column {name}", _python(code, "csv"))
 
 
 def _refuse_wrapped(path: Path, text: str) -> None:

@@ -129,26 +129,14 @@ def read(path: str | Path) -> Corpus:
         read_ = Corpus(arrays["tokens"], arrays["offsets"], train, arrays.get("begins"), arrays.get("numbers"))
         if not _whole(read_):
             raise ValueError("its offsets do not fit its tokens")
-    except (SafetensorError, KeyError, OSError, TypeError, ValueError) as error:
+    except (SafetensorError, LookupError, OSError, TypeError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as a corpus ({error})", rebuild_hint(path)) from None
     return read_
 
 
 def _whole(corpus: Corpus) -> bool:
-    offsets, begins, numbers = corpus.offsets, corpus.begins, corpus.numbers
-    return (
-        corpus.tokens.dtype == np.int32
-        and offsets.dtype == np.int64
-        and offsets.ndim == corpus.tokens.ndim == 1
-        and len(offsets) > 0
-        and offsets[0] == 0
-        and offsets[-1] == len(corpus.tokens)
-        and bool((np.diff(offsets) > 0).all())
-        and isinstance(corpus.train, int)
-        and 0 <= corpus.train <= len(corpus)
-        and (
-            begins is None
-            or (begins.dtype == bool and begins.shape == corpus.tokens.shape and bool(begins[offsets[:-1]].all()))
-        )
-        and (numbers is None or (numbers.dtype == np.int64 and numbers.shape == (len(corpus),)))
-    )
+    """Return whether a corpus' sentences are those of its tokens."""
+    offsets, begins = corpus.offsets, corpus.begins
+    fits = offsets[0] == 0 and offsets[-1] == len(corpus.tokens) and bool((np.diff(offsets) > 0).all())
+    fits = fits and 0 <= corpus.train <= len(corpus) and (begins is None or begins.shape == corpus.tokens.shape)
+    return fits and (corpus.numbers is None or len(corpus.numbers) == len(corpus))

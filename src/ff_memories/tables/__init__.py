@@ -8,24 +8,16 @@ value v_i, -1 for the one with value -v_i and the coefficients' signs changed. T
 ``read`` returns key ``d_m + i`` for key i with sign -1, and ``write`` takes it apart again.
 """
 
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from ff_memories.base.arithmetic import ROUNDOFF, Precision
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import atomic_write, require_file
+from ff_memories.tables import annotation, corpus, gallery, memories, predictions, results
 from ff_memories.tables.corpus import SAMPLED as SAMPLED
-from ff_memories.tables.files import MOST_NEURONS as MOST_NEURONS
-from ff_memories.tables.files import NEURONS as NEURONS
-from ff_memories.tables.files import PRECISION as PRECISION
-from ff_memories.tables.files import TABLES as TABLES
-from ff_memories.tables.files import concat as concat
-from ff_memories.tables.files import conform as conform
-from ff_memories.tables.files import counts as counts
-from ff_memories.tables.files import in_order as in_order
-from ff_memories.tables.files import join as join
-from ff_memories.tables.files import name_of as name_of
-from ff_memories.tables.files import neurons_of as neurons_of
-from ff_memories.tables.files import precision_of as precision_of
-from ff_memories.tables.files import read as read
-from ff_memories.tables.files import require_precision as require_precision
-from ff_memories.tables.files import save as save
-from ff_memories.tables.files import write as write
-from ff_memories.tables.files import write_counts as write_counts
 from ff_memories.tables.gallery import HISTOGRAM_BINS as HISTOGRAM_BINS
 from ff_memories.tables.gallery import TOP_LEVEL as TOP_LEVEL
 from ff_memories.tables.memories import MUTATION as MUTATION
@@ -40,6 +32,170 @@ from ff_memories.tables.schema import LAYER as LAYER
 from ff_memories.tables.schema import POSITION as POSITION
 from ff_memories.tables.schema import RANK as RANK
 from ff_memories.tables.schema import SENTENCE as SENTENCE
+from ff_memories.tables.schema import SIGN
 from ff_memories.tables.schema import TOKEN as TOKEN
 from ff_memories.tables.schema import Columns as Columns
 from ff_memories.tables.schema import Schema as Schema
+
+TABLES = corpus.TABLES | memories.TABLES | gallery.TABLES | predictions.TABLES | annotation.TABLES | results.TABLES
+PRECISION = "extraction.precision"  # the key in a file's metadata
+NEURONS = "d_m"  # likewise, of a table with both signs
+MOST_NEURONS = 1 << 15  # with both signs, so keys still fit their type
+
+
+def name_of(path: str | Path) -> str:
+    """Return a file's table, which has the file's name. Raises ``UserError`` for other names."""
+    name = Path(path).stem
+    if name not in TABLES:
+        raise UserError(
+            f"{path}: there is no table {name!r}", "name the file as a run does, such as tables/values.parquet"
+        )
+    return name
+
+
+def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+    """Return the frame with the schema's columns and types, sorted by its key.
+
+    Raises ``ValueError`` for missing or extra columns, values that do not fit their type, forbidden nulls or NaN, and
+    duplicate keys: these are bugs of the step that writes the table, not user errors.
+    """
+    columns = schema.of(frame.columns)
+    if columns is None:
+        raise ValueError(f"columns {sorted(frame.columns)} instead of {sorted(schema.columns)}")
+    frame = frame.select(pl.col(c).cast(t, strict=True) for c, t in columns.items())
+    for column in frame.columns:
+        if column not in schema.may_be_null and frame[column].null_count():
+            raise ValueError(f"{frame[column].null_count()} nulls in {column!r}")
+        if frame[column].dtype.is_float() and frame[column].is_nan().any():
+            raise ValueError(f"NaN in {column!r}")
+    key = schema.order(columns)
+    if frame.select(key).is_duplicated().any():
+        raise ValueError(f"several rows for the same {', '.join(key)}")
+    return frame.sort(key, maintain_order=True)
+
+
+def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32", neurons: int | None = None) -> None:
+    """Check a table against its schema and write it atomically, sorted by its key.
+
+    Raises:
+        UserError: a number is none, as what comes of numbers that overflow.
+
+    Args:
+        precision: if it is not float32, the file's metadata record it.
+        neurons: d_m, where keys count both signs; the metadata record it.
+    """
+    said = {} if precision == "float32" else {PRECISION: str(precision)}
+    if neurons is not None:
+        sign = pl.when(pl.col("key").is_not_null()).then(1 - 2 * (pl.col("key") >= neurons).cast(SIGN)).alias("sign")
+        frame, said = frame.with_columns(sign, pl.col("key") % neurons), said | {NEURONS: str(neurons)}
+    if odd := [name for name in frame.columns if frame[name].dtype.is_float() and frame[name].is_nan().any()]:
+        raise UserError(f"{path}: NaN in {odd[0]!r}: the model's numbers overflow", "use another checkpoint")
+    frame = conform(frame, TABLES[name_of(path)])
+    save(frame, path, said)
+
+
+def save(frame: pl.DataFrame, path: str | Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a table atomically, as it is.
+
+    Groups of a million rows make it a tenth smaller than groups of 2^17, as each has dictionaries of its own. The level
+    takes a core 0.5 to 2 s per million rows. Splitting numbers into streams of bytes, which polars does not write,
+    would save another 7 %.
+    """
+    with atomic_write(path) as partial:
+        frame.write_parquet(
+            partial,
+            compression="zstd",
+            compression_level=19,
+            row_group_size=1 << 20,
+            data_page_size=1 << 23,
+            metadata=metadata or None,
+        )
+
+
+def neurons_of(path: str | Path) -> int | None:
+    """Return d_m where a table counts both signs, else ``None``. Raises ``UserError`` if its metadata are damaged."""
+    said = pl.read_parquet_metadata(path).get(NEURONS)
+    if said is not None and not (said.isdecimal() and 0 < int(said) <= MOST_NEURONS):
+        raise UserError(f"{path}: {NEURONS} is {said!r} in its metadata", rebuild_hint(path))
+    return None if said is None else int(said)
+
+
+def precision_of(path: str | Path) -> Precision:
+    """Return the precision that a table was measured in. Raises ``UserError`` for an unknown one."""
+    said = pl.read_parquet_metadata(path).get(PRECISION, "float32")
+    if said not in ROUNDOFF:
+        raise UserError(f"{path}: unknown precision {said!r} in its metadata", rebuild_hint(path))
+    return said
+
+
+def require_precision(path: str | Path, precision: Precision) -> None:
+    """Raise ``UserError`` if a table was not measured in the given precision."""
+    if (found := precision_of(path)) != precision:
+        raise UserError(
+            f"{path}: measured in {found}, but extraction.precision is {precision}; one run cannot mix them",
+            rebuild_hint(path),
+        )
+
+
+def in_order(path: str | Path, name: str) -> bool:
+    """Return whether a table's rows are sorted by its key, each key once, as ``write`` leaves them."""
+    frame = pl.read_parquet(path)
+    key = TABLES[name].order(frame.columns)
+    keys = frame.select(key)
+    return keys.equals(keys.unique().sort(key))
+
+
+def read(path: str | Path, name: str | None = None) -> pl.DataFrame:
+    """Read a table and check its columns and types. Raises ``UserError`` naming the file.
+
+    ``name``: the table's, if the file is not called after it.
+    """
+    name = name_of(path) if name is None else name
+    schema = TABLES[name]
+    require_file(path)
+    try:
+        frame = pl.read_parquet(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such table", rebuild_hint(path)) from None
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
+    if dict(frame.schema) != schema.of(frame.columns):
+        raise UserError(f"{path}: does not have the columns of the table {name!r}", rebuild_hint(path))
+    if lacking := [c for c in frame.columns if frame[c].null_count() and c not in schema.may_be_null]:
+        raise UserError(f"{path}: missing values in {', '.join(lacking)}", rebuild_hint(path))
+    if not {"sign", "key"} <= set(frame.columns):  # the table `benchmark` has another column of that name
+        return frame
+    neurons = neurons_of(path)
+    if neurons is None or not frame["sign"].drop_nulls().is_in([1, -1]).all() or (frame["key"] >= neurons).any():
+        raise UserError(f"{path}: its signs do not fit its keys", rebuild_hint(path))
+    folded = pl.when(pl.col("sign") > 0).then("key").otherwise(pl.col("key") + neurons).cast(KEY).alias("key")
+    return frame.with_columns(folded).drop("sign").sort(schema.key, maintain_order=True)
+
+
+def join(parts: Sequence[Path], path: Path) -> None:
+    """Write a table of the rows that its parts have, as ``write`` writes them together; counts are summed."""
+    name = "counts" if path.parent.name == "counts" else name_of(path)
+    frame = pl.concat([read(part, name) for part in parts])
+    if name == "counts":
+        save(conform(frame.group_by("step", "reason").agg(pl.col("n").sum()), TABLES[name]), path)
+    else:
+        write(frame, path, precision_of(parts[0]), neurons_of(parts[0]))
+
+
+def concat(name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Return a table of parts, of which there may be none, in its columns' types; other columns are left out."""
+    empty = pl.DataFrame(schema=TABLES[name].columns)
+    return pl.concat([empty, *(part.select(empty.columns).cast(empty.schema) for part in parts)])
+
+
+def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
+    """Return the ``counts`` rows of one step. Zeros are kept: "nothing was skipped" is a finding too."""
+    return pl.DataFrame(
+        {"step": [step] * len(reasons), "reason": list(reasons), "n": list(reasons.values())},
+        schema=TABLES["counts"].columns,
+    )
+
+
+def write_counts(step: str, reasons: dict[str, int], path: str | Path) -> None:
+    """Write one step's rows of the ``counts`` table."""
+    save(conform(counts(step, reasons), TABLES["counts"]), path)

@@ -91,7 +91,7 @@ LIGHT = {
 }  # fmt: skip
 HEAVY = {
     "a shared source": (
-        lambda f: edit(f, "src/ff_memories/tables/files.py", "compression_level=19", "compression_level=1"),
+        lambda f: edit(f, "src/ff_memories/tables/__init__.py", "compression_level=19", "compression_level=1"),
         {"corpus", "values"} | LATE, set(), 0,
     ),
     "the validation text": (
