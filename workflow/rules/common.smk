@@ -89,7 +89,7 @@ GOLDEN_TRIGGERS = [run_.path("golden", "triggers.json")] if GOLDEN and WHOLE_TEX
 # the config's keys that say which memories a run looks at, and which its gallery shows; none where it is all
 SAMPLING = () if run_.config.triggers.keys is None else ("seed", "triggers")
 GALLERY_SAMPLING = () if run_.config.gallery.keys is None else ("gallery.keys",)
-# spaCy takes hours on one core, so sentences are cut in shards before the corpus is built
+# spaCy takes hours on one core
 CUTS_BY_SPACY = run_.config.corpus.segmenter.startswith("spacy:")
 MEASURES_CHOICES = run_.config.sensitivity.choices != "none"
 # the models of the baselines; what is measured on a model lies in its folder, the run's own in the run's

@@ -247,7 +247,7 @@ def _is_json(line: str) -> bool:
 
 
 def _refuse_tables(path: Path, text: str) -> None:
-    """Raise ``UserError`` for a row of names, and rows with as many cells each: parted by commas, semicolons or tabs."""
+    """Raise ``UserError`` for a row of names, and rows of as many cells, which commas, semicolons or tabs part."""
     for mark, what in ((",", "CSV"), (";", "CSV"), ("\t", "tab-separated")):
         try:
             rows = [row for row in csv.reader(io.StringIO(text), delimiter=mark) if row]
