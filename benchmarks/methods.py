@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from ff_memories.corpus.dictionary import EOS, PAD
-from ff_memories.corpus.prefixes import POSITIONS
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.memories.search import batching
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes

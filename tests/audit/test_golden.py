@@ -18,7 +18,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
-from ff_memories.corpus.sentences import Sentences
+from ff_memories.corpus.store import Sentences
 from ff_memories.inputs.registry import OWN
 from ff_memories.model.decoder import Batch, Decoder
 

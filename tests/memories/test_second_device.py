@@ -31,8 +31,7 @@ from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.config import parse
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.prefixes import POSITIONS
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.memories import composition, mutations, projection_seeds, values
 from ff_memories.memories.gallery import promoted, shading
 from ff_memories.memories.search import batching, topk, trigger_table, triggers

@@ -20,8 +20,7 @@ from ff_memories import cli, tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.sentences import Sentences
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import Corpus, Sentences
 from ff_memories.patterns import distance, sample
 from ff_memories.patterns.automatic import embedding, permutation_test, proxy, quality, semantic, shallow, tfidf
 from ff_memories.patterns.automatic.words import is_content, shape, stem

@@ -1,19 +1,23 @@
 """The corpus as the model reads it: token ids of all sentences in one file."""
 
 import json
-from collections.abc import Sized
-from dataclasses import dataclass
+from array import array
+from collections.abc import Sequence, Sized
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
-from ff_memories.corpus.sentences import Sentences
+
+# prefix lengths in a sentence of N tokens: from the first, to N plus the second, inclusive
+POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
 
 
 class Tokens(np.ndarray):
@@ -92,6 +96,64 @@ class Corpus:
         return np.where(inside, self.tokens[np.where(inside, self.offsets[sentence] + position, 0)], -1).astype(
             np.int64
         )
+
+
+def available(corpus: Corpus, positions: str) -> np.ndarray:
+    """Return (sentences,) how many prefixes each training sentence has to offer."""
+    low, high = POSITIONS[positions]
+    return np.maximum(corpus.lengths[: corpus.train] + high - low + 1, 0)
+
+
+@dataclass
+class Sentences:
+    """The sentences of one split: flat token ids, the start of each sentence, and its place in the files.
+
+    ``begins`` has a 1 for each token that begins a word; it is empty where tokens are words. ``inside`` has, of each
+    sentence that begins or ends inside a word, how many characters of that word are before it, and its own number.
+    """
+
+    tokens: "array[int]" = field(default_factory=lambda: array("i"))
+    offsets: "array[int]" = field(default_factory=lambda: array("q", [0]))
+    begins: "array[int]" = field(default_factory=lambda: array("b"))
+    file: list[str] = field(default_factory=list)
+    line: "array[int]" = field(default_factory=lambda: array("I"))
+    first_token: "array[int]" = field(default_factory=lambda: array("I"))
+    inside: dict[int, tuple[int, int]] = field(default_factory=dict)
+    counts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad"), 0
+        )
+    )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def add(self, ids: list[int], file: str, line: int, first_token: int, begins: Sequence[bool] = ()) -> None:
+        self.tokens.extend(ids)
+        self.begins.extend(begins)
+        self.offsets.append(len(self.tokens))
+        self.file.append(file)
+        self.line.append(line)
+        self.first_token.append(first_token)
+
+    def frame(self, split: str, first_sentence: int) -> pl.DataFrame:
+        """Return the split's rows of the ``sentences`` table, numbered from ``first_sentence``."""
+        lengths = np.diff(np.frombuffer(self.offsets, dtype=np.int64))
+        frame = pl.DataFrame(
+            {
+                "sentence": np.arange(first_sentence, first_sentence + len(self), dtype=np.uint32),
+                "split": [split] * len(self),
+                "file": self.file,
+                "line": np.array(self.line, dtype=np.uint32),
+                "first_token": np.array(self.first_token, dtype=np.uint32),
+                "tokens": lengths,
+            }
+        )
+        if self.inside:
+            spans = [self.inside.get(number, (None, None)) for number in range(len(self))]
+            columns = {"first_character": pl.UInt32, "characters": pl.UInt32}
+            frame = frame.hstack(pl.DataFrame(spans, schema=columns, orient="row"))
+        return frame
 
 
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:

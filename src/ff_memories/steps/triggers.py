@@ -4,7 +4,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output, remove_shards
 from ff_memories.config import Settings
-from ff_memories.corpus import prefixes, store
+from ff_memories.corpus import store
 from ff_memories.memories.search import memory_selection, trigger_table
 from ff_memories.memories.search.topk import merged
 from ff_memories.steps.join import remove_others
@@ -40,7 +40,7 @@ def run(
     keys = best.keys // neurons * memory_selection.count(options.keys, len(best.lists), neurons)
     tables.write_counts("triggers", trigger_table.reasons(table, text, options, keys), counts)
     tables.write(table, triggers, best.precision, best.neurons)
-    total = int(prefixes.available(text, options.positions).sum())
+    total = int(store.available(text, options.positions).sum())
     looked_at = None if asked is None else memory_selection.keys(asked, neurons, best.keys // neurons)
     tables.write(
         trigger_table.firing(best.fired.cpu().numpy(), total, looked_at),

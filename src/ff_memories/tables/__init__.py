@@ -16,12 +16,12 @@ import polars as pl
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
-from ff_memories.tables import annotation, corpus, gallery, memories, predictions, results
-from ff_memories.tables.corpus import SAMPLED as SAMPLED
-from ff_memories.tables.gallery import HISTOGRAM_BINS as HISTOGRAM_BINS
-from ff_memories.tables.gallery import TOP_LEVEL as TOP_LEVEL
-from ff_memories.tables.memories import MUTATION as MUTATION
-from ff_memories.tables.predictions import KIND as KIND
+from ff_memories.tables import annotation, measured, results
+from ff_memories.tables.measured import HISTOGRAM_BINS as HISTOGRAM_BINS
+from ff_memories.tables.measured import KIND as KIND
+from ff_memories.tables.measured import MUTATION as MUTATION
+from ff_memories.tables.measured import SAMPLED as SAMPLED
+from ff_memories.tables.measured import TOP_LEVEL as TOP_LEVEL
 from ff_memories.tables.results import BASELINES as BASELINES
 from ff_memories.tables.results import LIMITS as LIMITS
 from ff_memories.tables.results import SHOWS as SHOWS
@@ -37,7 +37,7 @@ from ff_memories.tables.schema import TOKEN as TOKEN
 from ff_memories.tables.schema import Columns as Columns
 from ff_memories.tables.schema import Schema as Schema
 
-TABLES = corpus.TABLES | memories.TABLES | gallery.TABLES | predictions.TABLES | annotation.TABLES | results.TABLES
+TABLES = measured.TABLES | annotation.TABLES | results.TABLES
 PRECISION = "extraction.precision"  # the key in a file's metadata
 NEURONS = "d_m"  # likewise, of a table with both signs
 MOST_NEURONS = 1 << 15  # with both signs, so keys still fit their type

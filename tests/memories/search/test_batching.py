@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus.prefixes import POSITIONS, available
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.memories import composition, mutations, values
 from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model.decoder import Batch

@@ -38,8 +38,7 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
-from ff_memories.corpus.prefixes import available
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import Corpus, available
 from ff_memories.model.info import read_info
 from ff_memories.tables.schema import FOLLOWS
 from ff_memories.workflow.runs.run import Run

@@ -23,8 +23,7 @@ from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.prefixes import POSITIONS
-from ff_memories.corpus.store import Corpus, whole_length
+from ff_memories.corpus.store import POSITIONS, Corpus, whole_length
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
 from ff_memories.memories import survey

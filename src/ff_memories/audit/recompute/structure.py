@@ -18,7 +18,7 @@ from ff_memories import tables as recorded_tables
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.tolerances import Tolerances
 from ff_memories.base.arithmetic import Precision
-from ff_memories.corpus.prefixes import available
+from ff_memories.corpus.store import available
 from ff_memories.corpus.words import Words
 from ff_memories.memories import causal, composition, mutations, removals, survey
 from ff_memories.memories.gallery import coefficient_sample

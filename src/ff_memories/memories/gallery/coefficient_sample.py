@@ -10,8 +10,7 @@ import torch
 
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import WHOLE, Shard, share
-from ff_memories.corpus.prefixes import POSITIONS, available
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.memories.search import batching
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel

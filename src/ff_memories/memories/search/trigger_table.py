@@ -10,8 +10,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.corpus.prefixes import available
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import Corpus, available
 from ff_memories.memories.search.topk import MAX_PREFIXES, TopTriggers
 from ff_memories.model.decoder import LanguageModel
 

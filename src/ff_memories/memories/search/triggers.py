@@ -12,8 +12,7 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.corpus.prefixes import POSITIONS
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.memories.search import batching
 from ff_memories.memories.search.topk import Entries, TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
