@@ -196,11 +196,9 @@ class LanguageModel(Protocol):
         signs: 1, or 2 where the coefficients' negative values are memories of their own.
         forests: whether layers take a ``PrefixTree``.
         parallel: whether the feed-forward layer reads its block's input, beside attention.
-        source: the file of the weights, where they come from one.
     """
 
     precision: Precision
-    source: str
     device: torch.device
     dtype: torch.dtype
     start: int
