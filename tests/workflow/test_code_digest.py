@@ -59,7 +59,7 @@ def edited(package, file, old, new):
         ("memories/values.py", '    """Return', '    """Make and return'),
         ("config/experiments.py", "number of triggers per key (t)", "how many triggers a key has (t)"),
         ("config/experiments.py", "\nfrom", "\nX = 1\nfrom"),
-        ("tables/memories.py", "E1: every key's triggers", "every key's triggers"),
+        ("tables/measured.py", "E1: every key's triggers", "every key's triggers"),
         ("commands/explore/plan.py", "import argparse", "import argparse\nimport os"),
     ],
 )  # fmt: skip
@@ -77,7 +77,7 @@ def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old,
         ("figures/drawn/rates.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
         ("claims/claims.toml", "\n", "\n[[claims_of_tomorrow]]\n", {"claims", "baselines"}, {"values", "triggers"}),
         ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
-        ("tables/gallery.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
+        ("tables/measured.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
         ("steps/values.py", *LINE, {"values"}, {"composition", "mutations"}),
     ],
 )  # fmt: skip
