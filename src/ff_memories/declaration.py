@@ -10,7 +10,7 @@
 gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
 ``command("values")``, the same line with Snakemake's placeholders. A parameter has the name of the rule's input or
 output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default,
-wildcards and the shard; any other with a default is for users. Users may omit a parameter of type ``Input | None``. A
+wildcards, the shard and threads; any other with a default is for users. Users may omit a parameter of type ``Input | None``. A
 keyword-only parameter, behind ``*``, is for Python alone, and no option. The signature is parsed, not imported, so a
 workflow can list its commands without loading torch or altair.
 """
@@ -230,7 +230,7 @@ def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[st
         value = ast.literal_eval(default)
     except ValueError:
         raise ValueError(f"step {step}: {node.arg}: its default must be a literal") from None
-    return Parameter(node.arg, kind, says.get(node.arg, ""), kind in ("Shard", "Wildcard"), False, value)
+    return Parameter(node.arg, kind, says.get(node.arg, ""), kind in ("Shard", "Threads", "Wildcard"), False, value)
 
 
 def _arguments(text: str) -> dict[str, str]:

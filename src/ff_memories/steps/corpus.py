@@ -23,10 +23,10 @@ def run(
     dictionary: Input,
     info: Input,
     pipeline: AnyInputs,
-    threads: Threads,
     sentences: Output,
     corpus: Output,
     counts: Output,
+    threads: Threads = 1,
 ) -> None:
     """Read both splits and number their sentences.
 
