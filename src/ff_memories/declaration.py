@@ -10,9 +10,8 @@
 gives ``ff-memories step values --config ... --weights ... --triggers ... --values ... --device ...`` and, from
 ``command("values")``, the same line with Snakemake's placeholders. A parameter has the name of the rule's input or
 output; its type (``ff_memories.base.parameters``) says what it is. A rule passes every parameter without a default,
-wildcards, the shard and threads; any other with a default is for users. Users may omit a parameter of type ``Input | None``. A
-keyword-only parameter, behind ``*``, is for Python alone, and no option. The signature is parsed, not imported, so a
-workflow can list its commands without loading torch or altair.
+wildcards and the shard; any other with a default is for users. Users may omit a parameter of type ``Input | None``. The
+signature is parsed, not imported, so a workflow can list its commands without loading torch or altair.
 """
 
 import argparse
@@ -190,10 +189,8 @@ def read(source: str, name: str) -> Step:
     run = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"), None)
     if run is None:
         raise ValueError(f"step {name}: its module has no function `run`")
-    if run.args.vararg or run.args.kwarg or run.args.posonlyargs:
-        raise ValueError(f"step {name}: `run` must not take *args, **kwargs or positional-only parameters")
     says = _arguments(ast.get_docstring(run) or "")
-    if unknown := says.keys() - {node.arg for node in run.args.args + run.args.kwonlyargs}:
+    if unknown := says.keys() - {node.arg for node in run.args.args}:
         raise ValueError(f"step {name}: the docstring of `run` describes {min(unknown)}, which is not a parameter")
     defaults = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
     listed = zip(run.args.args, defaults, strict=True)
@@ -230,7 +227,7 @@ def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[st
         value = ast.literal_eval(default)
     except ValueError:
         raise ValueError(f"step {step}: {node.arg}: its default must be a literal") from None
-    return Parameter(node.arg, kind, says.get(node.arg, ""), kind in ("Shard", "Threads", "Wildcard"), False, value)
+    return Parameter(node.arg, kind, says.get(node.arg, ""), kind in ("Shard", "Wildcard"), False, value)
 
 
 def _arguments(text: str) -> dict[str, str]:

@@ -23,10 +23,10 @@ def run(
     dictionary: Input,
     info: Input,
     pipeline: AnyInputs,
+    threads: Threads | None,
     sentences: Output,
     corpus: Output,
     counts: Output,
-    threads: Threads = 1,
 ) -> None:
     """Read both splits and number their sentences.
 
@@ -56,7 +56,7 @@ def run(
     splits = {
         split: text.sentences(
             own,
-            segmenter=_segmenter(keys, own, pipeline[0].parent if pipeline else None, threads),
+            segmenter=_segmenter(keys, own, pipeline[0].parent if pipeline else None, threads or 1),
             max_sentences=getattr(keys, split).max_sentences,
             **options,
         )
