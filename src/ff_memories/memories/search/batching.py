@@ -97,18 +97,9 @@ def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, ru
         same.setdefault(raw[edges[sentence] : edges[sentence + 1]], []).append(first + sentence)
     groups = list(same.values())
     need = lengths[[group[0] - first for group in groups]]
-    order = np.lexsort(([group[0] for group in groups], need)) if groups else ()
-    rows = 0
-    current: list[list[int]] = []
-    for index in order:
-        length = int(need[index]) + run_all
-        if current and rows + length > budget:
-            yield Plan(np.array([g[0] for g in current]), [np.array(g) for g in current])
-            rows, current = 0, []
-        rows += length
-        current.append(groups[index])
-    if current:
-        yield Plan(np.array([g[0] for g in current]), [np.array(g) for g in current])
+    order = np.lexsort(([group[0] for group in groups], need)) if groups else np.zeros(0, np.int64)
+    for part in sequences(need + run_all - 1, order, budget):
+        yield Plan(np.array([groups[i][0] for i in part]), [np.array(groups[i]) for i in part])
 
 
 def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[np.ndarray]:
