@@ -10,7 +10,7 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories.gallery import coefficient_sample, keys
+from ff_memories.memories.gallery import coefficient_sample
 from ff_memories.memories.gallery import promoted as promotion
 from ff_memories.memories.gallery import shading as shades
 from ff_memories.memories.gallery import similar as similarity
@@ -41,7 +41,9 @@ def run(
     found = trigger_table.read(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
     if options.keys is not None:
-        shown = keys.shown(options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed)
+        shown = memory_selection.shown(
+            options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed
+        )
         found, predicted = memory_selection.rows(shown, found), memory_selection.rows(shown, predicted)
     shaded = found.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
     shaded = shades.of_shard(shaded, execution.batch_tokens, shard)

@@ -11,7 +11,6 @@ from polars.testing import assert_frame_equal
 from ff_memories import config as configs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.memories.gallery import keys
 from ff_memories.memories.search import memory_selection
 
 LISTED = {1: [3, 0], 3: [7, 11, 2]}
@@ -144,12 +143,12 @@ def test_a_sample_for_the_gallery_gains_the_memories_that_were_changed():
     every = pl.DataFrame({"layer": [1] * 1000, "key": list(range(1000))})
     changed = pl.DataFrame({"layer": [1, 1, 2], "key": [7, 508, 9]})  # the run looks at layer 1 alone
     sample = memory_selection.in_gallery(3, every, 4, 500, 1)
-    shown = keys.shown(3, every, changed, 4, 500, 1)
+    shown = memory_selection.shown(3, every, changed, 4, 500, 1)
     more = [(1, key) for memory in (7, 8) for key in (memory, memory + 500)]
     assert shown.rows() == sorted({*sample.rows(), *more}) and len(shown) == 10
     listed = {1: [3]}
-    assert keys.shown(listed, every, changed, 4, 500, 1).rows() == [(1, 3), (1, 503)]
-    assert keys.shown(None, every, changed, 4, 500, 1).equals(every)
+    assert memory_selection.shown(listed, every, changed, 4, 500, 1).rows() == [(1, 3), (1, 503)]
+    assert memory_selection.shown(None, every, changed, 4, 500, 1).equals(every)
 
 
 @pytest.mark.parametrize(

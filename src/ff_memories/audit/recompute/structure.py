@@ -22,7 +22,6 @@ from ff_memories.corpus.store import available
 from ff_memories.corpus.words import Words
 from ff_memories.memories import causal, composition, mutations, removals, survey
 from ff_memories.memories.gallery import coefficient_sample
-from ff_memories.memories.gallery import keys as shown_keys
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import memory_selection, trigger_table
 from ff_memories.memories.targets import targets
@@ -116,7 +115,7 @@ def in_gallery(basis: Basis) -> Frame:
     """Return the (layer, key) that the gallery shows."""
     (layers, keys), signs, config = basis.oracle.keys, basis.oracle.signs, basis.config
     changed = basis.tables["causal"]
-    return shown_keys.shown(config.gallery.keys, _asked(basis), changed, layers, keys // signs, config.seed)
+    return memory_selection.shown(config.gallery.keys, _asked(basis), changed, layers, keys // signs, config.seed)
 
 
 def _as_expected(name: str, found: Frame, again: Frame) -> Iterator[str]:

@@ -77,6 +77,23 @@ def in_gallery(asked: Asked, shown: pl.DataFrame, layers: int, neurons: int, see
     return pl.concat([keys.clear(), *(part.drop("memory") for part in parts)])
 
 
+def shown(
+    asked: Asked, looked_at: pl.DataFrame, causal: pl.DataFrame, layers: int, neurons: int, seed: int
+) -> pl.DataFrame:
+    """Return ``layer`` and ``key``, sorted: what ``in_gallery`` says, see its arguments and errors.
+
+    A random sample gains the memories of the table ``causal``: their pages then show what removing them does.
+    """
+    keys = in_gallery(asked, looked_at, layers, neurons, seed)
+    if not isinstance(asked, int):
+        return keys
+    memory = pl.col("key").cast(pl.Int64) % neurons
+    changed = causal.select("layer", memory=memory).unique()
+    every = looked_at.select("layer", "key").unique().with_columns(memory=memory)
+    more = every.join(changed, on=["layer", "memory"], how="semi").select("layer", "key")
+    return pl.concat([keys, more]).unique().sort("layer", "key")
+
+
 def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -> Chosen:
     """Return the memories that a config lists. Raises ``UserError`` for a layer or memory that does not exist."""
     if beyond := [layer for layer in asked if not 1 <= layer <= layers]:
