@@ -117,7 +117,7 @@ def test_a_sentence_in_pieces_keeps_its_words(tmp_path):
     assert found.begins.sum() == 2 * sum(len(text.split()) for text in TEXT)
 
 
-@pytest.mark.parametrize("wrong", [[True], [False, True, True], [1, 1, 1]])
+@pytest.mark.parametrize("wrong", [[True], [False, True, True]])
 def test_a_corpus_with_marks_that_do_not_fit_is_refused(tmp_path, wrong):
     arrays = {"tokens": np.arange(3, dtype=np.int32), "offsets": np.array([0, 1, 3]), "begins": np.array(wrong)}
     save_file(arrays, tmp_path / "corpus.safetensors", metadata={"train": "1"})

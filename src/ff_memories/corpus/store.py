@@ -200,5 +200,7 @@ def _whole(corpus: Corpus) -> bool:
     """Return whether a corpus' sentences are those of its tokens."""
     offsets, begins = corpus.offsets, corpus.begins
     fits = offsets[0] == 0 and offsets[-1] == len(corpus.tokens) and bool((np.diff(offsets) > 0).all())
-    fits = fits and 0 <= corpus.train <= len(corpus) and (begins is None or begins.shape == corpus.tokens.shape)
+    fits = fits and 0 <= corpus.train <= len(corpus)
+    if begins is not None:
+        fits = fits and begins.shape == corpus.tokens.shape and bool(begins[offsets[:-1]].all())
     return fits and (corpus.numbers is None or len(corpus.numbers) == len(corpus))
