@@ -9,7 +9,7 @@ from ff_memories.base.parameters import Input, Param, Params, Tables
 from ff_memories.config import Settings
 from ff_memories.model.info import read_info
 from ff_memories.report.excerpts import EXCERPTS, table1, table2, table3
-from ff_memories.report.excerpts.given import Given
+from ff_memories.report.excerpts.rows import Given
 from ff_memories.report.passages import Texts
 
 FILES = {"table1": table1.files, "table2": table2.files, "table3": table3.files}

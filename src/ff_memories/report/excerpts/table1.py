@@ -4,41 +4,26 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ff_memories.base.text import csv_text, escape_invisible, latex, opened
+from ff_memories.base.text import escape_invisible, latex
 from ff_memories.model.info import neurons as neurons_of
-from ff_memories.model.scope import mark_latex
-from ff_memories.report.excerpts.given import Given, Made
-from ff_memories.report.excerpts.keys import (
-    LabelledKey,
-    key_cells,
-    key_columns,
-    name_latex,
-    not_by_people,
-    passage_latex,
-)
+from ff_memories.report.excerpts.rows import Given, Labelled, Made, passage_latex, table_csv, table_latex
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render
 from ff_memories.tables.annotation import TYPES, preferred
 
+COLUMNS = ("pattern", "type", "annotator", "covered", "shown", "prefix", "last_token")
 PREFIXES = 3
 
 
 @dataclass(frozen=True)
-class Row(LabelledKey):
-    """One key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have.
+class Row(Labelled):
+    """One key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have."""
 
-    ``neurons``: d_m where both signs of a coefficient count, else ``None``.
-    """
-
-    layer: int
-    key: int
     pattern: str
     type: str
-    annotator: str
     covered: int
     shown: int
     passages: tuple[Passage, ...]
-    neurons: int | None = None
 
 
 def files(given: Given) -> Made:
@@ -90,13 +75,13 @@ def _rows(
             Row(
                 row["layer"],
                 row["key"],
+                neurons,
+                row["annotator"],
                 escape_invisible(row["description"]),
                 row["type"],
-                row["annotator"],
                 row["covered"],
                 labels.filter(one & (pl.col("annotator") == row["annotator"])).height,
                 tuple(dict.fromkeys(texts.passage(s, p) for s, p in shown.iter_rows()))[:PREFIXES],
-                neurons,
             )
         )
     return rows
@@ -104,48 +89,21 @@ def _rows(
 
 def to_csv(rows: list[Row], scope: str) -> str:
     """Return Table 1 as CSV, one line per example prefix."""
-    header = [
-        "layer",
-        *key_columns(rows),
-        "pattern",
-        "type",
-        "annotator",
-        "covered",
-        "shown",
-        "prefix",
-        "last_token",
-        "scope",
-    ]
-    return csv_text(
-        header,
-        (
-            [
-                r.layer,
-                *key_cells(r.key, r.neurons),
-                r.pattern,
-                r.type,
-                r.mark or "people",
-                r.covered,
-                r.shown,
-                p.plain,
-                p.marked,
-                scope,
-            ]
-            for r in rows
-            for p in r.passages
-        ),
+    lines = (
+        (r.pattern, r.type, r.mark or "people", r.covered, r.shown, p.plain, p.marked) for r in rows for p in r.passages
     )
+    keys = (r.fields for r in rows for _ in r.passages)
+    return table_csv(COLUMNS, keys, lines, scope)
 
 
 def to_latex(rows: list[Row], scope: str) -> str:
-    """Return Table 1 as a LaTeX ``tabular`` (its packages in the first line), one line per example prefix."""
-    lines = opened("tabular", "l", 0.24, 0.58)
-    lines += mark_latex(scope, 3)
-    lines += not_by_people(rows[0].mark if rows else "", 3)
-    lines += [r"Key & Pattern & Example trigger prefixes \\", r"\midrule"]
-    for row in rows:
-        heads = [f"$\\mathbf{{k}}_{{{name_latex(row.name)}}}^{{{row.layer}}}$", f"{latex(row.pattern)} ({row.type})"]
-        for passage in row.passages:
-            lines.append(f"{heads[0]} & {heads[1]} & {passage_latex(passage)} \\\\")
-            heads = ["", ""]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    """Return Table 1 as a LaTeX ``tabular``, one line per example prefix."""
+    cells = [
+        (row.latex("k"), f"{latex(row.pattern)} ({row.type})", passage_latex(passage))
+        if passage is row.passages[0]
+        else ("", "", passage_latex(passage))
+        for row in rows
+        for passage in row.passages
+    ]
+    head = [r"Key & Pattern & Example trigger prefixes \\"]
+    return table_latex(("l", 0.24, 0.58), scope, rows[0].mark if rows else "", head, cells)

@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.text import csv_text, latex, opened
+from ff_memories.base.text import latex
 from ff_memories.claims.measures import predictive_values
 from ff_memories.figures.other_types import SAID, other
 from ff_memories.model.info import neurons as neurons_of
-from ff_memories.model.scope import mark_latex
-from ff_memories.report.excerpts.given import Given, Made
-from ff_memories.report.excerpts.keys import NamedKey, key_cells, key_columns, name_latex, passage_latex
+from ff_memories.report.excerpts.rows import Given, Key, Made, passage_latex, table_csv, table_latex
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render
+
+COLUMNS = (
+    "prediction", "top_probability", "agreeing_triggers", "triggers", "precision", "trigger", "token", "agrees",
+)  # fmt: skip
+OTHER = ("prediction", "top_probability", "agreeing_triggers", "precision")  # also by the other choice of types
 
 
 @dataclass(frozen=True)
@@ -28,15 +31,12 @@ class Other:
 
 
 @dataclass(frozen=True)
-class Row(NamedKey):
+class Row(Key):
     """One value, with its precision over its key's ``triggers`` (``None`` without any) and one trigger.
 
-    ``other``: the same under the other choice of ``values.types``, if the `values` table has it; ``neurons``: d_m where
-    both signs of a coefficient count, else ``None``.
+    ``other``: the same under the other choice of ``values.types``, if the `values` table has it.
     """
 
-    layer: int
-    key: int
     prediction: str
     probability: float
     agreeing: int
@@ -45,7 +45,6 @@ class Row(NamedKey):
     passage: Passage | None
     agrees: bool
     other: Other | None = None
-    neurons: int | None = None
 
 
 def files(given: Given) -> Made:
@@ -77,6 +76,7 @@ def table2(
             Row(
                 value["layer"],
                 value["key"],
+                neurons,
                 texts.word(value["top_token"]),
                 value["top_probability"],
                 value["agreeing_triggers"],
@@ -85,7 +85,6 @@ def table2(
                 _passage(texts, shown, target) if shown else None,
                 bool(agreeing.any()),
                 _other(value, types, texts) if types else None,
-                neurons,
             )
         )
     return rows
@@ -133,44 +132,15 @@ def _passage(texts: Texts, trigger: dict[str, Any], target: str) -> Passage:
 
 def to_csv(rows: list[Row], scope: str, types: str | None = None) -> str:
     """Return Table 2 as CSV, one line per value. Columns for the other choice of types end in its name."""
-    header = [
-        "layer",
-        *key_columns(rows),
-        "prediction",
-        "top_probability",
-        "agreeing_triggers",
-        "triggers",
-        "precision",
-        "trigger",
-        "token",
-        "agrees",
-        "scope",
-    ]
-    more = ("prediction", "top_probability", "agreeing_triggers", "precision")
-    return csv_text(
-        [*header, *(f"{name}_{types}" for name in more if types)],
-        (
-            [
-                r.layer,
-                *key_cells(r.key, r.neurons),
-                r.prediction,
-                f"{r.probability:.6g}",
-                r.agreeing,
-                r.triggers,
-                _share(r.precision),
-                r.passage and r.passage.plain,
-                r.passage and r.passage.marked,
-                str(r.agrees).lower(),
-                scope,
-                *(
-                    [r.other.prediction, f"{r.other.probability:.6g}", r.other.agreeing, _share(r.other.precision)]
-                    if r.other
-                    else []
-                ),
-            ]
-            for r in rows
-        ),
-    )
+    lines = [
+        (r.prediction, f"{r.probability:.6g}", r.agreeing, r.triggers, _share(r.precision),
+         r.passage and r.passage.plain, r.passage and r.passage.marked, str(r.agrees).lower())
+        for r in rows
+    ]  # fmt: skip
+    others = [row.other for row in rows]
+    more = [(o.prediction, f"{o.probability:.6g}", o.agreeing, _share(o.precision)) if o else () for o in others]
+    columns = [f"{name}_{types}" for name in OTHER if types]
+    return table_csv(COLUMNS, (row.fields for row in rows), lines, scope, columns, more)
 
 
 def _share(precision: float | None) -> str | None:
@@ -178,20 +148,18 @@ def _share(precision: float | None) -> str | None:
 
 
 def to_latex(rows: list[Row], scope: str, types: str | None = None) -> str:
-    """Return Table 2 as a LaTeX ``tabular`` (its packages in the first line)."""
-    lines = opened("tabular", "l", "l", "r", *(["l"] if types else []), 0.4 if types else 0.55)
-    lines += mark_latex(scope, 5 if types else 4)
-    beside = f" & {SAID[types].capitalize()}" if types else ""
-    lines += [f"Value & Prediction & Precision (n){beside} & Trigger example \\\\", r"\midrule"]
+    """Return Table 2 as a LaTeX ``tabular``."""
+    head = ["Value", "Prediction", "Precision (n)", *([SAID[types].capitalize()] if types else []), "Trigger example"]
+    widths = ("l", "l", "r", "l", 0.4) if types else ("l", "l", "r", 0.55)
+    cells = []
     for row in rows:
         precision = "--" if row.precision is None else f"{_percent(row.precision)} ({row.triggers})"
+        own = [row.latex("v"), latex(row.prediction), precision]
         if row.other:
             known = "" if row.other.precision is None else f" ({_percent(row.other.precision)})"
-            precision += f" & {latex(row.other.prediction)}{known}"
-        trigger = passage_latex(row.passage) if row.passage else ""
-        value = f"$\\mathbf{{v}}_{{{name_latex(row.name)}}}^{{{row.layer}}}$"
-        lines.append(f"{value} & {latex(row.prediction)} & {precision} & {trigger} \\\\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+            own.append(latex(row.other.prediction) + known)
+        cells.append([*own, passage_latex(row.passage)])
+    return table_latex(widths, scope, "", [" & ".join(head) + r" \\"], cells)
 
 
 def _percent(share: float) -> str:

@@ -4,29 +4,22 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from ff_memories.base.text import csv_text, escape_invisible, latex, opened
+from ff_memories.base.text import escape_invisible, latex
 from ff_memories.model.info import neurons as neurons_of
-from ff_memories.model.scope import mark_latex
-from ff_memories.report.excerpts.given import Given, Made
-from ff_memories.report.excerpts.keys import LabelledKey, key_cells, key_columns, not_by_people, passage_latex
+from ff_memories.report.excerpts.rows import Given, Labelled, Made, passage_latex, table_csv, table_latex
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render
 from ff_memories.tables.annotation import TYPES, preferred
 
+COLUMNS = ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token")
+
 
 @dataclass(frozen=True)
-class AnnotatedKey(LabelledKey):
-    """One annotator's reading of a key: patterns as (number, description, type), and prefixes with their patterns.
+class AnnotatedKey(Labelled):
+    """One annotator's reading of a key: patterns as (number, description, type), and prefixes with their patterns."""
 
-    ``neurons``: d_m where both signs of a coefficient count, else ``None``.
-    """
-
-    layer: int
-    key: int
-    annotator: str
     patterns: tuple[tuple[int, str, str], ...]
     prefixes: tuple[tuple[int, tuple[int, ...], Passage], ...]
-    neurons: int | None = None
 
 
 def files(given: Given) -> Made:
@@ -59,60 +52,32 @@ def annotated_key(
     return AnnotatedKey(
         who["layer"],
         who["key"],
+        neurons,
         who["annotator"],
         tuple(
             (n, escape_invisible(text), kind)
             for n, text, kind in mine.select("pattern", "description", "type").iter_rows()
         ),
         tuple((r, tuple(n for n, ranks in held if r in ranks), texts.passage(s, p)) for r, s, p in rows.iter_rows()),
-        neurons,
     )
 
 
 def to_csv(found: AnnotatedKey | None, scope: str) -> str:
     """Return Table 3 as CSV, one line per prefix."""
-    header = [
-        "layer",
-        *key_columns([found] if found else []),
-        "annotator",
-        "rank",
-        "patterns",
-        "descriptions",
-        "prefix",
-        "last_token",
-        "scope",
-    ]
     if found is None:
-        return csv_text(header, [])
+        return table_csv(COLUMNS, [], [], scope)
     named = {n: f"{text} ({kind})" for n, text, kind in found.patterns}
-    return csv_text(
-        header,
-        (
-            [
-                found.layer,
-                *key_cells(found.key, found.neurons),
-                found.mark or "people",
-                rank,
-                " ".join(map(str, held)),
-                "; ".join(named[n] for n in held),
-                p.plain,
-                p.marked,
-                scope,
-            ]
-            for rank, held, p in found.prefixes
-        ),
-    )
+    lines = [
+        (found.mark or "people", rank, " ".join(map(str, held)), "; ".join(named[n] for n in held), p.plain, p.marked)
+        for rank, held, p in found.prefixes
+    ]
+    return table_csv(COLUMNS, [found.fields] * len(lines), lines, scope)
 
 
 def to_latex(found: AnnotatedKey | None, scope: str) -> str:
-    """Return Table 3 as a LaTeX ``tabular`` (its packages in the first line), one line per prefix."""
+    """Return Table 3 as a LaTeX ``tabular``, one line per prefix."""
     patterns, prefixes, mark = (found.patterns, found.prefixes, found.mark) if found else ((), (), "")
-    lines = opened("tabular", "r", "l", 0.75)
-    lines += mark_latex(scope, 3)
-    lines += not_by_people(mark, 3)
-    lines += [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
-    lines += [r"\midrule", r"Rank & Patterns & Trigger prefix \\", r"\midrule"]
-    for rank, held, passage in prefixes:
-        numbers = ", ".join(map(str, held))
-        lines.append(f"{rank} & {numbers} & {passage_latex(passage)} \\\\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    head = [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
+    head += [r"\midrule", r"Rank & Patterns & Trigger prefix \\"]
+    cells = [(str(rank), ", ".join(map(str, held)), passage_latex(passage)) for rank, held, passage in prefixes]
+    return table_latex(("r", "l", 0.75), scope, mark, head, cells)
