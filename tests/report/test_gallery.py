@@ -334,12 +334,7 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
     [
         ("triggers", "layer", 3, "triggers: has a key beyond the model's last, layer 2, key 69"),
         ("mutations", "key", 70, "mutations: has a key beyond"),
-        ("triggers", "sentence", 400, "triggers: names a sentence that the corpus does not have"),
-        ("promoted", "token", 4000, "promoted: tokens do not match this model's values"),
         ("levels", "position", 61, "levels: does not match the triggers"),
-        ("samples", "sentence", 400, "samples: names a sentence that the corpus does not have"),
-        ("causal", "prefix", 10**6, "causal: names a prefix that the corpus does not have"),
-        ("demoted", "token", 4000, "demoted: tokens do not match this model's values"),
         ("similar", "other_key", 70, "similar: has a key beyond"),
         ("firing", "layer", 3, "firing: has a key beyond"),
     ],

@@ -32,30 +32,6 @@ from ff_memories.report.sections.sensitivity import choices_section, influence
 from ff_memories.report.svg import inline
 from ff_memories.report.wording import finished, looked_at
 
-FACTS = {
-    "model_type": "family",
-    "licence": "licence",
-    "weights": "weights",
-    "converted_from": "SHA-256 of the file that it was converted from",
-    "layers": "layers",
-    "model": "width",
-    "keys": "keys and values per layer",
-    "memories": "memories per layer, one for each sign of a coefficient",
-    "activation": "activation function",
-    "heads": "attention heads",
-    "vocab": "token types",
-    "max_positions": "longest input (tokens)",
-    "start_token": "first token of every sentence",
-    "parameters": "parameters",
-    "in_windows": "validation perplexity, in windows of running text",
-    "perplexity": "validation perplexity, one sentence at a time",
-    "checkpoint_sha256": "SHA-256 of the checkpoint",
-    "dictionary_sha256": "SHA-256 of the dictionary",
-    "corpus_sha256": "SHA-256 of the texts",
-    "seed": "seed",
-    "precision": "arithmetic",
-}
-
 
 @dataclass(frozen=True)
 class Report:
@@ -115,7 +91,6 @@ def report(
         title=TITLES[scope],
         about=ABOUT[scope],
         model=_model(config, info),
-        facts=_facts(config, info),
         first=first,
         judged=judged,
         tally=[(verdict, tallied[verdict]) for verdict in wording.VERDICTS if tallied[verdict]],
@@ -232,14 +207,3 @@ def _model(config: Settings, info: Mapping[str, Any]) -> str:
     if info["scope"] != "model":
         return config.model.source or "the run's own checkpoint"
     return named(info) + (f" at revision {info['revision']}" if info.get("revision") else "")
-
-
-def _facts(config: Settings, info: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    known = {"corpus_sha256": config.corpus.sha256, "seed": config.seed, "precision": config.precision} | {
-        k: v for k, v in info.items() if v is not None
-    }
-    files = known.get("model_sha256", {})
-    if known.get("signs", 1) > 1:
-        known |= {"keys": known["neurons"], "memories": known["keys"]}
-    found = [(text, known[key]) for key, text in FACTS.items() if known.get(key) is not None]
-    return found + [(f"SHA-256 of {name}", digest) for name, digest in files.items()]

@@ -10,9 +10,7 @@ from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import in_project, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
 from ff_memories.config import Settings
-from ff_memories.figures.registry import DRAWN
 from ff_memories.model.info import read_info
-from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.page import report
 
 
@@ -46,27 +44,18 @@ def run(
         described = {**described, **_perplexity(perplexity)}
     if set(read["claims"]["scope"]) - {described["scope"]}:
         raise UserError(f"{claims}: belongs to another model than {info}", "run the workflow again")
-    drawn = {path.stem: path for path in figures}
-    for name, path in drawn.items():
-        if name not in DRAWN or path.suffix != ".svg":
-            raise UserError(f"{path}: not a figure of this package", "give figure2.svg to figure11.svg")
-    fragments = {path.stem: path for path in excerpts}
-    if strange := fragments.keys() - EXCERPTS.keys():
-        raise UserError(f"{fragments[min(strange)]}: not a table of this package", "give table1.html to table3.html")
-    folders = {str(path.parent) for path in drawn.values()} or {"."}
-    if len(folders) > 1:
-        raise UserError(f"--figures: the files must be in one folder, found {', '.join(sorted(folders))}")
-    svgs = {name: _text(path) for name, path in drawn.items()}
+    drawn, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
+    folder = next(iter(drawn.values()), html).parent
     try:
         made = report(
             config,
             described,
             read,
-            svgs,
+            {name: _text(path) for name, path in drawn.items()},
             {name: _text(path) for name, path in fragments.items()},
             {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
             {name: in_project(path) for name, path in {**drawn, **fragments, "claims": claims}.items()},
-            Path(os.path.relpath(folders.pop(), html.parent)).as_posix(),
+            Path(os.path.relpath(folder, html.parent)).as_posix(),
             configfile and in_project(Path(configfile)),
         )
     except ValueError as error:
@@ -86,7 +75,4 @@ def _perplexity(path: Path) -> dict[str, float | None]:
 
 
 def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not readable ({error})", rebuild_hint(path)) from None
+    return path.read_text(encoding="utf-8")

@@ -98,16 +98,6 @@ class Material:
                 raise UserError(
                     f"{name}: {len(frame)} rows, but the {whose} has {self.size} values", "run the workflow again"
                 )
-        for name in ("triggers", "samples"):
-            frame = getattr(self, name)
-            if (frame["sentence"] >= len(self.corpus)).any():
-                raise UserError(f"{name}: names a sentence that the corpus does not have", "run the workflow again")
-        if (self.causal["prefix"] >= len(self.corpus.tokens)).any():
-            raise UserError("causal: names a prefix that the corpus does not have", "run the workflow again")
-        for name in ("promoted", "demoted"):
-            frame = getattr(self, name)
-            if (frame["token"] >= len(self.words)).any() or len(frame) % self.size:
-                raise UserError(f"{name}: tokens do not match this model's values", "run the workflow again")
         if not self.levels.is_empty():
             rows = self.triggers.filter(pl.col("position") > 0).select("layer", "key", "rank", "position")
             last = self.level_starts[1:][self.triggers["position"].to_numpy() > 0] - 1
