@@ -553,8 +553,7 @@ def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks, 
         same(pl.read_parquet(there / name), pl.read_parquet(here / name))
     shown = sorted(path.stem for path in (here / "gallery" / "data").iterdir())
     for name in shown:
-        read = parts.read_bytes if name.startswith(("text-", "places-")) else parts.read
-        same(*(read(out / "gallery", name) for out in (there, here)))
+        same(*(parts.read(out / "gallery", name) for out in (there, here)))
 
 
 def test_a_job_loads_the_model_on_a_device_that_no_other_job_holds(tmp_path, paper, locks, monkeypatch):

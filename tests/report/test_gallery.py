@@ -25,7 +25,7 @@ from ff_memories.model.decoder import Decoder
 from ff_memories.report.gallery import TABLES, parts, postings, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.text import number, shown
-from ff_memories.report.gallery.words import fold, order, term_parts, word_parts
+from ff_memories.report.gallery.words import fold, order
 from ff_memories.report.passages import Texts
 
 STATIC = ROOT / "src" / "ff_memories" / "report" / "gallery" / "static"
@@ -123,46 +123,28 @@ def entries_of(folder, manifest):
 
 
 def terms_of(folder, manifest):
-    """Return the postings' [triggers, bytes, places, where both begin] by word."""
+    """Return the places of each word by trigger, as the index has them."""
     out = {}
     for i in range(len(manifest["terms"])):
-        part = parts.read(folder, f"terms-{i}")
-        at = np.array(part["at"])
-        for word, *sums in part["terms"]:
-            assert word not in out
-            out[word] = [*sums, *at.tolist()]
-            at = at + sums[1:]
+        for word, steps, places in parts.read(folder, f"terms-{i}"):
+            found, rest = out.setdefault(word, {}), np.cumsum(steps).tolist()
+            assert not found.keys() & set(rest)
+            for place in places:
+                found.setdefault(rest[0], []).append(place & 63)
+                if place > 63:
+                    rest.pop(0)
+            assert not rest
     return out
 
 
-def stream(folder, name):
-    return b"".join(parts.read_bytes(folder, f"{name}-{i}") for i in range(len(list(folder.glob(f"data/{name}-*")))))
-
-
-def decoded(term, every, texts, places):
-    """Return the places of a word by trigger, as its term and the streams have them."""
-    n, size, where, start, at = term
-    own = texts[start : start + size]
-    if 8 * n > every:
-        numbers = [i for i in range(every) if own[i // 8] >> i % 8 & 1]
-    else:
-        numbers = np.cumsum(postings.integers(own)).tolist()
-    found, rest = {number: [] for number in numbers}, list(numbers)
-    for byte in places[at : at + where]:
-        found[rest[0]].append(byte & 63)
-        if byte > 63:
-            rest.pop(0)
-    assert len(numbers) == n and not rest
-    return found
-
-
-@pytest.mark.parametrize("small", [False, True], ids=["one block", "many blocks and files"])
+@pytest.mark.parametrize("small", [False, True], ids=["one entry", "many entries and parts"])
 def test_the_index_of_words_finds_every_key_and_no_other(tmp_path, monkeypatch, small):
     if small:
-        monkeypatch.setattr("ff_memories.report.gallery.words.TERMS_OF_A_PART", 10)
-        for name, size in (("BLOCK", 50), ("ROWS", 7), ("BYTES_OF_A_FILE", 100)):
+        monkeypatch.setattr("ff_memories.report.gallery.words.TERMS_OF_A_PART", 100)
+        for name, size in (("MOST", 50), ("ROWS", 7)):
             monkeypatch.setattr(postings, name, size)
-    m, folder = build(tmp_path / "g"), tmp_path / "g"
+    folder = tmp_path / "g"
+    build(folder)
     manifest = parts.read(folder, "manifest")
     entries = entries_of(folder, manifest)
     every = records(folder, manifest)
@@ -177,33 +159,13 @@ def test_the_index_of_words_finds_every_key_and_no_other(tmp_path, monkeypatch, 
         for place, (word, *_) in enumerate(record["v"], 1):
             promotes.setdefault(word, {})[ordinal] = place
     assert len(entries) == len({e[0] for e in entries}) == len(ends.keys() | promotes.keys())
-    texts, places = stream(folder, "text"), stream(folder, "places")
     for word, fires, value in entries:
         assert {b: undo(pairs) for b, pairs in fires.items()} == ends.get(word, {})
         assert undo(value) == promotes.get(word, {})
-    terms = terms_of(folder, manifest)
-    assert {word: decoded(term, m.size * m.shown, texts, places) for word, term in terms.items()} == holds
-    assert 0 < sum(8 * term[0] > m.size * m.shown for term in terms.values()) < len(terms) / 2
+    assert terms_of(folder, manifest) == holds
+    assert manifest["terms"] == sorted(manifest["terms"], key=order) and (len(manifest["terms"]) > 100) == small
     folded = [order(fold(e[0])) for e in entries]
     assert folded == sorted(folded)
-
-
-@given(st.lists(st.integers(0, 2**34)))
-def test_integers_of_variable_length_are_read_as_they_were_written(values):
-    flat, ends = postings._integers(np.array(values, dtype=np.int64))
-    assert postings.integers(flat) == values
-    assert [0, *ends.tolist()] == [len(postings._integers(np.array(values[:i], dtype=np.int64))[0])
-                                   for i in range(len(values) + 1)]  # fmt: skip
-
-
-def test_a_word_stands_in_one_part_of_the_index_whatever_its_case(monkeypatch):
-    monkeypatch.setattr("ff_memories.report.gallery.words.NUMBERS_OF_A_PART", 1)
-    monkeypatch.setattr("ff_memories.report.gallery.words.TERMS_OF_A_PART", 1)
-    terms = [(start, part["terms"]) for start, part in term_parts(material())[0]]
-    for found in (word_parts(material()), terms):
-        starts = [start for start, _ in found]
-        assert len(starts) == len(set(starts)) > 100
-        assert {entry[0] for entry in dict(found)["the"]} == {"the", "The"}
 
 
 def test_labels_and_disagreements_are_counted(made):

@@ -68,21 +68,17 @@ def _write(folder: Path, material: Material, config: Settings, info: dict[str, A
     for source in sorted(own.joinpath("static").iterdir(), key=lambda path: path.name):
         write_whole(folder / source.name, source.read_text(encoding="utf-8"))
     write_whole(folder / "index.html", index(config.run, info["scope"], neurons(info) is not None))
-    words, (terms, text) = word_parts(material), term_parts(material)
-    indices: dict[str, list[tuple[str, Any]]] = {"words": words, "terms": terms}
-    for name, index_ in indices.items():
-        for number, (_, part) in enumerate(index_):
+    starts: dict[str, list[str]] = {"words": [], "terms": []}
+    for name, index_ in (("words", word_parts(material)), ("terms", term_parts(material))):
+        for number, (start, part) in enumerate(index_):
             parts.write(folder, f"{name}-{number}", part)
-    for name, stream in zip(("text", "places"), text.streams, strict=True):
-        for number, content in enumerate(postings.files(stream)):
-            parts.write(folder, f"{name}-{number}", content)
-    for number, part in enumerate(layer_indices(material, config.mutations.mean), 1):
-        parts.write(folder, f"layer-{number}", part)
+            starts[name].append(start)
+    for number, columns in enumerate(layer_indices(material, config.mutations.mean), 1):
+        parts.write(folder, f"layer-{number}", columns)
     with Progress(material.size, "keys", "gallery") as progress:
         for number, records in enumerate(key_parts(material)):
             parts.write(folder, f"keys-{number}", records)
             progress.step(len(records))
-    starts = {name: [start for start, _ in index_] for name, index_ in indices.items()}
     named = {"configfile": shlex.quote(configfile)} if configfile else {}
     parts.write(folder, MANIFEST, manifest(material, config, info) | named | starts)
 
@@ -99,7 +95,6 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
         "top": postings.top(material),
-        "bytes_of_a_file": postings.BYTES_OF_A_FILE,
         "shaded": not material.levels.is_empty(),
         "counted": not material.firing.is_empty(),
         "sampled": min(config.gallery.sampled, int((available(material.corpus, config.triggers.positions) > 0).sum())),

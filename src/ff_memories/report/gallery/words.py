@@ -1,10 +1,10 @@
-"""Write the index of words: the keys that fire on a token, the values that promote it, and where its postings are.
+"""Write the index of words: the keys that fire on a token, the values that promote it, and its postings.
 
 Entries are sorted by their lower-case words and split into parts of similar size. The first word of each part tells
-where to look for a word. The order is JavaScript's, by UTF-16 code units.
+where to look for a word, which may stand in several parts. The order is JavaScript's, by UTF-16 code units.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ from ff_memories.report.gallery import postings
 from ff_memories.report.gallery.material import Material
 
 NUMBERS_OF_A_PART = 60_000
-TERMS_OF_A_PART = 4_000
+TERMS_OF_A_PART = 200_000  # numbers of a part of postings
 
 
 def fold(word: str) -> str:
@@ -28,35 +28,30 @@ def order(folded: str) -> bytes:
     return folded.encode("utf-16-be", "surrogatepass")
 
 
-def word_parts(material: Material) -> list[tuple[str, list[list[Any]]]]:
-    """Return each part's first word, folded, and its entries: [word, fires, promotes].
+def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Yield each part's first word, folded, and its entries: [word, fires, promotes].
 
     ``fires``: by the preceding token (empty: none), [ordinal, triggers, ordinal, triggers, ...] of keys with triggers
     that end in both; ``promotes``: [ordinal, place, ...] of the values with the word among their top tokens, place 1 =
     top. Ordinals are stored as differences.
     """
     fires, promotes = _fires(material), _promotes(material)
-    tokens = _sorted(material, fires.keys() | promotes.keys())
-    entries: list[list[Any]] = [
-        [material.words[token], fires.get(token, {}), promotes.get(token, [])] for token in tokens
-    ]
-    sizes = [8 + sum(1 + len(pairs) for pairs in entry[1].values()) + len(entry[2]) for entry in entries]
-    return [(fold(entries[own.start][0]), entries[own]) for own in _cut(entries, sizes, NUMBERS_OF_A_PART)]
+    entries = (
+        [material.words[token], fires.get(token, {}), promotes.get(token, [])]
+        for token in _sorted(material, fires.keys() | promotes.keys())
+    )
+    size = lambda entry: 8 + sum(1 + len(pairs) for pairs in entry[1].values()) + len(entry[2])
+    return _cut(entries, size, NUMBERS_OF_A_PART)
 
 
-def term_parts(material: Material) -> tuple[list[tuple[str, dict[str, Any]]], postings.Postings]:
-    """Return each part's first term, folded, with the part, and the postings of all terms.
+def term_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Yield each part's first term, folded, and its entries: [word, triggers, places] (``postings.postings``).
 
-    A term is a token in the shown text of a trigger. A part's ``terms`` are entries [word, triggers that contain it,
-    bytes of its postings, bytes of its places]; ``at``: where in both streams its first term begins.
+    A term is a token in the shown text of a trigger.
     """
-    tokens = _sorted(material, postings.held(material).tolist())
-    text = postings.index(material, np.array(tokens, dtype=np.int64))
-    at = np.concatenate([[[0, 0]], np.cumsum(text.sizes, axis=0)]).tolist()
-    sums = zip(text.counts.tolist(), text.sizes.tolist(), strict=True)
-    entries = [[material.words[token], n, *sizes] for token, (n, sizes) in zip(tokens, sums, strict=True)]
-    cut = _cut(entries, [1] * len(entries), TERMS_OF_A_PART)
-    return [(fold(entries[own.start][0]), {"at": at[own.start], "terms": entries[own]}) for own in cut], text
+    order = _sorted(material, postings.tokens(material))
+    entries = ([material.words[token], *own] for token, *own in postings.postings(material, order))
+    return _cut(entries, lambda entry: len(entry[1]) + len(entry[2]), TERMS_OF_A_PART)
 
 
 def _sorted(material: Material, tokens: Iterable[int]) -> list[int]:
@@ -64,16 +59,20 @@ def _sorted(material: Material, tokens: Iterable[int]) -> list[int]:
     return sorted(tokens, key=lambda token: (order(fold(words[token])), words[token]))
 
 
-def _cut(entries: Sequence[Sequence[Any]], sizes: list[int], most: int) -> Iterator[slice]:
-    """Yield the entries of each part. Entries of the same word, whatever its case, stay together."""
-    start, size = 0, 0
-    for i, entry in enumerate(entries):
-        if size >= most and fold(entry[0]) != fold(entries[i - 1][0]):
-            yield slice(start, i)
-            start, size = i, 0
-        size += sizes[i]
-    if entries:
-        yield slice(start, len(entries))
+def _cut(
+    entries: Iterable[list[Any]], size: Callable[[list[Any]], int], most: int
+) -> Iterator[tuple[str, list[list[Any]]]]:
+    """Yield each part's first word, folded, and its entries, of ``most`` numbers in all or a little more."""
+    part: list[list[Any]] = []
+    numbers = 0
+    for entry in entries:
+        part.append(entry)
+        numbers += size(entry)
+        if numbers >= most:
+            yield fold(part[0][0]), part
+            part, numbers = [], 0
+    if part:
+        yield fold(part[0][0]), part
 
 
 def _pairs(groups: np.ndarray, ordinals: np.ndarray, numbers: np.ndarray) -> Iterator[tuple[int, list[int]]]:

@@ -7,18 +7,15 @@ const Parts = {
   kept: new Map(),
 
   // Return a part's content. Each part is loaded once; the oldest of keys and text are dropped when there are too many.
-  load: (name) => Parts.keep(name, (bytes) => bytes.json()),
-  bytes: (name) => Parts.keep(name, async (bytes) => new Uint8Array(await bytes.arrayBuffer())),
-
-  keep(name, read) {
+  load(name) {
     let promise = this.kept.get(name);
     this.kept.delete(name);
     if (!promise) {
-      promise = this.fetch(name).then((packed) => read(this.unpack(packed)));
+      promise = this.fetch(name).then((packed) => this.unpack(packed).json());
       promise.catch(() => this.kept.delete(name));
     }
     this.kept.set(name, promise);
-    const many = [...this.kept.keys()].filter((other) => /^(keys|text|places)-/.test(other));
+    const many = [...this.kept.keys()].filter((other) => /^(keys|terms)-/.test(other));
     many.slice(0, Math.max(0, many.length - this.most)).forEach((other) => this.kept.delete(other));
     return promise;
   },

@@ -7,43 +7,25 @@ const Words = {
   // Return whether a token matches the typed word: ignore case unless a capital was typed.
   same: (typed, word) => (typed === typed.toLowerCase() ? word.toLowerCase() === typed : word === typed),
 
-  // Return the part of an index, "words" or "terms", that covers a word; null if none does.
+  // Return the entries of the parts of an index, "words" or "terms", that may have a word.
   async near(index, typed) {
     const folded = typed.toLowerCase(), starts = manifest[index];
-    let low = 0, high = starts.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (starts[middle] <= folded) low = middle + 1;
-      else high = middle;
-    }
-    return low ? Parts.load(`${index}-${low - 1}`) : null;
+    const before = starts.findLastIndex((start) => start < folded), last = starts.findLastIndex((start) => start <= folded);
+    const numbers = starts.map((_, number) => number).slice(Math.max(0, before), last + 1);
+    return (await Promise.all(numbers.map((number) => Parts.load(`${index}-${number}`)))).flat();
   },
 
-  // Return the words with which keys fire or that values promote: [word, fires, promotes].
-  async entries(typed) {
-    return ((await this.near("words", typed)) ?? []).filter(([word]) => this.same(typed, word));
-  },
-
-  // Return the postings of a word in all its cases.
-  async postings(typed) {
-    const part = await this.near("terms", typed), found = [];
-    if (!part) return found;
-    let [at, placesAt] = part.at;
-    for (const [word, n, bytes, places] of part.terms) {
-      if (this.same(typed, word)) found.push({ n, at, bytes, placesAt, places });
-      at += bytes;
-      placesAt += places;
-    }
-    return found;
-  },
+  // Return the entries of a word in all its cases: of words [word, fires, promotes], of terms [word, triggers, places].
+  entries: async (typed, index = "words") => (await Words.near(index, typed)).filter(([word]) => Words.same(typed, word)),
 
   // Return up to n searchable words that start with the typed text, most frequent first.
   async suggest(typed, kind, n = 12) {
-    const folded = typed.toLowerCase(), part = await this.near(kind === "text" ? "terms" : "words", typed);
+    const folded = typed.toLowerCase(), entries = await this.near(kind === "text" ? "terms" : "words", typed);
     const size = { fires: (entry) => Object.values(entry[1]).reduce((sum, pairs) => sum + pairs.length, 0), promotes: (entry) => entry[2].length,
-      text: (entry) => entry[1] }[kind];
-    const found = (part?.terms ?? part ?? []).filter(([word]) => word.toLowerCase().startsWith(folded));
-    return found.filter((entry) => size(entry) > 0).sort((a, b) => size(b) - size(a)).slice(0, n).map(([word]) => word);
+      text: (entry) => entry[1].length }[kind];
+    const found = entries.filter(([word]) => word.toLowerCase().startsWith(folded));
+    const words = found.filter((entry) => size(entry) > 0).sort((a, b) => size(b) - size(a)).map(([word]) => word);
+    return [...new Set(words)].slice(0, n);
   },
 
   // Add [step, number, ...] to a map from ordinals.
@@ -83,7 +65,7 @@ const Words = {
 
   // Search the postings of typed words; if one has none, no trigger matches.
   async search(typed, find) {
-    const words = await Promise.all(typed.map((one) => this.postings(one)));
-    return words.length && words.every((cases) => cases.length) ? find(words) : new Map();
+    const words = await Promise.all(typed.map((one) => this.entries(one, "terms")));
+    return words.length && words.every((entries) => entries.length) ? find(words) : new Map();
   },
 };
