@@ -21,14 +21,14 @@ from ff_memories.model.batches import packed
 from ff_memories.model.batches.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.products import linear
-from ff_memories.model.transformer.stack import Transformer
+from ff_memories.model.transformer.hooked import HookedModel
 from tools import fairseq_tools  # noqa: F401  (before fairseq)
 
 Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]
 
 
-def pack(decoder: Decoder | Transformer, corpus: Corpus, part: batching.Plan) -> Batch:
+def pack(decoder: Decoder | HookedModel, corpus: Corpus, part: batching.Plan) -> Batch:
     return decoder.pack([corpus.sentence(s)[:HIGH] for s in part.sentences])
 
 
@@ -113,7 +113,7 @@ def hook_and_cache(decoder: Decoder, corpus: Corpus, top: int) -> Method:
 class Running:
     """The plain running lists, (t, d_m) per layer."""
 
-    def __init__(self, decoder: Decoder | Transformer, top: int):
+    def __init__(self, decoder: Decoder | HookedModel, top: int):
         shape, device = decoder.description, decoder.device
         self.top, self.seen = top, 0
         self.value = [torch.zeros(top, shape.keys, device=device) for _ in range(shape.layers)]
@@ -216,7 +216,7 @@ def fairseq(decoder: Decoder, corpus: Corpus, budget: int) -> Fairseq:
     return Fairseq(model.decoder, batches)
 
 
-def plain_transformers(model: Transformer, corpus: Corpus) -> Method:
+def plain_transformers(model: HookedModel, corpus: Corpus) -> Method:
     """`transformers`' own loop over our packed rows, without hooks of its layers: nothing is read."""
 
     def run(part: batching.Plan) -> None:
@@ -227,7 +227,7 @@ def plain_transformers(model: Transformer, corpus: Corpus) -> Method:
     return run
 
 
-def padded_transformers(model: Transformer, corpus: Corpus, top: int) -> tuple[Method, Running]:
+def padded_transformers(model: HookedModel, corpus: Corpus, top: int) -> tuple[Method, Running]:
     """As one does it with `transformers` alone: pad a batch, hook every layer, and search what the hooks saw."""
     keep, shape = Running(model, top), model.description
     cache: dict[int, torch.Tensor] = {}

@@ -11,11 +11,11 @@ from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.families import families
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.loading import use_precision
-from ff_memories.model.rows import families
 from ff_memories.model.transformer.describe import TransformerDescription
-from ff_memories.model.transformer.stack import Transformer
+from ff_memories.model.transformer.hooked import HookedModel
 
 MEAN_LENGTH, SPREAD = 24, 0.6  # tokens of a sentence of WikiText-103, and the standard deviation of their logarithm
 
@@ -99,7 +99,7 @@ def random_corpus(tokens: int, vocab: int, seed: int = 1, longest: int = 500) ->
     return Corpus(words, np.concatenate([[0], np.cumsum(lengths)]), len(lengths))
 
 
-def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1, signs: int = 1) -> Transformer:
+def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1, signs: int = 1) -> HookedModel:
     """Return a model of `transformers` of these dimensions, GPT-2's or Llama's, with the weights it begins with."""
     vocab, d, m = size.cutoffs[-1], size.model, size.keys
     options: dict[str, Any] = {"vocab_size": vocab, "bos_token_id": 2, "eos_token_id": 2}
@@ -118,4 +118,4 @@ def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1
         size.layers, d, m, size.heads, vocab, (vocab,), False, (vocab,), False, kind == "gpt2", True, 512, 1.0,
         sum(p.numel() for p in model.parameters()), {}, kind, 2, family.gated,
     )  # fmt: skip
-    return Transformer(model, replace(description, signs=signs), family)
+    return HookedModel(model, replace(description, signs=signs), family)

@@ -16,7 +16,7 @@ from typing import Any
 from pages import ROOT, options, renew
 
 from ff_memories.base.files import write_whole
-from ff_memories.model.rows.families import FAMILIES, Family
+from ff_memories.model.families.families import FAMILIES, Family
 
 sys.path.insert(0, str(ROOT / "tests" / "tools" / "models"))
 
@@ -102,7 +102,7 @@ def table(kept: list[dict[str, str]]) -> str:
 
 def _said(row: Family) -> str:
     mark = lambda has: "yes" if has else "–"
-    way = "packed" if row.packed else "padded, sorted by length"
+    way = "packed" if row.packed else "one length at a time"
     return f"{row.wiring} | {mark(row.gate or row.fused)} | {mark(row.norm_after)} | {way}"
 
 

@@ -27,10 +27,10 @@ from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model import decoder
 from ff_memories.model import drawn as drawn_models
 from ff_memories.model.batches import packed
+from ff_memories.model.families import families, proof
+from ff_memories.model.families.families import FAMILIES
+from ff_memories.model.families.proof import TOLERANCES, prove
 from ff_memories.model.products import attention
-from ff_memories.model.rows import families, proof
-from ff_memories.model.rows.families import FAMILIES
-from ff_memories.model.rows.proof import TOLERANCES, prove
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe
 from ff_memories.model.transformer.parts import matrix, scale_of

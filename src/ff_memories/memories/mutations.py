@@ -21,7 +21,6 @@ from ff_memories.corpus.words import Words
 from ff_memories.model import finite
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.batches.buffers import retry_smaller, sliced
-from ff_memories.model.batches.padded import PlainPaths
 from ff_memories.model.decoder import LanguageModel, at
 
 NOTHING = 0  # `removed` of the sentence as it is
@@ -145,12 +144,12 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
     def run(part: slice) -> None:
         own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
         reads = path[own] - part.start, position[own], layer[own]
-        trees: prefix_tree.PrefixTree | PlainPaths
+        trees: prefix_tree.PrefixTree | prefix_tree.PlainPaths
         if decoder.forests:
             trees = prefix_tree.PrefixTree(paths[part], *reads, decoder.device, decoder.start)
             x = decoder.embed(trees)
         else:
-            trees = PlainPaths(paths[part], *reads, decoder.pack)
+            trees = prefix_tree.PlainPaths(paths[part], *reads, decoder.pack)
             x = decoder.embed(trees.batch)
         out[own] = _read(decoder, x, trees, layer[own], key[own])
         progress.step(len(own))
@@ -206,7 +205,7 @@ def mutated_paths(
 def _read(
     decoder: LanguageModel,
     x: torch.Tensor,
-    trees: prefix_tree.PrefixTree | PlainPaths,
+    trees: prefix_tree.PrefixTree | prefix_tree.PlainPaths,
     layer: np.ndarray,
     key: np.ndarray,
 ) -> np.ndarray:

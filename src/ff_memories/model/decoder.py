@@ -188,7 +188,7 @@ class AnyLayer(Protocol):
 
 
 class LanguageModel(Protocol):
-    """What every experiment asks of a model: ``Decoder``, or ``transformer.stack.Transformer``.
+    """What every experiment asks of a model: ``Decoder``, or ``transformer.hooked.HookedModel``.
 
     Attributes:
         start: id of the token that every sentence begins with.

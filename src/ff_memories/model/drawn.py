@@ -100,10 +100,10 @@ def model_like(own: LanguageModel, name: str, seed: int, weights: Path, descript
     if isinstance(own, Decoder):
         shape, _ = converted.load(weights, description)
         return Decoder(shape, weights_of(weights, description, seed, name), own.device, precision=own.precision)
-    from ff_memories.model.transformer.stack import Transformer  # the library takes seconds to load
+    from ff_memories.model.transformer.hooked import HookedModel  # the library takes seconds to load
 
     drawn: Any = own
-    return Transformer(
+    return HookedModel(
         drawn_by_transformers(own, seed, name).to(own.device), drawn.description, drawn.family, own.precision
     )
 
@@ -127,10 +127,10 @@ def weights_of(weights: Path, description: Path, seed: int, name: str) -> Weight
 
 def drawn_by_transformers(own: LanguageModel, seed: int, name: str) -> Any:
     """Return an untrained or shuffled model like one of `transformers`, as it has it, with eager attention."""
-    from ff_memories.model.transformer import load, stack  # the library takes seconds to load
+    from ff_memories.model.transformer import hooked, load  # the library takes seconds to load
 
     moved, draw = _draw(name)
-    if not isinstance(own, stack.Transformer):
+    if not isinstance(own, hooked.HookedModel):
         raise TypeError(own)
     model = load.drawn(own, seed, draw)
     if moved:

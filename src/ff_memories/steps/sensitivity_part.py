@@ -22,7 +22,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.claims.sensitivity.choices import Choice, parts, varied
 from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
-from ff_memories.model.rows import families
+from ff_memories.model.families import families
 from ff_memories.steps import claims as judging
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.

@@ -157,8 +157,8 @@ def _shape(run_: Run, source: registry.Source | None) -> Shape:
 
 
 def _transformer(run_: Run, described: Path) -> converted.Description:
+    from ff_memories.model.families import families
     from ff_memories.model.files import config_file
-    from ff_memories.model.rows import families
     from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
     if described.exists():

@@ -9,10 +9,10 @@ import torch
 import transformers
 
 from data.train_transformer import tokenizer
-from ff_memories.model.rows import families
+from ff_memories.model.families import families
 from ff_memories.model.transformer.describe import TransformerDescription
+from ff_memories.model.transformer.hooked import HookedModel
 from ff_memories.model.transformer.parts import layers_of
-from ff_memories.model.transformer.stack import Transformer
 
 LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 60, 1
 
@@ -109,7 +109,7 @@ def analysed(made, row=None, signs=1, precision="float32", start=START, device="
     row = row or families.row(data(made.config), "tiny")
     made = copy.deepcopy(made)
     made.to(device)
-    return Transformer(made, replace(description(made), gated=row.gated, start=start, signs=signs), row, precision)
+    return HookedModel(made, replace(description(made), gated=row.gated, start=start, signs=signs), row, precision)
 
 
 class Truth(NamedTuple):

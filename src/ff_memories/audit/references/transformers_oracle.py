@@ -22,9 +22,9 @@ from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations
 from ff_memories.corpus.store import whole_length
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
+from ff_memories.model.families import families
 from ff_memories.model.files import config_file
 from ff_memories.model.files.original import load_folder
-from ff_memories.model.rows import families
 from ff_memories.model.transformer.describe import longer_contexts
 from ff_memories.model.transformer.parts import layers_of
 

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
+from ff_memories.model.families import families
+from ff_memories.model.families.proof import Proof, prove, prove_lengths
 from ff_memories.model.files import config_file
 from ff_memories.model.files.original import load_folder
-from ff_memories.model.rows import families
-from ff_memories.model.rows.proof import Proof, prove, prove_lengths
 from ff_memories.model.transformer.describe import TransformerDescription, describe
+from ff_memories.model.transformer.hooked import HookedModel
 from ff_memories.model.transformer.load import own_weights
-from ff_memories.model.transformer.stack import Transformer
 
 LONGEST = 65_535  # tokens, as tables count them
 
@@ -48,7 +48,7 @@ def take_in(folder: Path, start: str = "auto", signs: str = "auto") -> Proved:
     shape = describe(loaded, plain, family, begins, signs, LONGEST)
     state = {name: tensor.contiguous() for name, tensor in own_weights(loaded).items()}
     proof = prove(loaded.float(), family)
-    reader = Transformer(loaded, shape, family)
+    reader = HookedModel(loaded, shape, family)
     proof.errors["alone"] = prove_lengths(reader)
     reader.close()
     return Proved(loaded, state, family, shape, tokenizer, proof)

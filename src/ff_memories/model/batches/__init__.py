@@ -1,1 +1,1 @@
-"""How sentences run together: packed, padded, or as a forest of prefixes."""
+"""How sentences run together: packed, or as a forest of prefixes."""

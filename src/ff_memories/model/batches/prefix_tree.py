@@ -5,7 +5,7 @@ prefix alone, so whatever begins with the same tokens shares them. Rows are sort
 those that a layer still needs come first, and a slice is all it takes to leave the others behind.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -156,3 +156,39 @@ class PrefixTree:
             node = np.where(np.arange(width) < ends[member, None], node, 0)
             groups.append((send(node), send(np.flatnonzero(want.ravel())), send(node[want])))
         return Level(self._rows[layer], needed, tuple(groups))
+
+
+class PlainPaths:
+    """Paths as the sentences of a plain batch, in the place of a ``PrefixTree``, for layers that take no forest.
+
+    Args:
+        paths, path, position, layer: as of ``PrefixTree``; paths need no order.
+        pack: makes a batch of sentences that come by length.
+
+    Attributes:
+        row: (reads,) the row of each read.
+        depth: how many layers are read.
+    """
+
+    def __init__(
+        self,
+        paths: list[np.ndarray],
+        path: np.ndarray,
+        position: np.ndarray,
+        layer: np.ndarray,
+        pack: Callable[[Sequence[np.ndarray]], Any],
+    ):
+        rows = np.array([len(p) + 1 for p in paths])
+        order = np.argsort(rows, kind="stable")
+        first = np.empty_like(rows)
+        first[order] = np.cumsum(rows[order]) - rows[order]
+        self.batch = pack([paths[i] for i in order])
+        self.row, self.depth = first[path] + position, int(layer.max())
+
+    def level_rows(self, layer: int) -> int:
+        """Return how many rows run through ``layer``: all."""
+        return len(self.batch.tokens)
+
+    def level(self, layer: int) -> Any:
+        """Return what ``layer`` sees: the whole batch."""
+        return self.batch

@@ -99,19 +99,15 @@ def _check_zip(path: Path) -> None:
             return
     with zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
-        _refuse_larger(parts, path)
+        if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
+            raise UserError(f"{path}: refused, its parts are compressed, which torch never does")
+        if sum(part.file_size for part in parts) > path.stat().st_size:
+            raise UserError(f"{path}: refused, its parts are more bytes than the file")
         for part in parts:
             if part.CRC:  # 0: torch was told to write none
                 with archive.open(part) as content:
                     while content.read(1 << 20):
                         pass
-
-
-def _refuse_larger(parts: list[zipfile.ZipInfo], path: Path) -> None:
-    if any(part.compress_type != zipfile.ZIP_STORED for part in parts):
-        raise UserError(f"{path}: refused, its parts are compressed, which torch never does")
-    if sum(part.file_size for part in parts) > path.stat().st_size:
-        raise UserError(f"{path}: refused, its parts are more bytes than the file")
 
 
 def _is_option(value: Any) -> bool:

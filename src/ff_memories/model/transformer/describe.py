@@ -9,9 +9,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import require_file
+from ff_memories.model.families.families import Family
 from ff_memories.model.files.config_file import SAVED
 from ff_memories.model.files.converted import Description
-from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.parts import layers_of, matrix
 from ff_memories.tables import MOST_NEURONS
 

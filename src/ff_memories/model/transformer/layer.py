@@ -1,7 +1,6 @@
 """One block of a model, read by hooks.
 
-Sentences run without padding (``packed``); where a family takes no attention function of ours, they are padded behind
-(``padded``).
+Sentences run packed (``packed``); where a family takes no attention function of ours, those of equal length together.
 """
 
 import threading
@@ -14,11 +13,10 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories.model.batches import packed
-from ff_memories.model.batches.padded import Band, together
 from ff_memories.model.batches.prefix_tree import Level
 from ff_memories.model.decoder import Batch, Seen
+from ff_memories.model.families.families import Family
 from ff_memories.model.products import widened
-from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.parts import scale_of
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input
@@ -37,7 +35,9 @@ class State(threading.local):
     def __init__(self, factor: torch.dtype | None = None) -> None:
         self.factor = factor
         self.arguments: list[Arguments] = []  # of each layer
-        self.bands: list[tuple[Band, list[Arguments]]] = []  # the same of each band
+        self.groups: list[
+            tuple[slice, int, list[Arguments]]
+        ] = []  # rows of equal sentences, how long they are, the same
         self.rows = 0
         self.seen: dict[str, torch.Tensor] = {}
         self.last = False
@@ -143,8 +143,8 @@ def _rows_of(linear: nn.Module) -> torch.Tensor:
     return weight.t() if isinstance(linear, Conv1D) else weight
 
 
-class PaddedLayer(Layer):
-    """A block of a model that takes no attention function: it runs band after band (``padded``), and no forest."""
+class GroupedLayer(Layer):
+    """A block of a model that takes no attention function: sentences of each length run together, and no forest."""
 
     def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
         super()._update(_, args, out.clone())  # Falcon adds attention to it in place
@@ -159,9 +159,11 @@ class PaddedLayer(Layer):
         out: torch.Tensor | None = None,
     ) -> Seen:
         """Run the layer; as ``Layer``."""
-        parts = [self.run(band.spread(x), arguments[self.index], last) for band, arguments in self.state.bands]
-        bands = [band for band, _ in self.state.bands]
-        return _seen({name: together(bands, [part[name] for part in parts]) for name in parts[0]}, x, needed)
+        parts = [
+            self.run(x[rows].unflatten(0, (-1, length)), arguments[self.index], last)
+            for rows, length, arguments in self.state.groups
+        ]
+        return _seen({n: torch.cat([part[n].flatten(0, -2) for part in parts]) for n in parts[0]}, x, needed)
 
 
 def _seen(found: dict[str, torch.Tensor], x: torch.Tensor, needed: int | None) -> Seen:

@@ -12,10 +12,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
+from ff_memories.model.families.families import Family, row
 from ff_memories.model.files import config_file, safetensors_check
-from ff_memories.model.rows.families import Family, row
 from ff_memories.model.transformer.describe import TransformerDescription, describe
-from ff_memories.model.transformer.stack import Transformer
+from ff_memories.model.transformer.hooked import HookedModel
 
 CONSTANTS = 1 << 28  # bytes that a model's masks and positions may take, however small it is
 
@@ -26,19 +26,19 @@ def load(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     precision: Precision = "float32",
-) -> Transformer:
+) -> HookedModel:
     """Load a model from a folder with ``model.safetensors``, which the model step wrote.
 
     Args:
         dtype: of all numbers; float64 is for tests.
-        precision: ``extraction.precision``; see ``Transformer``.
+        precision: ``extraction.precision``; see ``HookedModel``.
 
     Raises:
         UserError: the weights are not those of the description.
     """
     family = row(description.config, str(folder))
     model = load_weights(folder, description.config, family.architecture, dtype)
-    made = Transformer(model.to(device), description, family, precision)
+    made = HookedModel(model.to(device), description, family, precision)
     made.source = str((folder / "model.safetensors").resolve())
     return made
 
@@ -49,9 +49,9 @@ def around(
     family: Family,
     device: str = "cpu",
     precision: Precision = "float32",
-) -> Transformer:
+) -> HookedModel:
     """Return the loop around a model that is loaded in float32."""
-    return Transformer(model.to(device, torch.float32), description, family, precision)
+    return HookedModel(model.to(device, torch.float32), description, family, precision)
 
 
 def causal_class(kind: str, where: str) -> str:
@@ -167,7 +167,7 @@ def own_weights(model: Any) -> dict[str, torch.Tensor]:
     return out
 
 
-def drawn(own: Transformer, seed: int, draw: int) -> Any:
+def drawn(own: HookedModel, seed: int, draw: int) -> Any:
     """Return a model as `transformers` draws its weights before training, with eager attention.
 
     Its numbers are of the type of those of ``own``. ``draw``: which of several.

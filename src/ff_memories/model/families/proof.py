@@ -20,9 +20,9 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Batch
+from ff_memories.model.families.families import Family
 from ff_memories.model.files import config_file
 from ff_memories.model.products import widened
-from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.parts import attention, layers_of, matrix
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over
@@ -243,7 +243,7 @@ def prove_lengths(reader: Any) -> float:
     One batch has sentences on both sides of every length that the config names.
 
     Args:
-        reader: a ``Transformer``.
+        reader: a ``HookedModel``.
 
     Returns:
         The largest error, in parts of the largest number.

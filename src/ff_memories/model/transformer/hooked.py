@@ -16,18 +16,17 @@ from ff_memories.base import arithmetic
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.model.batches import packed
-from ff_memories.model.batches.padded import bands, together
 from ff_memories.model.batches.prefix_tree import PrefixTree
 from ff_memories.model.decoder import Batch
+from ff_memories.model.families.families import Family
 from ff_memories.model.products import linear
-from ff_memories.model.rows.families import Family
 from ff_memories.model.transformer.describe import TransformerDescription, longer_contexts, positions_of
-from ff_memories.model.transformer.layer import Arguments, Layer, PaddedLayer, State, Stop, joined
+from ff_memories.model.transformer.layer import Arguments, GroupedLayer, Layer, State, Stop, joined
 from ff_memories.model.transformer.parts import attention, layers_of, matrix, scale_of
 from ff_memories.model.vocabulary import Vocabulary
 
 
-class Transformer:
+class HookedModel:
     """A language model of `transformers` for analysis; the same interface as ``decoder.Decoder``.
 
     Attributes:
@@ -49,6 +48,8 @@ class Transformer:
         self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
         self.source, self.start, self.signs = "", description.start, description.signs
         self.limits = longer_contexts(model.config)
+        if self.limits and not family.packed:
+            raise UserError(f"{type(model).__name__}: longrope is not read in this family", "use another model")
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
         self.device = next(model.parameters()).device
         self.path, stack = layers_of(model, description.layers)
@@ -63,7 +64,7 @@ class Transformer:
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
         self._pairs = not family.packed and returns_pairs(model, stack[0])
-        kind = Layer if family.packed else PaddedLayer
+        kind = Layer if family.packed else GroupedLayer
         self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
         for layer in self.layers:
             for handle in layer.handles:
@@ -112,13 +113,13 @@ class Transformer:
             x, state.arguments = self._begin_rows(batch)
             return x.flatten(0, -2)
         assert isinstance(batch, Batch), "a family without packing runs no forest"
-        cut, parts, state.bands = bands(batch, self.longest + 1, self.limits), [], []
-        for band in cut:
-            positions = {"position_ids": band.positions.expand(band.shape)} if self.limits else {}
-            x, arguments = self._begin(band.spread(batch.tokens), **positions)
-            state.bands.append((band, arguments))
-            parts.append(x)
-        return together(cut, parts)
+        parts, state.groups = [], []
+        for first, sentences, length in batch.groups:
+            rows = slice(first, first + sentences * length)
+            x, arguments = self._begin(batch.tokens[rows].view(sentences, length))
+            state.groups.append((rows, length, arguments))
+            parts.append(x.flatten(0, 1))
+        return torch.cat(parts)
 
     def _begin_rows(self, batch: Batch | PrefixTree) -> tuple[torch.Tensor, list[Arguments]]:
         """Return the input (1, rows, d) of the first layer, and what the model gives each layer besides.
@@ -144,9 +145,11 @@ class Transformer:
         x = self.embed(batch)
         if self.forests:
             return [x, *(part[0] for part in _by_token(self._state.arguments, len(x)))]
-        cut = [band for band, _ in self._state.bands]
-        given = [[p.expand(*b.shape, -1) for p in _by_token(a, b.shape[1])] for b, a in self._state.bands]
-        return [x, *(together(cut, parts) for parts in zip(*given, strict=True))]
+        given = [
+            [part.expand(len(x[rows]) // length, -1, -1).flatten(0, 1) for part in _by_token(arguments, length)]
+            for rows, length, arguments in self._state.groups
+        ]
+        return [x, *(torch.cat(parts) for parts in zip(*given, strict=True))]
 
     def prepared_alone(self, tokens: torch.Tensor) -> list[torch.Tensor]:
         """Return the same of one sentence (1, tokens), its start token in front, as the model itself prepares it."""
