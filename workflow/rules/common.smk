@@ -11,7 +11,7 @@ from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
-from ff_memories.workflow import code_digest, rules as all_rules, sizes
+from ff_memories.workflow import code_digest, costs, rules as all_rules
 from ff_memories.report import outcome
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
@@ -212,9 +212,9 @@ def compute_threads(wildcards):
 
 def memory(wildcards, attempt, rulename):
     """Return the megabytes of memory that a job takes, by the plan's estimate; more where it failed before."""
-    model = sizes.OF_A_BASELINE if getattr(wildcards, "model", "") else ""
+    model = costs.OF_A_BASELINE if getattr(wildcards, "model", "") else ""
     described, texts = Path(run_.path("model", "model.json")), run_.inputs.texts("train")
-    return attempt * sizes.megabytes(
+    return attempt * costs.megabytes(
         run_.config, described, run_.inputs.model_files, texts, rulename + model
     )
 

@@ -7,11 +7,16 @@ a choice does not affect do not run again; their files come from the run. If the
 
 import argparse
 import contextlib
+import filecmp
 import io
 import json
+import shlex
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -24,38 +29,28 @@ from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
 from ff_memories.model.families import families
 from ff_memories.steps import claims as judging
+from ff_memories.steps import composition, join, model, mutations, patterns, proxy, trigger_shard, triggers, values
+from ff_memories.steps import corpus as reading
+from ff_memories.workflow.jobs import workflow
+from ff_memories.workflow.runs.run import Run
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.
-from ff_memories.steps import (
-    composition,
-    docstrings,
-    join,
-    model,
-    mutations,
-    patterns,
-    proxy,
-    trigger_shard,
-    triggers,
-    values,
-)
-from ff_memories.steps import corpus as reading
-from ff_memories.workflow.runs.run import Run
-from ff_memories.workflow.variants import StepJob, evaluate, jobs_of
+AGAIN = (reading, model, trigger_shard, triggers, mutations, values, composition, join, proxy, patterns, judging)
+STEPS: dict[str, Any] = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in AGAIN}
+# begin the names of rules that no varied choice concerns: the baselines', and what claims beyond the paper rest on
+LEFT_OUT = ("models", "baselines", "perplexity", "interventions")
+PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"  # of a job's command
 
-STEPS = {
-    "claims": judging,
-    "composition": composition,
-    "corpus": reading,
-    "docstrings": docstrings,
-    "join": join,
-    "model": model,
-    "mutations": mutations,
-    "patterns": patterns,
-    "proxy": proxy,
-    "trigger-shard": trigger_shard,
-    "triggers": triggers,
-    "values": values,
-}
+
+@dataclass(frozen=True)
+class StepJob:
+    """One job of the run: its files, and its step with the rule's options."""
+
+    rule: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    config: str
+    command: tuple[str, ...]
 
 
 def run(
@@ -80,7 +75,7 @@ def run(
     for choice in (choice for choice in known[part] if _differs(choice, jobs)):
         with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
             try:
-                moved = evaluate(jobs, varied(run_.config, choice, sentences), Path(folder), run_step)
+                moved = evaluate(jobs, varied(run_.config, choice, sentences).resolved(), Path(folder), run_step)
                 measured = rows(tables.read(moved.get(str(claims), claims)), choice.path, choice.value)
             except UserError as error:
                 print(f"{choice.name}: a run with this choice is refused: {error}", file=sys.stderr)
@@ -88,6 +83,88 @@ def run(
             done.append(measured)
         progress.step(1)
     tables.write(pl.concat(done), sensitivity)
+
+
+def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
+    """Return the run's jobs that a target needs and that a choice may change, each after those that it needs.
+
+    Raises:
+        UserError: no job of the run makes the target.
+    """
+    with workflow(run, forceall=True, cores=cores) as found:
+        order = [job for level in found.dag.toposorted() for job in sorted(level, key=str)]
+        jobs = [_step_job(job) for job in order if _may_change(job)]
+    needed: list[StepJob] = []
+    for job in reversed(jobs):
+        if {target, *(path for later in needed for path in later.inputs)} & {*job.outputs}:
+            needed.insert(0, job)
+    if not needed:
+        raise UserError(
+            f"{target}: no step of {run.file} makes this file", "give its path from the project's top folder"
+        )
+    return needed
+
+
+def _may_change(job: Any) -> bool:
+    """Return whether a choice may change what a job of the workflow makes: a step's on the run's own model."""
+    is_step = job.output and job.shellcmd and shlex.split(job.shellcmd)[:2] == [*PREFIX]
+    return bool(is_step) and not job.wildcards_dict.get("model") and not job.rule.name.startswith(LEFT_OUT)
+
+
+def _step_job(job: Any) -> StepJob:
+    words = shlex.split(job.shellcmd)
+    return StepJob(
+        job.rule.name,
+        tuple(map(str, job.input)),
+        tuple(map(str, job.output)),
+        dict(job.params.items())["config"],
+        tuple(words[len(PREFIX) : words.index(REDIRECTION)]),
+    )
+
+
+def evaluate(
+    jobs: list[StepJob], resolved: dict[str, Any], folder: Path, run: Callable[[list[str]], None]
+) -> dict[str, str]:
+    """Run the steps of a run that another config changes; after an output that comes out unchanged, none runs.
+
+    Args:
+        jobs: the jobs of the run itself, whose files exist.
+        resolved: the variant's config.
+        folder: folder for the variant's files.
+        run: runs one step, given its name and options.
+
+    Returns:
+        {path in the run: path of the variant's file}, for files that differ.
+    """
+    moved: dict[str, str] = {}
+    for job in jobs:
+        declared = changed(job.config, resolved)
+        if declared == job.config and not any(path in moved for path in job.inputs):
+            continue
+        made = {path: str(folder / path) for path in job.outputs}
+        replaced = moved | made | {job.config: declared}
+        for path in made.values():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+        run([replaced.get(word, word) for word in job.command])
+        same = lambda path, new: Path(path).exists() and filecmp.cmp(path, new, shallow=False)
+        moved |= {path: new for path, new in made.items() if not same(path, new)}
+    return moved
+
+
+def changed(config: str, resolved: dict[str, Any]) -> str:
+    """Return a job's declared config sections with another config's values."""
+    part = json.loads(config)
+    for name, section in part.items():
+        part[name] = {key: resolved[name][key] for key in section} if isinstance(section, dict) else resolved[name]
+    return json.dumps(part, sort_keys=True)
+
+
+def run_step(words: list[str]) -> None:
+    """Run one step in this process, without its output."""
+    step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
+    step.add_to(parser)
+    with contextlib.redirect_stdout(io.StringIO()):
+        step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))
 
 
 def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
@@ -99,11 +176,3 @@ def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
     )
     held = json.loads(model.read_text(encoding="utf-8"))
     return families.row(held["config"], str(model)).wiring == "parallel"
-
-
-def run_step(words: list[str]) -> None:
-    """Run one step in this process, without its output."""
-    step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
-    step.add_to(parser)
-    with contextlib.redirect_stdout(io.StringIO()):
-        step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))

@@ -11,22 +11,17 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ff_memories.base.arithmetic import Precision
-from ff_memories.workflow.sizes import Shape
-
-if TYPE_CHECKING:
-    from ff_memories.workflow.speed import Speed
-
-OWN = Path(__file__).with_name("cards.toml")
+from ff_memories.workflow.costs import Shape, Speed
 
 
 @dataclass(frozen=True)
 class Share:
-    """A measured share: the time of ``steps`` over that of their products. ``origin`` and ``date``: of the number."""
+    """A measured share: the time of ``step`` over that of its products. ``origin`` and ``date``: of the number."""
 
-    steps: list[str]  # the first was measured, the others work alike
+    step: str
     card: str
     precision: Precision
     matrices: int  # of a feed-forward layer
@@ -56,7 +51,7 @@ class Card:
 
     def measures(self, step: str, precision: Precision, matrices: int) -> bool:
         """Return whether a step's share was measured: of the step itself, on this card, precision and kind of layer."""
-        known = [(share.steps[0], share.precision, share.matrices) for share in shares() if cards()[share.card] is self]
+        known = [(share.step, share.precision, share.matrices) for share in shares() if cards()[share.card] is self]
         return (step, precision, matrices) in known
 
     def over(self, step: str, precision: Precision, matrices: int) -> float:
@@ -65,26 +60,24 @@ class Card:
         The time of the products follows the fastest product; the rest moves memory, and follows the bandwidth.
         """
         share = min(
-            (share for share in shares() if step in share.steps),
+            (share for share in shares() if share.step == step),
             key=lambda s: (cards()[s.card] is not self, s.matrices != matrices, s.precision != precision),
         )
         there = cards()[share.card]
         faster = self.product(precision) / there.product(share.precision)
         return 1 + (share.over - 1) * faster * there.bandwidth / self.bandwidth
 
-    def speed(self, shape: Shape, precision: Precision, word: float) -> "Speed":
-        """Return the seconds per unit of work; ``word``: of the text, which no GPU reads."""
-        from ff_memories.workflow.speed import Speed  # torch takes a second to load
-
+    def speed(self, shape: Shape, precision: Precision) -> Speed:
+        """Return the seconds per unit of work."""
         operations = 1e12 * self.product(precision)
         layer = 2 * shape.model * (4 * shape.model + shape.matrices * shape.keys // shape.signs)
-        over = {step: self.over(step, precision, shape.matrices) for share in shares() for step in share.steps}
-        return Speed(layer / operations, 2 / operations, word, start=_table()["start"]["seconds"], over=over)
+        over = {share.step: self.over(share.step, precision, shape.matrices) for share in shares()}
+        return Speed(layer / operations, 2 / operations, start=_table()["start"]["seconds"], over=over)
 
 
 @cache
 def _table() -> dict[str, Any]:
-    return tomllib.loads(OWN.read_text(encoding="utf-8"))
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 @cache

@@ -9,19 +9,17 @@ from pipeline import config
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
-from ff_memories.workflow import budget, estimate
+from ff_memories.workflow import budget
+from ff_memories.workflow.costs import Shape, Speed, Text
 from ff_memories.workflow.planning import Planner
-from ff_memories.workflow.sizes import Shape
-from ff_memories.workflow.speed import Speed
 
-SPEED = Speed(layer=2e-5, logit=2e-10, word=1e-6, read=4e-9)
-TOKENS = {"train": 3_000_000, "validation": 100_000}
+SPEED = Speed(layer=2e-5, logit=2e-10, read=4e-9)
 
 
-def planner(speed=SPEED, tokens=TOKENS):
+def planner(train=3_000_000):
     shape = Shape(layers=12, model=768, keys=2 * 3072, vocab=50_000, head=50_000, parameters=124_000_000, heads=12,
                   signs=2)  # fmt: skip
-    return Planner("cpu", shape, speed, dict(tokens), 25, 0, False)
+    return Planner("cpu", shape, SPEED, Text(train, 100_000, 25))
 
 
 def data():
@@ -32,16 +30,12 @@ def data():
     return made
 
 
-def elapsed(made, plan):
-    return estimate.elapsed(plan.steps(parse(made)), plan.here)
-
-
 @pytest.mark.parametrize("share", [0.9, 0.8, 0.65])
 def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
     plan, made = planner(), data()
-    wanted = share * elapsed(made, plan)
+    wanted = share * plan.elapsed(parse(made))
     said = budget.fit(made, plan, wanted, "my.yaml")
-    assert 0.8 * budget.ROOM * wanted < elapsed(made, plan) <= budget.ROOM * wanted
+    assert 0.8 * budget.ROOM * wanted < plan.elapsed(parse(made)) <= budget.ROOM * wanted
     for line in said[1:]:
         key, size = re.match(r"  ([\w.]+): ([\d,]+) instead", line).groups()
         section, _, name = key.rpartition(".")
@@ -50,8 +44,8 @@ def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
 
 
 def test_a_long_text_is_cut_together_with_the_samples():
-    plan, made = planner(tokens={"train": 300_000_000, "validation": 100_000}), data()
-    budget.fit(made, plan, 0.05 * elapsed(made, plan), "my.yaml")
+    plan, made = planner(300_000_000), data()
+    budget.fit(made, plan, 0.05 * plan.elapsed(parse(made)), "my.yaml")
     assert budget.SAMPLES["corpus.train.max_sentences"] < made["corpus"]["train"]["max_sentences"] < 12_000_000
     assert budget.SAMPLES["baselines.sentences"] < made["baselines"]["sentences"] < 2000
 
@@ -59,7 +53,7 @@ def test_a_long_text_is_cut_together_with_the_samples():
 def test_a_key_that_the_config_leaves_out_is_cut_from_its_default():
     plan, made = planner(), data()
     del made["baselines"]
-    said = "\n".join(budget.fit(made, plan, 0.5 * elapsed(made, plan), "my.yaml"))
+    said = "\n".join(budget.fit(made, plan, 0.5 * plan.elapsed(parse(made)), "my.yaml"))
     assert re.search(r"baselines.sentences: [\d]+ instead of 1,000", said)
     assert made["baselines"]["models"] <= parse(data() | {"baselines": {}}).baselines.models
 
@@ -79,5 +73,5 @@ def test_chosen_memories_stay_chosen():
     plan, made = planner(), data()
     made["triggers"]["keys"] = {1: [0, 5], 2: [7]}
     with suppress(UserError):
-        budget.fit(made, plan, 0.5 * elapsed(made, plan), "my.yaml")
+        budget.fit(made, plan, 0.5 * plan.elapsed(parse(made)), "my.yaml")
     assert made["triggers"]["keys"] == {1: [0, 5], 2: [7]}

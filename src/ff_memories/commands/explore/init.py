@@ -134,9 +134,9 @@ def configured(args: argparse.Namespace) -> str:
     _follow(data, {setting.partition("=")[0] for setting in args.set})
     if args.time is not None:
         from ff_memories.workflow import budget  # torch takes seconds to load
-        from ff_memories.workflow.planning import THREADS, Planner
+        from ff_memories.workflow.planning import Planner
 
-        planner = Planner.of(Run(config.yaml_of(render(data), str(args.config)), str(args.config)), THREADS)
+        planner = Planner.of(Run(config.yaml_of(render(data), str(args.config)), str(args.config)))
         print("\n".join(budget.fit(data, planner, args.time, str(args.config))))
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
