@@ -7,9 +7,6 @@ import re
 import polars as pl
 import pytest
 from contributed import says, use
-from factories import words
-from laid_out import label, lay_out
-from pipeline import config, run_steps, write_inputs
 
 from contrib.label_studio import labelling
 from contrib.spreadsheet import sheet
@@ -151,28 +148,8 @@ def test_interfaces_offer_as_many_patterns_as_they_have_room_for():
 # ------------------------------------------------------------------------------------------------------ of a run
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A small run with its annotation plan and its proxy."""
-    folder = tmp_path_factory.mktemp("formats")
-    write_inputs(folder, words(40), seed=8, train=120, decoder_layers=2)
-    settings = config(patterns__keys_per_layer=6)
-    (folder / "my.yaml").write_text(json.dumps(settings), encoding="utf-8")
-    label(folder / "my.yaml", lay_out(folder, run_steps(folder, settings), "small"), folder / "dict.txt")
-    return folder
-
-
-@pytest.fixture
-def here(run, monkeypatch):
-    monkeypatch.chdir(run)
-    return run
-
-
-OF_RUN = ("--configfile", "my.yaml")
-
-
-def test_a_sheet_becomes_a_file_of_the_run(here, tmp_path, capsys):
-    use("spreadsheet", "write", *OF_RUN, "--out", tmp_path / "sheets")
+def test_a_sheet_becomes_a_file_of_the_run(of_small_run, tmp_path, capsys):
+    use("spreadsheet", "write", *of_small_run, "--out", tmp_path / "sheets")
     plan = tables.read("results/small/tables/annotation_plan.parquet").sort("order")
     text = (tmp_path / "sheets/patterns.csv").read_text(encoding="utf-8")
     header, *rows = csv.reader(text.splitlines())
@@ -181,46 +158,53 @@ def test_a_sheet_becomes_a_file_of_the_run(here, tmp_path, capsys):
     done[0][1] = "ann"  # once; it counts for the rows below
     with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *done])
-    use("spreadsheet", "read", *OF_RUN, tmp_path / "a.csv", "--out", tmp_path / "ann.csv")
+    use("spreadsheet", "read", *of_small_run, tmp_path / "a.csv", "--out", tmp_path / "ann.csv")
     found, _ = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
     assert not problems.found and [r.item for r in found] == plan["item"].to_list()
     assert {(r.annotator, r.type) for r in found} == {("ann", "")}
     assert "nothing was written" in says(
-        capsys, "spreadsheet", "read", *OF_RUN, tmp_path / "a.csv", tmp_path / "a.csv", "--out", tmp_path / "b.csv"
+        capsys,
+        "spreadsheet",
+        "read",
+        *of_small_run,
+        tmp_path / "a.csv",
+        tmp_path / "a.csv",
+        "--out",
+        tmp_path / "b.csv",
     )
-    assert "already exists" in says(capsys, "spreadsheet", "write", *OF_RUN, "--out", tmp_path / "sheets")
+    assert "already exists" in says(capsys, "spreadsheet", "write", *of_small_run, "--out", tmp_path / "sheets")
 
 
-def test_a_sheet_of_distances_becomes_a_file_of_judgements(here, tmp_path, capsys):
-    use("spreadsheet", "write", *OF_RUN, "--out", tmp_path / "sheets")
+def test_a_sheet_of_distances_becomes_a_file_of_judgements(of_small_run, tmp_path, capsys):
+    use("spreadsheet", "write", *of_small_run, "--out", tmp_path / "sheets")
     path = tmp_path / "sheets/distance.csv"
     frame = pl.read_csv(path).with_columns(annotator=pl.lit("ann"), label=pl.lit("Distant"))
     assert frame.height
     frame.write_csv(tmp_path / "d.csv")
-    use("spreadsheet", "read", *OF_RUN, tmp_path / "d.csv", "--out", tmp_path / "ann.csv")
+    use("spreadsheet", "read", *of_small_run, tmp_path / "d.csv", "--out", tmp_path / "ann.csv")
     _, judged = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
     assert not problems.found and [j.item for j in judged] == frame["item"].to_list()
     frame.with_columns(label=pl.lit("far")).write_csv(tmp_path / "d.csv")
-    told = says(capsys, "spreadsheet", "read", *OF_RUN, tmp_path / "d.csv", "--out", tmp_path / "ann.csv")
+    told = says(capsys, "spreadsheet", "read", *of_small_run, tmp_path / "d.csv", "--out", tmp_path / "ann.csv")
     assert "'far' is not a judgement; write distant or related" in told
 
 
-def test_an_export_of_label_studio_becomes_a_file_of_the_run(here, tmp_path):
-    use("label_studio", "write", *OF_RUN, "--out", tmp_path / "tasks")
+def test_an_export_of_label_studio_becomes_a_file_of_the_run(of_small_run, tmp_path):
+    use("label_studio", "write", *of_small_run, "--out", tmp_path / "tasks")
     assert (tmp_path / "tasks/interface.xml").read_text() == labelling.interface()
     tasks = json.loads((tmp_path / "tasks/tasks.json").read_text(encoding="utf-8"))
     nothing = [{"from_name": "nothing", "value": {"choices": [labelling.NOTHING]}}]
     for task in tasks:
         task["annotations"] = [{"completed_by": {"email": "a@b"}, "result": nothing}]
     (tmp_path / "a.json").write_text(json.dumps(tasks))
-    use("label_studio", "read", *OF_RUN, tmp_path / "a.json", "--out", tmp_path / "ann.csv")
+    use("label_studio", "read", *of_small_run, tmp_path / "a.json", "--out", tmp_path / "ann.csv")
     found, _ = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
     assert not problems.found and [r.item for r in found] == [task["data"]["item"] for task in tasks]
 
 
-def test_simulated_annotators_say_what_the_proxy_says_but_for_errors(here, tmp_path, capsys):
+def test_simulated_annotators_say_what_the_proxy_says_but_for_errors(of_small_run, tmp_path, capsys):
     rates = ("--miss", "0", "1", "--mistype", "0", "--foil", "0", "--misjudge", "0")
-    use("simulated_annotators", *OF_RUN, *rates, "--out", tmp_path)
+    use("simulated_annotators", *of_small_run, *rates, "--out", tmp_path)
     paths = [tmp_path / f"simulated-{n}.csv" for n in (1, 2)]
     found, blind = (annotation_files.read_all([path], "small", Problems())[0] for path in paths)
     proxy = tables.read("results/small/tables/annotations.parquet")
@@ -231,5 +215,5 @@ def test_simulated_annotators_say_what_the_proxy_says_but_for_errors(here, tmp_p
     _, judged = annotation_files.read_all([tmp_path / "simulated-1-distance.csv"], "small", Problems())
     assert len(judged) == tables.read("results/small/tables/distance_labels.parquet").height
     for wrong in (("--miss", "1.5"), ("--miss", "0", "1", "--foil", "0", "0", "1")):
-        told = says(capsys, "simulated_annotators", *OF_RUN, *wrong, "--out", tmp_path)
+        told = says(capsys, "simulated_annotators", *of_small_run, *wrong, "--out", tmp_path)
         assert "expected rates between 0 and 1, and the same number of rates" in told

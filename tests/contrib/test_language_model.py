@@ -3,12 +3,12 @@
 import csv
 import json
 import re
+from pathlib import Path
 
+import polars as pl
 import pytest
 from contributed import says, use
-from factories import words
-from laid_out import label, lay_out
-from pipeline import config, run_steps, step, write_inputs
+from pipeline import step
 
 from contrib.language_model import prompts, reading
 from ff_memories import tables
@@ -22,13 +22,12 @@ from ff_memories.tables import annotation as annotators
 
 ITEM = Item("key", 1, 3, (("a", "red", "cat"), ("the", "cat"), ("dog",), (), ("one", "cat")))
 ITEMS = {ITEM.item: len(ITEM.prefixes)}
-RUN = "results/small"
 
 
 # ----------------------------------------------------------------------------------------------- prompts and answers
 
 
-def test_a_prompt_shows_the_prefixes_as_the_sheets_do_and_no_key():
+def test_a_prompt_shows_the_prefixes_as_the_forms_do_and_no_key():
     text = prompts.prompt(ITEM)
     assert "1. a red [cat]\n2. the [cat]\n3. [dog]\n4. []\n5. one [cat]\n" in text
     assert f"at least {FEWEST} prefixes" in text and "layer" not in text and ITEM.item not in text
@@ -148,29 +147,26 @@ def test_lenient_answers_break_no_rule_and_none_is_only_what_was_said(tmp_path, 
 # ------------------------------------------------------------------------------------------------------ end to end
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A small run with its annotation plan and its proxy."""
-    folder = tmp_path_factory.mktemp("model-annotators")
-    write_inputs(folder, words(40), seed=8, train=120, decoder_layers=2)
-    settings = config(patterns__keys_per_layer=6)
-    (folder / "my.yaml").write_text((json.dumps(settings)), encoding="utf-8")
-    results = lay_out(folder, run_steps(folder, settings), "small")
-    label(folder / "my.yaml", results, folder / "dict.txt")
-    return folder
-
-
 @pytest.fixture
-def here(run, monkeypatch):
-    monkeypatch.chdir(run)
-    return run
+def plan(of_small_run):
+    """The plan of the small run, in whose folder the tests work."""
+    return tables.read("results/small/tables/annotation_plan.parquet").sort("order")
 
 
-def answered(folder, to, answer):
-    """Answer every prompt in a folder as a model would, from the prompt's text alone."""
-    to.mkdir()
-    for path in sorted(folder.glob("*.txt")):
-        (to / path.name).write_text(answer(path.read_text(encoding="utf-8")), encoding="utf-8")
+def use_here(command, *words):
+    use("language_model", command, "--configfile", "my.yaml", *words)
+
+
+def answered(folder, name, answer):
+    """Answer every prompt as a model would, from the prompt's text alone; return the file of its labels."""
+    if not (folder / "prompts").exists():
+        use_here("prompts", "--out", folder / "prompts")
+    (folder / name).mkdir()
+    for path in (folder / "prompts").glob("*.txt"):
+        (folder / name / path.name).write_text(answer(path.read_text(encoding="utf-8")), encoding="utf-8")
+    out = folder / f"{name}.csv"
+    use_here("answers", "--answers", folder / name, "--annotator", name, "--lenient", "--out", out)
+    return out
 
 
 def last_words(prompt):
@@ -184,74 +180,52 @@ def last_words(prompt):
 
 
 @pytest.mark.slow
-def test_a_model_stands_beside_people_and_the_proxy(here, tmp_path, capsys):
-    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
-    plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet").sort("order")
-    names = [path.name.partition("-")[2][:-4] for path in sorted((tmp_path / "prompts").glob("*.txt"))]
-    assert names == plan["item"].to_list()
+def test_a_model_stands_beside_people_and_the_proxy(plan, tmp_path, capsys):
     seen = lambda prompt: "semantic | 1 2 3 | about one subject"  # sees a pattern in everything, foils among it
-    for name, answer in (("model-a", last_words), ("model-b", seen)):
-        answered(tmp_path / "prompts", tmp_path / name, answer)
-        use("language_model", "answers", "--configfile", "my.yaml", "--answers", tmp_path / name, "--annotator", name,
-            "--out", tmp_path / f"{name}.csv")  # fmt: skip
-    people = here / "annotations" / "small"
-    people.mkdir(parents=True)
-    given = (tmp_path / "model-a.csv").read_text(encoding="utf-8")
-    (people / "ann.csv").write_text(given.replace("model-a", "ann"), encoding="utf-8")  # a person who says the same
+    first, second = answered(tmp_path, "model-a", last_words), answered(tmp_path, "b", seen)
+    names = [path.stem.partition("-")[2] for path in sorted((tmp_path / "prompts").glob("*.txt"))]
+    assert names == plan["item"].to_list()
+    person = Path("annotations/small/ann.csv")
+    person.parent.mkdir(parents=True, exist_ok=True)
+    person.write_text(first.read_text(encoding="utf-8").replace("model-a", "ann"), encoding="utf-8")  # says the same
     try:
-        capsys.readouterr()
-        use("language_model", "score", "--configfile", "my.yaml", "--files", tmp_path / "model-a.csv",
-            tmp_path / "model-b.csv", "--out", tmp_path / "scores.csv")  # fmt: skip
+        use_here("score", "--files", first, second, "--out", tmp_path / "scores.csv")
     finally:
-        (people / "ann.csv").unlink()
-    with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as file:
-        found = {(r["who"], r["beside"], r["measure"]): r for r in csv.DictReader(file)}
+        person.unlink()
+    found = {(r["who"], r["beside"], r["measure"]): r for r in rows(tmp_path / "scores.csv")}
     value = lambda *key: float(found[key]["value"])
-    keys = plan.filter(kind="key").height
-    assert value("ann", "model-a", "agreement") == 1 and int(found["ann", "model-a", "agreement"]["n"]) == keys
+    keys = plan.filter(kind="key")
+    assert value("ann", "model-a", "agreement") == 1 and int(found["ann", "model-a", "agreement"]["n"]) == keys.height
     assert value("ann", "model-b", "agreement") < 0.7
     assert value("model-b", "", "foil_rate") == 1 and value("model-b", "", "repeat_agreement") == 1
-    foils = [last_words((tmp_path / "prompts" / p.name).read_text(encoding="utf-8")) != "none"
-             for p in (tmp_path / "prompts").glob("*.txt")
-             if p.name.partition("-")[2][:-4] in set(plan.filter(kind="foil")["item"])]  # fmt: skip
-    assert value("model-a", "", "foil_rate") == value("ann", "", "foil_rate") == sum(foils) / len(foils)
+    prompt_of = {path.stem.partition("-")[2]: path for path in (tmp_path / "prompts").glob("*.txt")}
+    foils = [last_words(prompt_of[item].read_text(encoding="utf-8")) for item in plan.filter(kind="foil")["item"]]
+    rate = sum(answer != "none" for answer in foils) / len(foils)
+    assert value("model-a", "", "foil_rate") == value("ann", "", "foil_rate") == rate
     assert ("proxy", "", "foil_rate") in found and ("model-a", "proxy", "agreement") in found
-    labels = tables.read(here / RUN / "tables" / "pattern_labels.parquet")
-    mine = {(r["layer"], r["key"], r["rank"]): r["label"] for r in labels.iter_rows(named=True)}
-    ends = dict(plan.filter(kind="key").select("item", "layer", "key").rows_by_key("item", unique=True))
-    alike = [
-        (mine[(*ends[name], rank)] == ("semantic" if rank <= 3 else "none"))
-        for name in ends
-        for rank in range(1, plan.filter(item=name)["prefixes"][0] + 1)
-    ]
-    assert value("model-b", "proxy", "agreement") == pytest.approx(sum(alike) / len(alike))
+    labels = tables.read("results/small/tables/pattern_labels.parquet")
+    in_three = pl.when(pl.col("rank") <= 3).then(pl.lit("semantic")).otherwise(pl.lit("none"))
+    alike = labels.select((pl.col("label").cast(pl.String) == in_three).mean()).item()
+    assert value("model-b", "proxy", "agreement") == pytest.approx(alike)
     told = capsys.readouterr().out
     assert "ann and model-a: alpha_nominal 1.000" in told and "model-b: foil_rate 1.000" in told
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("beside", ["the proxy", "a person"])
-def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside):
-    others = [tmp_path / "ann.csv"] if beside == "a person" else []
-    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
-    answered(tmp_path / "prompts", tmp_path / "answers", last_words)
-    use("language_model", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "answers", "--annotator",
-        "a model", "--out", tmp_path / "a.csv")  # fmt: skip
-    records, judged = annotation_files.read_all([tmp_path / "a.csv"], "small", problems := Problems())
-    plan = tables.read(here / RUN / "tables" / "annotation_plan.parquet")
+def test_a_run_takes_a_model_as_a_third_kind_of_annotator(plan, tmp_path, beside):
+    given, person = answered(tmp_path, "a model", last_words), tmp_path / "ann.csv"
+    records, judged = annotation_files.read_all([given], "small", problems := Problems())
     assert not problems.found and not judged and {r.annotator for r in records} == {"model-a model"}
     assert {r.item for r in records} == set(plan["item"])
-    t = lambda name: here / RUN / "tables" / f"{name}.parquet"
-    out = tmp_path / "merged"
-    text = ["--corpus", here / RUN / "corpus" / "corpus.safetensors", "--dictionary", "dict.txt"]
-    names = ("annotations", "pattern_labels", "annotation_scores", "distance_labels")
-    proxy = [here / RUN / "proxy" / f"{name}.parquet" for name in names]
-    seen = ["--examples", t("examples"), "--refinement", t("refinement")]
-    person = tmp_path / "ann.csv"
-    said = (tmp_path / "a.csv").read_text(encoding="utf-8")
-    person.write_text(said.replace("model-a model", "ann"), encoding="utf-8")
-    step("patterns", "--config", "my.yaml", "--annotated", tmp_path / "a.csv", *others,
-         "--plan", out / "annotation_plan.parquet", "--triggers", t("triggers"), *seen, *text, "--proxy", *proxy,
+    person.write_text(given.read_text(encoding="utf-8").replace("model-a model", "ann"), encoding="utf-8")
+    others = [person] if beside == "a person" else []
+    t = lambda name: f"results/small/tables/{name}.parquet"
+    out, names = tmp_path / "merged", ("annotations", "pattern_labels", "annotation_scores", "distance_labels")
+    step("patterns", "--config", "my.yaml", "--annotated", given, *others, "--plan", out / "annotation_plan.parquet",
+         "--triggers", t("triggers"), "--examples", t("examples"), "--refinement", t("refinement"), "--corpus",
+         "results/small/corpus/corpus.safetensors", "--dictionary", "dict.txt", "--proxy",
+         *(f"results/small/proxy/{name}.parquet" for name in names),
          "--annotations", out / "annotations.parquet", "--labels", out / "pattern_labels.parquet", "--distances",
          out / "distance_labels.parquet", "--scores", out / "annotation_scores.parquet", "--stale", out / "s.csv",
          "--counts", out / "counts.parquet")  # fmt: skip
@@ -259,106 +233,77 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(here, tmp_path, beside
     score = lambda who, measure: scores.filter(who=who, measure=measure).row(0, named=True)
     assert set(scores["who"]) >= {"model-a model", "proxy"}
     assert score("people", "agreement")["n"] == 0  # the model is no second person
-    labels = tables.read(out / "pattern_labels.parquet")
-    counting = set(annotators.preferred(labels)["annotator"])
-    section = annotation_section(scores)
+    labels, section = tables.read(out / "pattern_labels.parquet"), annotation_section(scores)
     assert "Language model a model" in dict(section["groups"]) and section["models"]
-    assert section["people"] == bool(others)
-    if others:  # a person who says the same
-        assert counting == {"ann"} and score("model-a model", "labels_as_people")["value"] == 1
-    else:
-        assert counting == {"proxy"} and score("model-a model", "labels_as_people")["value"] is None
-    assert "model-a model" in set(labels["annotator"])
+    assert section["people"] == bool(others) and "model-a model" in set(labels["annotator"])
+    counting, alike = set(annotators.preferred(labels)["annotator"]), score("model-a model", "labels_as_people")
+    assert (counting, alike["value"]) == (({"ann"}, 1) if others else ({"proxy"}, None))
 
 
-def refused(capsys, *words):
-    return says(capsys, "language_model", *words, "--configfile", "my.yaml")
+def refused(capsys, command, *words):
+    return says(capsys, "language_model", command, "--configfile", "my.yaml", *words)
 
 
 def rows(path):
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
 
 
-def test_faulty_answers_are_listed_and_nothing_is_written(here, capsys, tmp_path):
-    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
-    answered(tmp_path / "prompts", tmp_path / "said", lambda prompt: "shallow | 1 2 | too few")
-    (tmp_path / "said" / "1-i0000000000-0000000000.txt").write_text("none")
-    options = ("answers", "--answers", tmp_path / "said", "--annotator", "m", "--out", tmp_path / "m.csv")
-    told = refused(capsys, *options)
-    assert (
-        "a pattern in only 2 of the prefixes" in told and "unknown item" in told and not (tmp_path / "m.csv").exists()
-    )
-    use("language_model", *options, "--lenient", "--configfile", "my.yaml")
-    held, out = rows(tmp_path / "m.csv"), capsys.readouterr().out
+def test_faulty_answers_are_listed_and_nothing_is_written(plan, capsys, tmp_path):
+    held = rows(answered(tmp_path, "m", lambda prompt: "shallow | 1 2 | too few"))
     assert {row["type"] for row in held} == {"none"}
-    assert f"lines dropped or changed: {len(held)}; answers left out: 1\n" in out
-    first, second, third, *_ = sorted((tmp_path / "said").glob("*-*.txt"))[1:]
+    assert f"lines dropped or changed: {len(held)}; answers left out: 0\n" in capsys.readouterr().out
+    (tmp_path / "m" / "1-i0000000000-0000000000.txt").write_text("none")
+    options = ("answers", "--answers", tmp_path / "m", "--annotator", "m", "--out")
+    told = refused(capsys, *options, tmp_path / "n.csv")
+    assert "a pattern in only 2 of the prefixes" in told and "unknown item" in told
+    assert not (tmp_path / "n.csv").exists()
+    first, second, third, *_ = sorted((tmp_path / "m").glob("*-*.txt"))[1:]
     first.write_text("shallow | some of them | unreadable")
     second.write_text("Sorry.")
     third.write_bytes(b"\xff")
-    use("language_model", *options, "--lenient", "--configfile", "my.yaml")
+    use_here(*options, tmp_path / "m.csv", "--lenient")
     assert len(rows(tmp_path / "m.csv")) == len(held) - 3
     assert f"lines dropped or changed: {len(held) - 2}; answers left out: 4\n" in capsys.readouterr().out
+    for path in (tmp_path / "m").glob("*.txt"):
+        path.write_text("Sorry.")
+    assert "no answer is left" in refused(capsys, *options, tmp_path / "n.csv", "--lenient")
 
 
-def test_nothing_is_written_if_no_answer_is_left(here, capsys, tmp_path):
-    (tmp_path / "said").mkdir()
-    (tmp_path / "said" / "1-i0000000000-0000000000.txt").write_text("none")
-    options = ("answers", "--answers", tmp_path / "said", "--annotator", "m", "--out", tmp_path / "m.csv")
-    told = refused(capsys, *options, "--lenient")
-    assert "no answer is left" in told and not (tmp_path / "m.csv").exists() and "drop them" not in told
-
-
-def test_answers_replace_only_the_same_models_file(here, capsys, tmp_path):
-    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
-    answered(tmp_path / "prompts", tmp_path / "said", last_words)
-    file = tmp_path / "m.csv"
-    options = ("answers", "--answers", tmp_path / "said", "--annotator", "m", "--out", file)
-    for _ in range(2):
-        use("language_model", *options, "--configfile", "my.yaml")  # its own file again
+def test_answers_replace_only_the_same_models_file(plan, capsys, tmp_path):
+    file = answered(tmp_path, "m", last_words)
+    options = ("answers", "--answers", tmp_path / "m", "--annotator", "m", "--out")
+    use_here(*options, file)  # its own file again
     own = file.read_text(encoding="utf-8")
     joined = own + own.partition("\n")[2].replace("model-m", "ann")
-    others = [own.replace("model-m", name) for name in ("ann", "model-n")] + [own.replace("small", "another"), joined]
-    for content in [*others, own.partition("\n")[0], "", "notes\n", "PK\3\4", '"']:
+    for content in (own.replace("model-m", "ann"), own.replace("small", "another"), joined, "", '"'):
         file.write_text(content, encoding="utf-8")
-        told = refused(capsys, *options)
+        told = refused(capsys, *options, file)
         assert "already exists" in told and "fix: choose another file" in told
         assert file.read_text(encoding="utf-8") == content
-    (tmp_path / "taken.csv").mkdir()
-    assert "already exists" in refused(capsys, *options[:-1], tmp_path / "taken.csv")
-    assert "not a CSV file" in refused(capsys, *options[:-1], tmp_path / "m.txt")
+    assert "not a CSV file" in refused(capsys, *options, tmp_path / "m.txt")
 
 
-@pytest.mark.parametrize("more, reason", [
-    (("--annotator", "Proxy", "--out", "x.csv"), "a reserved name"),
-    (("--annotator", "model-proxy", "--out", "x.csv"), "a reserved name"),
-    (("--annotator", " ", "--out", "x.csv"), "lacks a name"),
-    (("--annotator", "model-", "--out", "x.csv"), "lacks a name"),
-    (("--annotator", " model- ", "--out", "x.csv"), "lacks a name"),
-    (("--annotator", "m", "--out", "x.csv"), "no such file or folder"),
+@pytest.mark.parametrize("name, reason", [
+    ("Proxy", "a reserved name"), ("model-proxy", "a reserved name"), (" model- ", "lacks a name"),
+    ("m", "no such file or folder"),
 ])  # fmt: skip
-def test_names_and_places_that_would_mislead_are_refused(here, capsys, tmp_path, more, reason):
-    assert reason in refused(capsys, "answers", "--answers", tmp_path / "none", *more)
+def test_names_and_places_that_would_mislead_are_refused(plan, capsys, tmp_path, name, reason):
+    given = ("--answers", tmp_path / "none", "--annotator", name, "--out", "x.csv")
+    assert reason in refused(capsys, "answers", *given)
 
 
-def test_a_file_that_was_copied_into_the_run_is_scored_once(here, capsys, tmp_path):
-    use("language_model", "prompts", "--configfile", "my.yaml", "--out", tmp_path / "prompts")
-    answered(tmp_path / "prompts", tmp_path / "said", last_words)
-    use("language_model", "answers", "--configfile", "my.yaml", "--answers", tmp_path / "said", "--annotator", "m",
-         "--out", tmp_path / "m.csv")  # fmt: skip
-    own = (tmp_path / "m.csv").read_bytes()
-    score = ("score", "--files", tmp_path / "m.csv")
+def test_a_file_that_was_copied_into_the_run_is_scored_once(plan, capsys, tmp_path):
+    file, copy = answered(tmp_path, "m", last_words), Path("annotations/small/m.csv")
+    own, score = file.read_bytes(), ("score", "--files", file)
     capsys.readouterr()
-    use("language_model", *score, "--configfile", "my.yaml")
+    use_here(*score)
     alone = capsys.readouterr().out
-    copy = here / "annotations" / "small" / "m.csv"
     copy.parent.mkdir(parents=True, exist_ok=True)
     copy.write_bytes(own)
     try:
-        for files in ((), (copy,)):
-            use("language_model", *score, *files, "--configfile", "my.yaml")
-            assert capsys.readouterr().out == alone
-        for out in (copy, tmp_path / "m.csv"):  # scores would replace the labels
+        use_here(*score, copy)
+        assert capsys.readouterr().out == alone
+        for out in (copy, file):  # scores would replace the labels
             assert "choose another file" in refused(capsys, *score, "--out", out) and copy.read_bytes() == own
         copy.write_bytes(own.replace(b"ends with", b"ends in"))
         told = refused(capsys, *score)
@@ -367,10 +312,8 @@ def test_a_file_that_was_copied_into_the_run_is_scored_once(here, capsys, tmp_pa
     assert "already annotated" in told and "score again" in told and "snakemake" not in told
 
 
-def test_files_of_no_use_are_refused(here, capsys, tmp_path):
+def test_files_of_no_use_are_refused(plan, capsys, tmp_path):
     assert "no such file" in refused(capsys, "score", "--files", tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("run,annotator,item,pattern,type,description,prefixes\n")
     assert "label no item of this run" in refused(capsys, "score", "--files", tmp_path / "x.csv")
-    (tmp_path / "x.txt").write_text("notes")
-    assert "x.txt: not an annotation file" in refused(capsys, "score", "--files", tmp_path / "x.txt")
     assert "already exists" in refused(capsys, "prompts", "--out", tmp_path)
