@@ -210,23 +210,14 @@ def turned_over(found):
 CHANGES = {
     "a coefficient": (shifted("triggers", "coefficient", lambda x: x * 1.001), "triggers, layer"),
     "a row left out": (without_a_row, "triggers, layer"),
-    "another sentence": (shifted("triggers", "sentence", lambda x: x + 1), "triggers, layer"),
-    "a next token": (shifted("triggers", "next_token", lambda x: (x or 0) + 1), "triggers, layer"),
-    "a mutation": (shifted("mutations", "mutated", lambda x: x + 0.5), "mutations, layer"),
     "a change alone": (shifted("mutations", "change", lambda x: x + 0.01), "mutations, layer"),
-    "a removed token": (shifted("mutations", "removed", lambda x: x + 1), "mutations, layer"),
     "a top": (shifted("values", "top_token", lambda x: 5 if x != 5 else 6), "values, layer"),
     "a rank": (shifted("values", "next_token_rank", lambda x: (x or 0) + 9), "values, layer"),
     "an active count": (shifted("composition", "active", lambda x: x + 40), "composition, example"),
-    "a kind": (shifted("refinement", "kind", lambda x: "ffn" if x != "ffn" else "residual"), "refinement, example"),
-    "a shade": (shifted("shading", "coefficient", lambda x: x + 0.5), "shading, layer"),
-    "a promoted token": (shifted("promoted", "token", lambda x: x + 1), "promoted, layer"),
-    "an example": (shifted("examples", "position", lambda x: x + 1), "examples, example"),
     "a label": (shifted("pattern_labels", "label", lambda x: "none" if x != "none" else "both"), "pattern_labels, "),
     "a verdict": (turned_over, "claims, claim"),
     "a measured value": (shifted("claims", "measured", lambda x: (x or 0) + 1, row=0), "claims, claim"),
     "a count": (shifted("counts", "n", lambda x: x + 10**6, row=0), "counts, step"),
-    "the control": (shifted("control", "active", lambda x: x + 0.2, row=0), "control, layer"),
 }
 
 
@@ -309,29 +300,6 @@ def test_without_the_model_an_open_decision_does_not_pass(pulled, forged, tmp_pa
     monkeypatch.chdir(tmp_path / "elsewhere")
     found = compare.compare(Path("results/small"), forged)
     assert found.answer == "different" and compare.NOT_TOLD in found.different[0]
-
-
-UNREADABLE = {
-    "a column more": (lambda frame: frame.with_columns(more=pl.lit(1)), "does not have the columns of the table"),
-    "another version's columns": (lambda frame: frame.drop("next_token"), "does not have the columns of the table"),
-}
-
-
-@pytest.mark.parametrize("name", UNREADABLE)
-def test_a_table_of_another_version_ends_in_one_line(forged, name):
-    how, says = UNREADABLE[name]
-    path = forged / "tables/triggers.parquet"
-    how(tables.read(path)).write_parquet(path)
-    with pytest.raises(UserError, match=says) as error:
-        compare.compare(Path("results/small"), forged)
-    assert "triggers.parquet" in str(error.value)
-
-
-def test_an_empty_table_is_different(forged):
-    change(forged, "triggers", lambda found: found.update(triggers=found["triggers"].clear()))
-    found = compare.compare(Path("results/small"), forged)
-    assert found.answer == "different"
-    assert "only one of the runs has this row" in found.different[0], found.different[:2]
 
 
 def test_runs_of_two_models_are_refused(forged):

@@ -121,48 +121,28 @@ def tampered(sound, table, change, row=5):
 TAMPERED = {
     ("triggers", "coefficient"): lambda r: {"coefficient": r["coefficient"] * 1.0005},
     ("triggers", "sentence"): lambda r: {"sentence": r["sentence"] + 1},
-    ("triggers", "next_token"): lambda r: {"next_token": r["next_token"] + 1},
     ("mutations", "mutated"): lambda r: {"mutated": r["mutated"] + 0.001 * r["coefficient"]},
-    ("mutations", "change"): lambda r: {"change": r["change"] - 0.01},
     ("mutations", "removed"): lambda r: {"removed": r["removed"] + 1},
-    ("values", "top_token"): lambda r: {"top_token": r["top_token"] + 1, "agrees": False},
     ("values", "top_probability"): lambda r: {"top_probability": r["top_probability"] * 1.001},
     ("values", "next_token_rank"): lambda r: {"next_token_rank": r["next_token_rank"] + 1},
     ("values", "agreeing_triggers"): lambda r: {"agreeing_triggers": r["agreeing_triggers"] + 1},
     ("values", "top_token_trained"): lambda r: {"top_token_trained": r["top_token_trained"] + 1},
-    ("values", "next_token_rank_trained"): lambda r: {"next_token_rank_trained": r["next_token_rank_trained"] + 1},
-    ("composition", "agreeing_memories_trained"): lambda r: {"agreeing_memories_trained": r["agreeing_memories"] + 9},
-    ("examples", "next_token"): lambda r: {"next_token": 0},
-    ("examples", "model_top"): lambda r: {"model_top": (r["model_top"] + 1) % 48},
     ("composition", "active"): lambda r: {"active": r["active"] + 1},
     ("composition", "ffn_top"): lambda r: {"ffn_top": (r["ffn_top"] + 1) % 48},
     ("composition", "agreeing_memories"): lambda r: {"agreeing_memories": r["agreeing_memories"] + 1},
-    ("refinement", "residual_top"): lambda r: {"residual_top": (r["residual_top"] + 1) % 48},
     ("refinement", "residual_probability"): lambda r: {"residual_probability": r["residual_probability"] * 1.01},
     ("refinement", "kind"): lambda r: {"kind": "ffn" if r["kind"] != "ffn" else "residual"},
-    ("causal", "coefficient"): lambda r: {"coefficient": r["coefficient"] + 0.01},
     ("causal", "set_to"): lambda r: {"set_to": r["set_to"] + 0.001},
     ("causal", "direct"): lambda r: {"direct": r["direct"] + 0.001},
-    ("causal", "total_frozen"): lambda r: {"total_frozen": r["total_frozen"] - 0.001},
-    ("causal", "other_total"): lambda r: {"other_total": r["other_total"] + 0.001},
     ("causal", "kl"): lambda r: {"kl": r["kl"] + 0.001},
     ("causal", "top_changed"): lambda r: {"top_changed": not r["top_changed"]},
     ("removals", "share"): lambda r: {"share": r["share"] + 0.001},
     ("removals", "layer_top_changed"): lambda r: {"layer_top_changed": not r["layer_top_changed"]},
-    ("removals", "top_log_probability"): lambda r: {"top_log_probability": r["top_log_probability"] + 0.001},
-    ("removals", "kl"): lambda r: {"kl": r["kl"] + 0.001},
-    ("removals", "top_changed"): lambda r: {"top_changed": not r["top_changed"]},
-    ("demoted", "token"): lambda r: {"token": r["token"] + 1},
     ("demoted", "logit"): lambda r: {"logit": r["logit"] - 0.001},
-    ("promoted", "logit"): lambda r: {"logit": r["logit"] + 0.001},
     ("levels", "level"): lambda r: {"level": (r["level"] + 30) % 62},
-    ("samples", "coefficient"): lambda r: {"coefficient": r["coefficient"] * 1.001 + 0.001},
     ("similar", "cosine"): lambda r: {"cosine": r["cosine"] - 0.001},
-    ("similar", "other_key"): lambda r: {"other_key": (r["other_key"] + 1) % 24},
     ("promoted", "token"): lambda r: {"token": r["token"] + 1},
-    ("promoted", "probability"): lambda r: {"probability": r["probability"] * 1.001},
     ("composition", "effective"): lambda r: {"effective": r["effective"] * 1.001},
-    ("shading", "coefficient"): lambda r: {"coefficient": r["coefficient"] + 0.01},
     ("shading", "position"): lambda r: {"position": r["position"] + 60},
 }  # fmt: skip
 
@@ -176,9 +156,7 @@ def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column)
     place = f"{table}, " + " ".join(f"{name} {row[name]}" for name in tables.TABLES[table].key)
     (said,) = finding.differ
     assert said.startswith(place + ": ")
-    assert (
-        column in ("sentence", "removed", "token", "other_key") or column in said
-    )  # these change what all else is computed from
+    assert column in ("sentence", "removed", "token") or column in said  # these change what all else is computed from
 
 
 @pytest.mark.slow
@@ -198,6 +176,9 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
 def test_rows_that_name_nothing_are_found(sound):
     lost = tampered(sound, "triggers", lambda r: {"sentence": 10**6})
     assert "does not exist" in next(f for f in audit(lost, ALL, ["triggers"])).differ[0]
+    lost = tampered(sound, "triggers", lambda r: {"key": 5000}, row=0)
+    said = [line for found in audit(lost, ALL, ["sentences"]) for line in found.differ]
+    assert any("cannot be recomputed from what the tables say" in line for line in said)
 
 
 def test_numbers_that_cannot_be_end_in_a_row_that_differs(sound):
@@ -209,20 +190,10 @@ def test_numbers_that_cannot_be_end_in_a_row_that_differs(sound):
         assert recomputed("samples", sound, row).state == DIFFERS
 
 
-def test_a_table_that_names_a_memory_that_does_not_exist_ends_in_a_fault(sound):
-    lost = tampered(sound, "triggers", lambda r: {"key": 5000}, row=0)
-    assert any(
-        "cannot be recomputed from what the tables say" in line
-        for f in audit(lost, ALL, ["sentences"])
-        for line in f.differ
-    )
-
-
-@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff"])
-def test_a_damaged_perplexity_ends_in_one_line(sound, tmp_path, content):
+def test_a_damaged_perplexity_ends_in_one_line(tmp_path):
     for name in (*baselines.ROWS, *baselines.LABELS):
         pl.DataFrame(schema=tables.TABLES[name].columns).write_parquet(tmp_path / f"{name}.parquet")
-    (tmp_path / "perplexity.json").write_bytes(content)
+    (tmp_path / "perplexity.json").write_bytes(b"[]")
     with pytest.raises(UserError, match=r"perplexity\.json: "):
         list(baselines.recompute(Run(config()), "untrained-1", [], lambda path: tmp_path / Path(path).name, look))
 
@@ -371,15 +342,6 @@ def test_counts_and_samples_that_contradict_other_tables_are_found(sound):
     assert tables_of(faults(other)) == ["firing", "histogram", "samples"]
 
 
-def test_a_key_that_fires_less_often_than_in_the_sample_is_found(sound):
-    other, first = copy.copy(sound), sound.tables["histogram"].filter(pl.col("n") > 0).row(0, named=True)
-    this = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
-    counted = sound.tables["histogram"].filter(this)["n"].sum()
-    fired = pl.when(this).then(counted - 1).otherwise("fired").cast(pl.UInt64).alias("fired")
-    other.tables = sound.tables | {"firing": sound.tables["firing"].with_columns(fired)}
-    assert "histogram: a key fires more often than the table firing says" in faults(other)
-
-
 def test_a_file_that_no_step_writes_so_contradicts_its_order_or_its_precision(sound, folder, tmp_path):
     run, table = Run(config()), sound.tables["mutations"]
     assert contradictions(sound, run, files_of(folder)) == []
@@ -420,32 +382,10 @@ def test_rows_of_the_gallery_that_are_left_out_are_found(sound, table):
     found, place = sound.tables[table], "place" if table == "similar" else "token_rank"
     first = found.row(0, named=True)
     own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
-    for left in (
-        found.clear(), found.filter(pl.col(place) < found[place].max()), found.filter(~own),
-        found.filter(~own | (pl.col(place) < found[place].max())),
-    ):  # fmt: skip
+    for left in (found.clear(), found.filter(~own), found.filter(~own | (pl.col(place) != 1))):
         other = copy.copy(sound)
         other.tables = sound.tables | {table: left}
         assert tables_of(faults(other)) == [table]
-
-
-def test_a_memory_like_few_others_has_fewer_similar_ones(sound):
-    """A table of as many as there are similar ones passes, though fewer than asked for."""
-    first = sound.tables["similar"].row(0, named=True)
-    own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"]) & (pl.col("of") == first["of"])
-    few = sound.tables["similar"].filter(~own | (pl.col("place") <= 2))
-    units, signed = sound.units(first["of"])
-    here = (first["layer"] - 1) * sound.oracle.keys[1] + first["key"]
-    others = units.clone()
-    cosines = units @ units[here]
-    cosines[here] = -1
-    worse = cosines.argsort(descending=True)[2:]
-    others[worse] = units[here] * -1  # all but two point the other way
-    others[here] = units[here]
-    other = copy.copy(sound)
-    other.tables = sound.tables | {"similar": few}
-    other._memo = {**sound._memo, ("units", first["of"]): (others, signed)}
-    assert faults(other) == []
 
 
 @pytest.mark.slow
@@ -464,10 +404,6 @@ def test_a_rank_is_recomputed_though_its_target_is_never_trained_or_not_in_the_h
             others = (row[column] + 1, row[column] - 1, None) if row[column] is not None else (0, 40)
             for rank in others:
                 assert recomputed("values", given, row | {column: rank}).state == DIFFERS
-
-
-def test_an_empty_table_is_not_said_to_match():
-    assert ALL.statement(0, 0, 0, "rows of similar match") == "0 rows of similar match: there are none"
 
 
 @pytest.mark.slow
@@ -512,11 +448,6 @@ def test_a_column_that_is_left_out_or_that_this_run_has_not_is_found(sound, tabl
     assert "values: has the column top_token_all, as no run of this config" in faults(other)
 
 
-def test_triggers_out_of_order_are_found(sound):
-    swapped = tampered(sound, "triggers", lambda r: {"coefficient": r["coefficient"] * 10})
-    assert "triggers: not in descending order of their coefficients" in faults(swapped)
-
-
 def test_the_sample_is_as_large_as_the_statement_needs():
     aim = Aim(0.95, 0.0075)
     assert aim.rows == 398
@@ -525,7 +456,10 @@ def test_the_sample_is_as_large_as_the_statement_needs():
     assert said == "398 of 398 rows match: with 95 % confidence, fewer than 0.75 % of 1,000,000 differ"
     assert aim.bound(398, 0) <= 0.0075
     assert "these are all rows" in aim.statement(40, 0, 40, "rows match")
+    assert aim.statement(0, 0, 0, "rows match") == "0 rows match: there are none"
     assert aim.bound(398, 2) > 2 / 398
+    first, same, other = (Aim(seed=seed).draw("rows", 10_000).tolist() for seed in (1, 1, 2))
+    assert first == same == sorted(set(first)) != other
     with pytest.raises(UserError, match="between 0 and 1"):
         Aim(0.95, 2)
 
@@ -570,12 +504,6 @@ def test_other_memories_than_rounding_may_choose_are_no_near_tie(sound):
     for row in sound.tables["removals"].filter(pl.col("layer") == 2).sort("removed").to_dicts()[:3]:
         assert recomputed("removals", sound, row).state == MATCH
         assert recomputed("removals", sound, {**row, "loss": (row["loss"] or 0.0) + 0.3}).state == DIFFERS
-
-
-def test_a_seed_draws_the_same_rows_again_and_another_draws_others():
-    first = Aim(seed=1).draw("rows", 10_000)
-    assert first.tolist() == Aim(seed=1).draw("rows", 10_000).tolist() == sorted(set(first.tolist()))
-    assert first.tolist() != Aim(seed=2).draw("rows", 10_000).tolist()
 
 
 ASLEEP = """

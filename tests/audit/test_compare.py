@@ -298,15 +298,6 @@ def test_a_record_that_names_another_text_than_the_one_here_is_no_help(project):
 # -- files that are damaged
 
 
-@pytest.mark.parametrize("content", ["{", "[]", "\udcff"])
-def test_a_damaged_model_info_ends_in_one_line(two, content):
-    a, b = two
-    (b / "model").mkdir()
-    (b / "model/info.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(UserError, match=r"model/info\.json"):
-        compare.compare(a, b)
-
-
 def test_an_empty_file_in_a_tables_place_ends_in_one_line(two):
     a, b = two
     (b / "tables/triggers.parquet").write_bytes(b"")
@@ -314,10 +305,9 @@ def test_an_empty_file_in_a_tables_place_ends_in_one_line(two):
         compare.compare(a, b)
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]"])
-def test_a_damaged_file_of_numbers_is_different(two, content, monkeypatch):
+def test_a_damaged_file_of_numbers_is_different(two, monkeypatch):
     a, b = two
-    for folder, held in ((a, b'{"perplexity": 3.0}'), (b, content)):
+    for folder, held in ((a, b'{"perplexity": 3.0}'), (b, b"{")):
         (folder / "models/untrained-1").mkdir(parents=True)
         (folder / "models/untrained-1/perplexity.json").write_bytes(held)
     assert told(monkeypatch, a, b).different == ["models/untrained-1/perplexity.json: differs"]

@@ -24,7 +24,7 @@ from benchmarks.measures import plans
 from benchmarks.subjects import SIZES, random_corpus, random_decoder
 from contrib.released_code import agreement_script, columns
 from ff_memories import api, tables
-from ff_memories.audit.golden import golden
+from ff_memories.audit import golden
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution

@@ -7,7 +7,6 @@ must be what each run's own tables give, made again by its rule.
 """
 
 import itertools
-import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ from ff_memories import tables
 from ff_memories.audit import run_files
 from ff_memories.audit.recompute import baselines, reading, structure, tolerances
 from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Comparer
+from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Comparer, numbers_agree
 from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
 from ff_memories.audit.recompute.tolerances import FEW, INTERVAL, Tolerances
 from ff_memories.audit.run_files import RunFiles, kind_of, model_of
@@ -472,17 +471,6 @@ def _alike(one: Path | None, other: Path | None) -> bool:
         return numbers_agree(*(foreign.read_json(path, dict[str, Any]) for path in (one, other)))
     except UserError:
         return False
-
-
-def numbers_agree(one: Any, other: Any) -> bool:
-    """Return whether two values of JSON have the same keys and texts, and numbers that agree to 1e-4."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(numbers_agree(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(numbers_agree, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-4)
-    return bool(one == other)
 
 
 def _precision(side: RunFiles) -> Precision:

@@ -8,7 +8,6 @@ import os
 import platform
 import subprocess
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -87,7 +86,6 @@ class Check:
     aim: Aim
     cores: int
     folder: Path
-    begun: float = field(default_factory=time.monotonic)
     done: dict[str, CheckedPart] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
 
@@ -216,10 +214,9 @@ def _rebuilt(check: Check) -> CheckedPart:
 
 def _audit(check: Check) -> CheckedPart:
     aim, run = check.aim, check.run
-    left = None if aim.seconds is None else max(1.0, aim.seconds - (time.monotonic() - check.begun))
     try:
         where = RebuiltFirst(check.folder)
-        check.found, faults, library = audit.audit_run(run, replace(aim, seconds=left), where, check.cores)
+        check.found, faults, library = audit.audit_run(run, aim, where, check.cores)
     except UserError as error:
         why = str(error).partition("\n")[0]
         if "rebuilt" not in check.done:

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import NoReturn
 
-from ff_memories.audit.golden import golden
-from ff_memories.audit.golden.known import expected
+from ff_memories.audit import golden
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Execution, Input, Output, Param, Params
@@ -36,7 +35,7 @@ def run(
     """
     others = registry[0] if registry else None
     row = registries.source(source, others, "model")
-    known = expected(registries.golden_file(row, others))
+    known = golden.expected(registries.golden_file(row, others))
     types, decoder = Dictionary.read(dictionary), load_decoder(weights, description, execution)
     if faults := golden.sizes(decoder.description, known):
         _refuse(row, source, "it has the size of another model", faults)

@@ -3,7 +3,7 @@
 import json
 
 from ff_memories import tables
-from ff_memories.audit.golden.known import endings, expected
+from ff_memories.audit.golden import endings, expected
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output, Param, Params

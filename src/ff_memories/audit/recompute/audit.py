@@ -9,7 +9,6 @@ rows (``structure``).
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -51,7 +50,6 @@ STRUCTURE = "structure"
 TOGETHER = (("examples", "composition", "refinement"), ("causal", "removals"))  # tables whose rows share prefixes
 PLACES = ("example", "prefix", "sentence", "position", "layer", "key")  # rows that share a prefix, and layers, in turn
 AT_ONCE = 100  # rows of one piece of work
-ROUNDS = 8  # of a check that has a limit of time: each is a random sample by itself
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 PATIENCE = 5  # seconds for a process to end by itself
 # what reading tables may raise that name what does not exist, or numbers that cannot be
@@ -86,14 +84,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables; no row stands for what follows from other tables.
-
-    ``round``: of a check that has a limit of time; 0 is done whatever it takes.
-    """
+    """A piece of the audit: some rows of a model's tables; no row stands for what follows from other tables."""
 
     model: str
     rows: tuple[Drawn, ...] = ()
-    round: int = 0
 
     @property
     def steps(self) -> int:
@@ -143,33 +137,25 @@ def draw(
         np.flatnonzero(available(corpus, positions)),
     )
     sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
-    rounds: list[dict[str, list[int]]] = [{} for _ in range(ROUNDS if aim.seconds else 1)]
+    drawn: dict[str, list[int]] = {}
     for name, size in sizes.items():
-        drawn = _of_examples(aim, model, frames[name]) if "example" in tables.TABLES.get(name, ROW).key else None
-        drawn = aim.draw(f"{model} {name}", size) if drawn is None else drawn
-        drawn = generator(aim.seed, f"audit order {model} {name}").permutation(drawn)
-        for number, part in enumerate(rounds):
-            part[name] = drawn[number :: len(rounds)].tolist()
+        of_examples = _of_examples(aim, model, frames[name]) if name in TOGETHER[0] else None
+        drawn[name] = (aim.draw(f"{model} {name}", size) if of_examples is None else of_examples).tolist()
     works = []
-    for number, part in enumerate(rounds):
-        together = [group for group in TOGETHER if set(group) & part.keys()]
-        for group in [*together, *((name,) for name in part if name not in sum(together, ()))]:
-            keyed = []
-            for name in (name for name in group if name in part):
-                if name == LEFT_OUT:
-                    keyed += [((int(i),), (name, int(sentences[i]))) for i in sorted(part[name])]
-                    continue
-                places = frames[name][part[name]].select(c for c in PLACES if c in frames[name].columns)
-                # examples first: their rows run all layers, which the others then share
-                keyed += [((row[0], name != "examples", *row), (name, i))
-                          for row, i in zip(places.iter_rows(), part[name], strict=True)]  # fmt: skip
-            rows = [row for _, row in sorted(keyed)]
-            size = len(rows) if group in TOGETHER else AT_ONCE  # what they share is found once, by one process
-            works += [Work(model, tuple(rows[i : i + size]), number) for i in range(0, len(rows), size or 1)]
+    for group in [*TOGETHER, *((name,) for name in drawn if name not in sum(TOGETHER, ()))]:
+        keyed = []
+        for name in (name for name in group if name in drawn):
+            if name == LEFT_OUT:
+                keyed += [((i,), (name, int(sentences[i]))) for i in drawn[name]]
+                continue
+            places = frames[name][drawn[name]].select(c for c in PLACES if c in frames[name].columns)
+            # examples first: their rows run all layers, which the others then share
+            keyed += [((row[0], name != "examples", *row), (name, i))
+                      for row, i in zip(places.iter_rows(), drawn[name], strict=True)]  # fmt: skip
+        rows = [row for _, row in sorted(keyed)]
+        size = len(rows) if group in TOGETHER else AT_ONCE  # what they share is found once, by one process
+        works += [Work(model, tuple(rows[i : i + size])) for i in range(0, len(rows), size or 1)]
     return works, sizes
-
-
-ROW = tables.TABLES["triggers"]  # a table without examples
 
 
 def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
@@ -235,15 +221,14 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     for model in names:
         frames = {name: reading.read(at(baselines.file(run, model, name))) for name in baselines.OWN}
         some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
-        # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
-        works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
+        works.append(Work(model, tuple(row for work in some for row in work.rows)))  # the model is drawn once
         sizes |= {name: len(frames[name]) for name in baselines.LABELS} | {baselines.PERPLEXITY: 1}
         found |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
-    works.sort(key=lambda work: (work.round, work.model == OWN))  # the longest pieces first
+    works.sort(key=lambda work: len(work.rows) <= AT_ONCE)  # the longest pieces first
     faults: list[str] = []
     with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
         do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
-        for work, said in _each(works, do, _workers(run, cores), aim.seconds):
+        for work, said in _each(works, do, _workers(run, cores)):
             for what, where, result in said:
                 if what == STRUCTURE:
                     faults.append(f"{where}: {result.says}")
@@ -273,26 +258,16 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
         return [(STRUCTURE, "tables" if work.model == OWN else work.model, _broken(error))]
 
 
-def _each(
-    works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None = None
-) -> Iterator[tuple[Work, list[Said]]]:
-    """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no further round."""
-    until = time.monotonic() + (seconds or float("inf"))
+def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> Iterator[tuple[Work, list[Said]]]:
+    """Do the pieces of work, in their order, side by side."""
     if workers == 1:
-        for work in works:
-            if not work.round or time.monotonic() < until:
-                yield work, do(work)
+        yield from ((work, do(work)) for work in works)
         return
     try:
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
             todo = {pool.submit(do, work): work for work in works}
             try:
-                for done in as_completed(todo):
-                    if not done.cancelled():
-                        yield todo[done], done.result()
-                    if time.monotonic() > until:
-                        for waiting in (future for future, work in todo.items() if work.round):
-                            waiting.cancel()
+                yield from ((todo[done], done.result()) for done in as_completed(todo))
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
                 for process in (others := active_children()):
                     process.terminate()

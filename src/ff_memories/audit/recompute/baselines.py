@@ -5,6 +5,7 @@ again, since a baseline records none, and the means that `causal` sets coefficie
 follow from these; a sample of the other rows is recomputed with the reference model, like rows of the run.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -14,9 +15,9 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit.recompute import closeness, reading, structure, tolerances
+from ff_memories.audit.recompute import reading, structure, tolerances
 from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
-from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
+from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result, numbers_agree
 from ff_memories.audit.recompute.tolerances import FEW
 from ff_memories.base import foreign
 from ff_memories.config import Settings
@@ -196,27 +197,12 @@ def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
     """Measure a model's perplexity again; whatever the file has more, or less, differs."""
     settings = baseline.settings
     sentences = perplexities.sentences_of(baseline.name, settings.baselines.sentences)
-    limit = tolerances.of(settings.precision).probability
     again = perplexities.perplexity(baseline.model, baseline.corpus, settings.seed, BATCH, sentences)
-    windows = perplexities.in_windows(baseline.model, baseline.corpus, baseline.types, sentences)
-    within = recorded.get(perplexities.IN_WINDOWS)
-    recorded = {name: value for name, value in recorded.items() if name != perplexities.IN_WINDOWS}
-    if not isinstance(within, dict):
-        return Result(DIFFERS, f"{perplexities.IN_WINDOWS} is {within}")
-    return closeness.together([*_same(recorded, again, limit), *_same(within, windows, limit)])
-
-
-def _same(recorded: Mapping[str, object], again: Mapping[str, object], limit: float) -> list[Result]:
-    """Compare a perplexity, and what it was measured on, with its recomputation; the limit is of log-probabilities."""
-    results = [closeness.equal("its keys", sorted(recorded), sorted(again))]
-    for name, other in again.items():
-        one = recorded.get(name)
-        if name == PERPLEXITY and isinstance(one, float) and isinstance(other, float) and one > 0:
-            close = abs(np.log(one) - np.log(other)) <= limit * max(1.0, abs(float(np.log(other))))
-            results.append(Result() if close else Result(DIFFERS, f"perplexity is {one:g}, recomputed {other:g}"))
-        else:
-            results.append(closeness.equal(name, one, other))
-    return results
+    again[perplexities.IN_WINDOWS] = perplexities.in_windows(baseline.model, baseline.corpus, baseline.types, sentences)
+    size = math.log(max(math.e, again[PERPLEXITY] or 0))  # the limit is of log-probabilities
+    if numbers_agree(recorded, again, tolerances.of(settings.precision).probability * size):
+        return Result()
+    return Result(DIFFERS, f"{PERPLEXITY} is {recorded}, recomputed {again}")
 
 
 class Labels:

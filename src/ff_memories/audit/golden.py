@@ -1,14 +1,17 @@
 """Golden checks: measure known numbers of a checkpoint again, to see that it is the right one and is read correctly.
 
-``sizes`` and ``measure`` look at the model and the test text, ``judge`` lists what differs, and ``diagnose`` names the
-most likely reason.
+``sizes`` and ``measure`` look at the model and the test text, ``judge`` lists what differs, ``diagnose`` names the most
+likely reason, and ``endings`` looks at the triggers that the paper shows.
 """
 
 import math
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 from ff_memories.base.errors import UserError
@@ -135,25 +138,6 @@ def diagnose(
     decoder: Decoder, dictionary: Dictionary, counts: list[int], found: dict[str, Any], known: dict[str, Any]
 ) -> str:
     """Return the most likely reason for the differences."""
-    wanted = [(at["layer"] - 1, at["key"], dictionary.ids.get(at["token"], -1)) for at in known["tops"]]
-    readings = {
-        "the values are transposed: they were read as rows of fc2, but a value is a column of fc2": lambda i, k: (
-            decoder.layers[i].values.reshape(decoder.layers[i].values.shape[::-1]).t()[k]
-        ),
-        "the values were read from fc1, which has the keys": lambda i, k: decoder.layers[i].keys[k],
-        "layers are shifted by one (counted from 0)": lambda i, k: decoder.layers[(i + 1) % len(decoder.layers)].values[
-            k
-        ],
-        "layers are shifted by one (counted from 2)": lambda i, k: decoder.layers[i - 1].values[k],
-        "dimensions are shifted by one": lambda i, k: decoder.layers[i].values[(k + 1) % len(decoder.layers[i].values)],
-    }
-    inside = [(i, k, w) for i, k, w in wanted if i < len(decoder.layers) and k < len(decoder.layers[i].values)]
-    for reason, reading in readings.items():
-        vectors = [reading(i, k) for i, k, _ in inside]
-        if vectors:
-            tops = decoder.vocabulary.predict(torch.stack(vectors)).top.tolist()
-            if 2 * sum(t == w for t, (_, _, w) in zip(tops, inside, strict=True)) > len(wanted):
-                return reason
     if found["perplexity"] >= known["perplexity"]["wrong_dictionary"]:
         low, high = known["max_probability"]  # which no dictionary changes
         if low <= found["max_probability"] <= high and shuffled_ties(dictionary, counts):
@@ -163,11 +147,9 @@ def diagnose(
             )
         return "the weights or the dictionary are not the source's: from another training, random or damaged"
     if all(found["tops"][f"{at['layer']}/{at['key']}"] == at["token"] for at in known["tops"]):
-        return (
-            "the values are read correctly, but other numbers differ: the checkpoint's options may give the wrong "
-            f"number of attention heads ({decoder.description.heads}), or the test text is another one"
-        )
-    return "none of the usual reasons explains it, so this is probably another checkpoint"
+        heads = decoder.description.heads
+        return f"its values are right, but the number of attention heads ({heads}) or the test text may be another one"
+    return "this is probably another checkpoint"
 
 
 def shuffled_ties(dictionary: Dictionary, counts: list[int]) -> bool:
@@ -175,3 +157,24 @@ def shuffled_ties(dictionary: Dictionary, counts: list[int]) -> bool:
     types = dictionary.types[len(SPECIALS) :]
     ties = [(a, b) for a, b, x, y in zip(types, types[1:], counts, counts[1:], strict=False) if x == y > 0]
     return sum(a > b for a, b in ties) > 0.01 * len(ties)
+
+
+def expected(path: Path) -> dict[str, Any]:
+    """Read a checkpoint's known numbers. Raises ``UserError`` if the file is not valid TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}", "check the registry's key `golden`") from None
+
+
+def endings(
+    triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return, for each key of G6, the share of its triggers whose last word is one of the known words."""
+    out = []
+    for at in known.get("endings", []):
+        own = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
+        ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
+        hits = [last_token(row["sentence"], row["position"]) in ids for row in own.iter_rows(named=True)]
+        out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
+    return out

@@ -1,1 +1,0 @@
-"""The known numbers of a named checkpoint."""
