@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables; no row stands for what follows from other tables."""
+    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks."""
 
     model: str
     rows: tuple[Drawn, ...] = ()
@@ -215,7 +215,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
     frames = {name: reading.read(at(run.table(name))) for name in READ}
     works, sizes = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT))
-    works = [Work(OWN), *works]
+    works = works if any(map(_surveys, works)) else [Work(OWN), *works]
     found = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
     names = baselines.models(run)
     for model in names:
@@ -238,6 +238,11 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     return list(found.values()), faults, library(run)
 
 
+def _surveys(work: Work) -> bool:
+    """Return whether a piece of work needs the engine's survey, which the check of all rows needs too."""
+    return any(name == "causal" for name, _ in work.rows)
+
+
 @cache
 def _own(settings: str, file: str, at: At) -> tuple[Run, Basis]:
     run = Run(json.loads(settings), file)
@@ -250,10 +255,11 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
         if work.model != OWN:
             return list(baselines.recompute(Run(json.loads(settings), file), work.model, work.rows, at, look))
         run, basis = _own(settings, file, at)
-        if work.rows:
-            return list(look(basis, work.rows))
-        parts = (said.partition(": ") for said in contradictions(basis, run, at))
-        return [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
+        said = list(look(basis, work.rows))
+        if not work.rows or _surveys(work):
+            parts = (one.partition(": ") for one in contradictions(basis, run, at))
+            said += [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
+        return said
     except BROKEN as error:
         return [(STRUCTURE, "tables" if work.model == OWN else work.model, _broken(error))]
 
