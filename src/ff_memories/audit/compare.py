@@ -468,7 +468,7 @@ def _alike(one: Path | None, other: Path | None) -> bool:
     if one is None or other is None:
         return False
     try:
-        return numbers_agree(*(foreign.read_json(path, dict[str, Any]) for path in (one, other)))
+        return numbers_agree(foreign.read_json(one, dict[str, Any]), foreign.read_json(other, dict[str, Any]))
     except UserError:
         return False
 

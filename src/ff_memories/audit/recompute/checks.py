@@ -407,7 +407,8 @@ def _outcomes(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Resu
         "other_total": (free, others),
     }
     results = [_mean_logit(basis, row, name, *change, logits) for name, change in named.items()]
-    return results + _of_model(basis, row, *oracle.said(torch.stack([found.before, found.after])), logits, at)
+    before, said_after = oracle.said(torch.stack([found.before, found.after]))
+    return results + _of_model(basis, row, before, said_after, logits, at)
 
 
 def _of_model(
@@ -499,13 +500,14 @@ def _removed(
     seen, values = through[layer - 1], basis.vectors("added", layer)[memories]
     found = oracle.changed(text, through, layer, -(seen.m[-1, memories] @ values))
     whole = float(sizes.sum())
-    said = oracle.said(torch.stack([seen.ffn[-1], found.ffn, found.before, found.after]))
+    vectors = torch.stack([seen.ffn[-1], found.ffn, found.before, found.after])
+    layer_before, layer_after, before, after = oracle.said(vectors)
     logits = oracle.linear(oracle.final(found.before))
     return together(
         [
             basis.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
-            _other_top(basis, "layer_top_changed", row["layer_top_changed"], *said[:2]),
-            *_of_model(basis, row, *said[2:], logits, row["prefix"]),
+            _other_top(basis, "layer_top_changed", row["layer_top_changed"], layer_before, layer_after),
+            *_of_model(basis, row, before, after, logits, row["prefix"]),
         ]
     )
 
