@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from ff_memories.workflow.runs import missing_outputs
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import snakefile
 
-SCRATCH = Path(".dvc/tmp/again")  # on the run's disk, outside the checkout
+SCRATCH = Path(".dvc/tmp")  # on the run's disk, outside the checkout
 
 
 def adopt(run: Run) -> list[str]:
@@ -73,14 +74,13 @@ def restore(run: Run) -> Restored:
     dvc_yaml.write_sources(run, stages)
     dvc_lock_file.read(run)
     _fetch(run)
-    again, differing = _rebuild(run)
+    again = _rebuild(run)
     changed, reasons = dvc.changes(run), dict[str, set[str]]()
     due, new, shards = set[str](), set[str](), set[str]()
     with jobs.workflow(run, forceall=True) as found:
         for job in [job for job in found.dag.jobs if job.output]:
             name = dvc_yaml.stage_of(job)
             states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
-            states |= {path: differing[path] for path in map(str, job.output) if path in differing}
             sound = snakemake_metadata.is_sound(found, job)
             if jobs.makes_intermediates(job):  # of another state; made again when needed
                 shards |= set() if sound else set(map(str, job.output))
@@ -134,38 +134,34 @@ def _fetch(run: Run) -> None:
             print(f"not fetched: {error}", file=sys.stderr)
 
 
-def _rebuild(run: Run) -> tuple[list[str], dict[str, str]]:
-    """Rebuild outputs that are missing or changed, of those that DVC keeps no copy of.
+def _rebuild(run: Run) -> list[str]:
+    """Rebuild outputs that are missing or changed, of those that DVC keeps no copy of; return their stages.
 
-    Returns:
-        The stages whose outputs were put in place, and {output that DVC keeps: how it came out}, if not as recorded.
+    A job that no more gives the copies that DVC keeps stays due, as its other outputs are not put in place.
     """
     todo, _ = rebuild.tasks(run, sharded=True, wanted=_lost(run))
     if not todo:
-        return [], {}
+        return []
     print(f"rebuilding: {', '.join(sorted({task.stage for task in todo}))}", file=sys.stderr, flush=True)
-    recorded, differing, done = dvc_lock_file.outputs(run), dict[str, str](), set[str]()
-    shutil.rmtree(SCRATCH, ignore_errors=True)
-    SCRATCH.mkdir(parents=True)
-    try:
-        rebuild.make(SCRATCH, todo, run, os.cpu_count() or 1)
+    recorded, done = dvc_lock_file.outputs(run), set[str]()
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
+        scratch = Path(name)
+        rebuild.make(scratch, todo, run, os.cpu_count() or 1)
         for task in todo:
-            if not all((SCRATCH / path).exists() for path in task.makes):
-                raise UserError(
-                    f"{task.stage} could not be rebuilt{rebuild.reason(SCRATCH, task)}", f"run {run.again()}"
-                )
-            own = [path for path in task.makes if dvc_yaml.is_kept(path) and path in recorded]
-            wrong = [path for path in own if dvc_lock_file.content(SCRATCH / path) != recorded[path][1]]
-            differing |= dict.fromkeys(wrong, f"comes out different from {run.dvc_lock}")
-            for path in task.makes if not wrong else ():
+            if not all((scratch / path).exists() for path in task.makes):
+                why = rebuild.reason(scratch, task)
+                raise UserError(f"{task.stage} could not be rebuilt{why}", f"run {run.again()}")
+            kept = [path for path in task.makes if dvc_yaml.is_kept(path) and path in recorded]
+            if any(dvc_lock_file.content(scratch / path) != recorded[path][1] for path in kept):
+                continue
+            for path in task.makes:
                 if not dvc_yaml.is_kept(path):
                     shutil.rmtree(path) if os.path.isdir(path) else None
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
-                    (SCRATCH / path).replace(path)
+                    (scratch / path).replace(path)
                     done |= set() if jobs.is_intermediate(path) else {task.stage}
-    finally:
-        shutil.rmtree(SCRATCH, ignore_errors=True)
-    return sorted(done), differing
+    return sorted(done)
 
 
 def _lost(run: Run) -> Callable[[rebuild.Task], bool]:
@@ -175,9 +171,8 @@ def _lost(run: Run) -> Callable[[rebuild.Task], bool]:
     """
     recorded, changed = dvc_lock_file.outputs(run), dvc.changes(run)
     remade = {path for path in recorded if not dvc_yaml.is_kept(path)}
-    ours = {
-        stage for stage, states in changed.items() if {p for p, s in states.items() if s not in dvc.ABSENT} <= remade
-    }
+    present = lambda states: {path for path, how in states.items() if how not in dvc.ABSENT}
+    ours = {stage for stage, states in changed.items() if present(states) <= remade}
 
     def lost(task: rebuild.Task) -> bool:
         own = remade & set(task.makes)

@@ -14,6 +14,7 @@ import os
 import re
 import tempfile
 import zipfile
+from collections.abc import Iterable
 from contextlib import chdir
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -31,6 +32,7 @@ from ff_memories.config import FairseqModel, TransformersModel, read_yaml
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.fetching import hub, unpack
 from ff_memories.inputs.models import converted_folder, from_gguf, model_folder
+from ff_memories.inputs.of_run import Inputs
 from ff_memories.inputs.texts import one_text
 from ff_memories.model.info import read_info
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, record_check, snakemake_metadata
@@ -40,7 +42,7 @@ from ff_memories.workflow.runs.finished import refuse_unfinished
 from ff_memories.workflow.runs.run import Run
 
 SUMS = "SHA256SUMS"
-HEAD = re.compile(r"# ff-memories ([\w.+!-]{1,40}): (.+)\n")  # the first line of SHA256SUMS: version and config
+HEAD = re.compile(r"# ff-memories ([\w.+!-]{1,40}): (.+)")  # the first line of SHA256SUMS: version and config
 ROW = re.compile(r"([0-9a-f]{64})  (.+)")
 GIVEN = "given"  # folder of the inputs whose own path is not shared
 NAMES = {("model", "folder"), ("model", "gguf"), ("model", "checkpoint"), ("model", "dictionary")}
@@ -72,15 +74,15 @@ def pack(run: Run, to: Path) -> list[str]:
             shown = Run.read(run.file)
             write_whole(shown.dvc_lock, yaml.safe_dump(record_check.record(shown, here), sort_keys=False))
             outs, others = dvc_lock_file.outputs(shown), [path for files in inputs(shown).values() for path in files]
-        whole = [run.file, str(constraints.LOCK), str(shown.dvc_lock), *run.annotations]
-        whole += sorted(path for path in outs if dvc_yaml.is_kept(path))
         found = lambda path: folder / path if (folder / path).exists() else here / path
-        files = {path: file for name in whole for path, file in _files(name, found(name))}
-        digests = {path: dvc_lock_file.digest(found(path), "sha256") for path in [*files, *others]}
+        files = [run.file, str(constraints.LOCK), str(shown.dvc_lock), *run.annotations]
+        for out in sorted(filter(dvc_yaml.is_kept, outs)):
+            files += sorted(map(str, dvc_lock_file.inside(out))) if Path(out).is_dir() else [out]
         sums = f"# ff-memories {version('ff-memories')}: {run.file}\n"
+        digests = {path: dvc_lock_file.digest(found(path), "sha256") for path in [*files, *others]}
         sums += "".join(f"{digest}  {path}\n" for path, digest in digests.items())
         with atomic_write(to) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path, data in [(SUMS, sums.encode()), *((path, file.read_bytes()) for path, file in files.items())]:
+            for path, data in [(SUMS, sums.encode()), *((path, found(path).read_bytes()) for path in files)]:
                 archive.writestr(zipfile.ZipInfo(path, TIME), data, zipfile.ZIP_DEFLATED)
     return [path for path in outs if not dvc_yaml.is_kept(path)]
 
@@ -154,22 +156,9 @@ def _link(path: Path, to: Path) -> None:
         path.symlink_to(to.resolve())
 
 
-def _files(path: str, file: Path) -> list[tuple[str, Path]]:
-    """Return (path, file) of a file, or of all files in a folder."""
-    if not file.is_dir():
-        return [(path, file)]
-    return [(f"{path}/{own.relative_to(file).as_posix()}", own) for own in sorted(dvc_lock_file.inside(file))]
-
-
 @dataclass(frozen=True)
 class Received:
-    """An archive's run in a folder.
-
-    Attributes:
-        config: the path of its config in the folder.
-        says: lines on where model and text come from.
-        data: the same for the certificate.
-    """
+    """An archive's run in a folder: the path of its config there, lines on its model and text, and the same as data."""
 
     config: str
     says: list[str]
@@ -192,13 +181,8 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         raise UserError(f"{archive}: no such archive", "give a file that ff-memories share wrote")
     if not zipfile.is_zipfile(archive):
         raise UserError(f"{archive}: cut off, or no archive of ff-memories share", ANOTHER)
-    limit = max(LEAST, TIMES * archive.stat().st_size)
-    unpack.unpack(archive, "zip", [], folder, limit, inside="")
-    if not (folder / SUMS).is_file():
-        raise UserError(f"{archive}: has no {SUMS}", "verify it with the version that wrote it")
-    made_by, config, digests = _sums(archive, folder)
-    run = _run(archive, folder, config)
-    _refuse_others(archive, folder, run, digests)
+    unpack.unpack(archive, "zip", [], folder, max(LEAST, TIMES * archive.stat().st_size), inside="")
+    run, made_by, digests = _checked(archive, folder)
     said: dict[str, Any] = {}
     for kind, given in (("model", model), ("text", text), ("pipeline", [])):
         files = inputs(run)[kind]
@@ -209,109 +193,85 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         for path, file in found.items():
             _place(archive, folder, path, file)
         said[kind] = {"name": names(run)[kind], "given": bool(given), "files": wanted}
-    if run.inputs.gguf:
-        (path, digest), *_ = run.inputs.gguf.items()
+    for path, digest in run.inputs.gguf.items():
         converted = from_gguf.folder(folder / path, digest)
-        for path in run.inputs.model_files:
-            _place(archive, folder, path, (converted / Path(path).name).resolve())
+        for own in run.inputs.model_files:
+            _place(archive, folder, own, (converted / Path(own).name).resolve())
         _name_source(folder, run)
-    largest = lambda files: max(files, key=lambda path: (folder / path).stat().st_size)
-    says = [
-        f"{kind}: {'given' if part['given'] else part['name']}; {PurePosixPath(path).name} has the SHA-256 {digest}"
-        for kind, part in said.items()
-        for path, digest in part["files"].items()
-        if path == largest(part["files"])
-    ]
+    says = [f"{kind}: {'given' if part['given'] else part['name']}" for kind, part in said.items() if part["files"]]
     if made_by != (here := version("ff-memories")):
         says.append(f"made by ff-memories {made_by}; this is {here}, whose code may differ: see the part `record`")
     return Received(run.file, says, {"sha256": dvc_lock_file.digest(archive, "sha256"), "made_by": made_by, **said})
 
 
-def _sums(archive: Path, folder: Path) -> tuple[str, str, dict[str, str]]:
-    """Return what SHA256SUMS says: the version, the config's path, and {path: digest}; its paths stay in the folder."""
-    try:
-        text = (folder / SUMS).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        text = ""
-    head, rows = HEAD.match(text), [ROW.fullmatch(line) for line in text.splitlines()[1:]]
-    if head is None or None in rows:
+def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
+    """Return an archive's run, the version that made it, and its SHA256SUMS, {path: digest}.
+
+    Raises ``UserError`` if a path that it names leads out of the folder, or if a file is gone, is not as SHA256SUMS
+    says, or is not of the run: a Snakefile, for one, would be executed.
+    """
+    if not (folder / SUMS).is_file():
+        raise UserError(f"{archive}: has no {SUMS}", "verify it with the version that wrote it")
+    first, *rows = (folder / SUMS).read_text(encoding="utf-8", errors="replace").split("\n")
+    head, found = HEAD.fullmatch(first), [ROW.fullmatch(row) for row in rows if row]
+    if head is None or None in found:
         raise UserError(f"{archive}: {SUMS} cannot be read", ANOTHER)
-    found = {row[2]: row[1] for row in rows if row}
-    for path in (head[2], *found):
-        _refuse_path(archive, path)
-    return head[1], head[2], found
-
-
-def _refuse_path(archive: Path, path: str) -> None:
-    """Raise ``UserError`` for a path that could lead out of the folder."""
-    parts = PurePosixPath(path).parts
-    if not parts or path.startswith(("/", "~", "-")) or ".." in parts or "\\" in path or ":" in path:
-        raise UserError(f"{archive}: refused, because the path {path!r} leads out of the archive")
-
-
-def _run(archive: Path, folder: Path, file: str) -> Run:
-    """Return an archive's run, after checking that its config names only files of the folder."""
+    made_by, file, digests = head[1], head[2], {row[2]: row[1] for row in found if row}
+    _refuse_outside(archive, [file, *digests])
     try:
         config = read_yaml(folder / file)
-        parsed = configs.parse(config, file)
+        named = [path for _, path in Inputs(configs.parse(config, file)).named]
     except (UserError, OSError) as error:
         said = str(error).partition("\n")[0].replace(f"{folder}/", "")
         raise UserError(f"{archive}: its config cannot be read: {said}", ANOTHER) from None
-    named = [*parsed.corpus.train.files, *parsed.corpus.validation.files, *parsed.model.paths.values()]
-    named += [path for path in (parsed.composition.sample_file, parsed.sources.registry) if path]
-    for path in named:
-        _refuse_path(archive, path)
-    if parsed.sources.registry is not None:
+    _refuse_outside(archive, named)
+    run, own = Run(config, file), {SUMS, file, str(constraints.LOCK)}
+    if run.config.sources.registry is not None:
         raise UserError(f"{archive}: refused, because its config names a registry of sources of its own")
-    return Run(config, file)
-
-
-def _refuse_others(archive: Path, folder: Path, run: Run, digests: dict[str, str]) -> None:
-    """Raise ``UserError`` for a file that is not of the run, not as SHA256SUMS says, or gone."""
-    own = {SUMS, run.file, str(constraints.LOCK), str(run.dvc_lock)}
-    try:
-        with chdir(folder):
-            recorded, stages = dvc_lock_file.outputs(run), dvc_lock_file.read(run).values()
-    except UserError as error:
-        raise UserError(f"{archive}: {str(error).partition(chr(10))[0]}", ANOTHER) from None
-    deps = (dep["path"] for stage in stages for dep in stage.get("deps", []))
-    for path in [*recorded, *deps, *(file for stage in stages for file in stage.get("params", {}))]:
-        _refuse_path(archive, path)
-    for file in folder.rglob("*"):
-        path = file.relative_to(folder).as_posix()
-        made = path.startswith(f"{run.results}/") and {path, *map(str, PurePosixPath(path).parents)} & recorded.keys()
-        if file.is_file() and not (made or path in own or path.startswith(f"{run.annotation_folder}/")):
+    with chdir(folder):
+        stages = dvc_lock_file.read(run)
+        recorded = dvc_lock_file.outputs(run)
+    deps = [dep["path"] for stage in stages.values() for dep in stage.get("deps", [])]
+    params = [path for stage in stages.values() for path in stage.get("params", {})]
+    _refuse_outside(archive, [*recorded, *deps, *params])
+    own |= {str(run.dvc_lock), run.annotation_folder, *(out for out in recorded if out.startswith(f"{run.results}/"))}
+    for path in (here.relative_to(folder).as_posix() for here in folder.rglob("*") if here.is_file()):
+        if not own & {path, *map(str, PurePosixPath(path).parents)}:
             raise UserError(f"{archive}: refused, because {path!r} does not belong to the run")
-        if file.is_file() and path != SUMS and digests.get(path) != dvc_lock_file.digest(file, "sha256"):
+        if path != SUMS and digests.get(path) != dvc_lock_file.digest(folder / path, "sha256"):
             raise UserError(f"{archive}: {path} is not as {SUMS} says", ANOTHER)
     if gone := [path for path in recorded if dvc_yaml.is_kept(path) and not (folder / path).exists()]:
         raise UserError(f"{archive}: lacks {gone[0]}", ANOTHER)
+    return run, made_by, digests
+
+
+def _refuse_outside(archive: Path, paths: Iterable[str]) -> None:
+    """Raise ``UserError`` for a path that could lead out of the folder."""
+    for path in paths:
+        parts = PurePosixPath(path).parts
+        if not parts or path.startswith(("/", "~", "-")) or ".." in parts or "\\" in path or ":" in path:
+            raise UserError(f"{archive}: refused, because the path {path!r} leads out of the archive")
 
 
 def _given(kind: str, given: list[Path], wanted: dict[str, str], folder: Path) -> dict[str, Path]:
     """Return {path in the run: the file here} for files that a user gave, found by their digests."""
-    files = [file for path in given for file in _inside(kind, path)]
+    hint = f"give the {kind} that the run was made with"
+    whole = [path.expanduser() for path in given]
+    files = [file for path in whole for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    if gone := [file for file in files if not file.exists()]:
+        raise UserError(f"--{kind} {gone[0]}: no such file", hint)
+    files = [file for file in files if file.is_file()]
     known = {dvc_lock_file.digest(file, "sha256"): file for file in files}
     if kind == "text" and len(files) == 1 and not known.keys() >= {*wanted.values()}:
         parts = one_text.split(files[0], configs.usual()["seed"], folder / ".split")  # as `ff-memories run` does
         known |= {dvc_lock_file.digest(part, "sha256"): part for part in (parts.train, parts.validation)}
     for path, digest in wanted.items():
         if digest not in known:
+            all_given = " ".join(map(str, given))
             raise UserError(
-                f"--{kind} {' '.join(map(str, given))}: not the run's {kind}: none has the SHA-256 of {path}, {digest}",
-                f"give the {kind} that the run was made with",
+                f"--{kind} {all_given}: not the run's {kind}: none has the SHA-256 of {path}, {digest}", hint
             )
     return {path: known[digest].resolve() for path, digest in wanted.items()}
-
-
-def _inside(kind: str, path: Path) -> list[Path]:
-    path = path.expanduser()
-    if path.is_dir():
-        return sorted(file for file in path.iterdir() if file.is_file())
-    require_file(path)
-    if not path.is_file():
-        raise UserError(f"--{kind} {path}: no such file", f"give the {kind} that the run was made with")
-    return [path]
 
 
 def _by_name(kind: str, run: Run, wanted: list[str]) -> dict[str, Path]:

@@ -38,7 +38,6 @@ UNLOCK = "wait until the other run has ended; if there is none, run this command
 GOES_ON = "the same command goes on where it stopped"
 LONGEST = 300  # characters of a job's reason: that of `all` would name every file of a run
 LAST = 6  # lines of a failed step's log
-FULL = 1_000_000  # bytes; with fewer, a disk is full
 WIDTH = 24  # characters of the bar
 
 
@@ -210,8 +209,6 @@ def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     lines = [line for log in logs if (path := Path(log)).is_file() for line in _lines(path)]
     said = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
     last = lines[-LAST:] if said is None else lines[said:]
-    if not last and shutil.disk_usage(".").free < FULL:  # where a log cannot be written, either
-        last = ["error: no space is left on the disk", "  fix: free some space"]
     about = words.get(rule, rule).rstrip(".")
     fix = [] if any("fix: " in line for line in last) else [f"  fix: see {log} for all of it" for log in logs[:1]]
     after = [f"  then {GOES_ON}"]

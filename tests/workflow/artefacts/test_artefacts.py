@@ -1,8 +1,6 @@
 """Artefacts: what was published is there on a clone, adopt records nothing unsound, both tools do the same."""
 
 import json
-import os
-import re
 import shutil
 
 import pytest
@@ -10,7 +8,6 @@ import yaml
 from projects import RESULTS, configure, due, files, git, restored, run, size, steps
 from running import ROOT
 
-from ff_memories.base.errors import UserError
 from ff_memories.steps.join import remove_others
 from ff_memories.workflow import dvc_yaml
 
@@ -78,12 +75,6 @@ def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_
     assert locks[0] == locks[1]
 
 
-def test_how_many_shards_there_are_changes_nothing(copy):
-    configure(copy, "execution.shards", 3)
-    assert not due(copy)
-    assert "up to date" in run(copy, "dvc", "status", "dvc.yaml").stdout
-
-
 def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(published, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(published, folder, symlinks=True)
@@ -120,16 +111,6 @@ def test_an_edited_output_is_not_adopted_and_is_made_again_by_restore(copy):
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
 
 
-def test_a_figure_that_was_edited_or_removed_is_drawn_again_from_its_tables(copy):
-    edited, removed = (copy / RESULTS / "figures" / name for name in ("figure4.csv", "figure5.svg"))
-    whole = edited.read_bytes(), removed.read_bytes()
-    edited.write_bytes(whole[0].replace(b"1", b"2"))
-    removed.unlink()
-    said = run(copy, "ff-memories", "restore").stdout
-    assert said == "rebuilt: figures\nup to date\n"
-    assert (edited.read_bytes(), removed.read_bytes()) == whole
-
-
 def test_a_stage_that_there_is_no_more_is_forgotten(copy):
     lock = copy / "dvc.lock"
     whole = lock.read_bytes()
@@ -158,52 +139,3 @@ def test_dvc_shows_a_row_for_every_claim(fresh):
         claim: said["verdict"] for claim, said in claims.items()
     }
     assert len(rows) == len(claims)
-
-
-def test_dvc_shows_which_key_was_changed_and_what_it_did_to_a_claim(copy):
-    claim = f"{RESULTS}/claims/K02-last-token-outweighs-random.json"
-    before = json.loads((copy / claim).read_text())
-    (copy / claim).write_text(json.dumps({"measured": before["measured"] + 1, "verdict": "changed"}))
-    configure(copy, "mutations.random", "inner")
-    rows = [line.split() for line in run(copy, "dvc", "metrics", "diff").stdout.splitlines()[1:]]
-    changed = {(path, metric): shown for path, metric, *shown in rows}
-    assert changed.keys() == {(claim, "measured"), (claim, "verdict")}
-    assert float(changed[claim, "measured"][-1]) == 1
-    assert changed[claim, "verdict"] == [before["verdict"], "changed", "-"]
-    params = run(copy, "dvc", "params", "diff").stdout.splitlines()
-    assert [line.split() for line in params[1:]] == [["config/config.yaml", "mutations.random", "any", "inner"]]
-
-
-def test_dvc_shows_every_figure_on_one_page(fresh, tmp_path):
-    run(fresh, "dvc", "plots", "show", "--out", tmp_path)
-    page = (tmp_path / "index.html").read_text()
-    shown = {(tmp_path / name).read_bytes() for name in re.findall(r'<img src="([^"]+)"', page)}
-    assert shown == {path.read_bytes() for path in (fresh / RESULTS / "figures").glob("*.svg")}
-    assert len(shown) >= 10
-
-
-def test_dvc_draws_what_a_step_is_made_of(fresh):
-    drawn = run(fresh, "dvc", "dag", "mutations").stdout
-    assert set(re.findall(r"[\w.]{3,}", drawn)) == {
-        "corpus", "model", "triggers", "mutations", "workflow", "sources", "dvc.yaml"
-    }  # fmt: skip
-    whole = run(fresh, "dvc", "dag", "--mermaid").stdout
-    node = {name: number for number, name in re.findall(r'(node\d+)\["(.+?)"\]', whole)}
-    assert f"{node['mutations']}-->{node['figures']}" in whole
-
-
-def test_a_lock_that_is_missing_or_broken_is_named(copy):
-    from ff_memories.workflow import dvc_lock_file
-    from ff_memories.workflow.runs.run import DEFAULT, Run
-
-    here = os.getcwd()
-    os.chdir(copy)
-    try:
-        (copy / "dvc.lock").write_text("stages: {claims: [}")
-        with pytest.raises(UserError, match=r"dvc\.lock: not valid YAML"):
-            dvc_lock_file.read(Run.read(DEFAULT))
-        (copy / "dvc.lock").unlink()
-        with pytest.raises(UserError, match="this run has not been recorded yet"):
-            dvc_lock_file.read(Run.read(DEFAULT))
-    finally:
-        os.chdir(here)

@@ -15,7 +15,7 @@ from running import BIN, command
 from snakemake_interface_logger_plugins.common import LogEvent
 from transformers_run import prepare
 
-from ff_memories.workflow.terminal_logger import LogHandler, failure
+from ff_memories.workflow.terminal_logger import LOCKED, LogHandler, failure
 
 WORDS = {"model": "Check a model.", "triggers": "Find triggers."}
 
@@ -66,6 +66,11 @@ def test_an_error_is_said_without_its_place_in_the_snakefile(capsys):
     assert said == "error: my.yaml: no such file\n  fix: give one\n"
 
 
+def test_a_locked_folder_is_named_with_the_command_that_unlocks_it(capsys):
+    _, said = shown(capsys, record(LogEvent.ERROR, LOCKED, logging.ERROR, exception="LockException"))
+    assert said.startswith("error: this folder is locked\n  fix: ") and "-- --unlock" in said
+
+
 def test_of_snakemakes_messages_warnings_and_our_own_are_shown(capsys):
     given = [record(msg="Select jobs to execute..."), record(msg="ours", own=True),
              record(msg="careful", level=logging.WARNING)]  # fmt: skip
@@ -106,20 +111,8 @@ def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     assert work.wait(60) == 130
     while b"stopped; the same command goes on" not in seen:
         seen += os.read(ours, 1000)
-    lock = tmp_path / ".snakemake/locks/0.output.lock"  # as a Snakemake leaves it that was killed
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.write_text("results/small/corpus/corpus.safetensors\n")
-    locked = command("ff-memories", *run, cwd=tmp_path, check=False)
-    assert locked.stderr.startswith("error: this folder is locked\n  fix: ") and "-- --unlock" in locked.stderr
-    command("ff-memories", *run, "--", "--unlock", cwd=tmp_path)
-    assert not lock.exists()
     last = command("ff-memories", *run, cwd=tmp_path)
     assert list(tmp_path.glob("results/*/corpus/corpus.safetensors"))
     assert command("ff-memories", *run, cwd=tmp_path).stderr == "Nothing to be done\n"
     assert not last.stderr or ("Split the texts" in last.stderr and "jobs done in" in last.stderr)  # it may have ended
     assert "profile" not in last.stderr
-
-
-def test_of_a_step_without_a_log_on_a_full_disk_the_disk_is_named(monkeypatch):
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=4096))
-    assert "error: no space is left on the disk\n    fix: free some space" in failure("model", WORDS, ["none.log"])

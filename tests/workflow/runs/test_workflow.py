@@ -80,14 +80,6 @@ def test_after_a_run_there_is_nothing_to_do(planted_run):
 
 
 @pytest.mark.more
-def test_a_figures_parameter_reruns_that_figure_and_the_report(planted_copy):
-    change(planted_copy, "figures.figure4.width", 300)
-    assert due(planted_copy) == {"figures_4": 1, "report": 1}
-    snakemake(planted_copy)
-    assert due(planted_copy) == {}
-
-
-@pytest.mark.more
 def test_an_experiments_parameter_reruns_what_depends_on_it(planted_copy):
     change(planted_copy, "mutations.random", "inner")
     touched = {"mutations", "mutations_joined", "baselines", "figures_3", "claims", "report", "gallery"}
@@ -106,21 +98,6 @@ def test_a_changed_parameter_is_seen_with_another_number_of_shards(planted_copy)
 @pytest.mark.more
 def test_how_a_run_is_carried_out_reruns_nothing(planted_copy):
     change(planted_copy, "execution.batch_tokens", 512)
-    assert due(planted_copy) == {}
-
-
-@pytest.mark.more
-def test_an_edited_text_reruns_what_reads_it(planted_copy):
-    with (planted_copy / "validation.txt").open("a") as file:
-        file.write("red cat sings .\n")
-    assert {"corpus", "trigger_shard", "composition"} <= set(due(planted_copy))
-    assert "model" not in due(planted_copy)
-
-
-@pytest.mark.more
-def test_a_new_time_stamp_alone_reruns_nothing(planted_copy):
-    for name in ("train.txt", "validation.txt", "model.pt", "dict.txt"):
-        (planted_copy / name).touch()
     assert due(planted_copy) == {}
 
 
@@ -153,14 +130,6 @@ def test_config_overrides_are_refused(planted_copy, arguments, says):
                     cwd=planted_copy, check=False)  # fmt: skip
     assert shown.returncode
     assert says in shown.stderr + shown.stdout
-
-
-@pytest.mark.more
-def test_a_faulty_config_is_refused_before_anything_runs(planted_copy):
-    change(planted_copy, "triggers.tpo", 3)
-    shown = snakemake(planted_copy, "-n", check=False)
-    assert shown.returncode
-    assert "triggers.tpo: unknown key" in shown.stderr + shown.stdout
 
 
 RECORDED = sorted(path.name for path in (ROOT / "runs").iterdir() if path.is_dir())
@@ -235,10 +204,6 @@ def dvc_clone(planted_run, tmp_path_factory):
     return folder
 
 
-def ran(done):
-    return set(re.findall(r"Running stage '([^']+)'", done.stdout + done.stderr))
-
-
 @pytest.mark.long
 def test_dvc_repro_computes_the_same_tables_as_snakemake(dvc_clone, planted_run):
     for path in (planted_run / "results/planted/tables").glob("*.parquet"):
@@ -246,18 +211,6 @@ def test_dvc_repro_computes_the_same_tables_as_snakemake(dvc_clone, planted_run)
             continue  # names the text files, which lie elsewhere here
         assert (dvc_clone / "results/planted/tables" / path.name).read_bytes() == path.read_bytes(), path.name
     assert "Nothing to be done" in (lambda d: d.stdout + d.stderr)(command("snakemake", "-n", cwd=dvc_clone))
-
-
-@pytest.mark.long
-def test_dvc_repro_rebuilds_changed_stages_alone(dvc_clone):
-    assert ran(command("dvc", "repro", cwd=dvc_clone)) == set()
-    config = dvc_clone / "config" / "config.yaml"
-    settings = yaml.safe_load(config.read_text())
-    settings["composition"]["examples"] = 90
-    config.write_text(yaml.safe_dump(settings, sort_keys=False))
-    again = ran(command("dvc", "repro", cwd=dvc_clone))
-    assert "composition" in again
-    assert not again & {"model", "corpus", "triggers", "mutations", "values", "figure-figure3"}
 
 
 @pytest.mark.workflow
