@@ -52,7 +52,7 @@ all_rules.name_environment(workflow.rules)
 all_rules.name_logs(workflow.rules, run_.path("logs"))
 all_rules.find_producers_by_path(workflow.rules)
 if workflow.is_main_process and INSIDE_DVC and not only_read():
-    remove_not_own(workflow.rules, sys.argv)
+    remove_not_own(sys.argv)
 if workflow.is_main_process:
     all_rules.refuse_read_only(Path.cwd())
     logger.info("", extra={"words": all_rules.words(workflow.rules)})

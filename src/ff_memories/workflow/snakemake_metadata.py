@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,14 @@ def is_sound(found: Any, job: Any) -> bool:
     return not known.params_changed(job)
 
 
-def remove_not_own(rules: Iterable[Any], command: list[str]) -> None:
+def remove_not_own(command: list[str]) -> None:
     """Remove a DVC stage's outputs that Snakemake would leave though they may not be its jobs' own results.
 
     DVC compares content. Snakemake compares times, and so takes a file for its own that was edited, that was pulled, or
     whose input was replaced by an older file.
 
     Args:
-        rules: Snakemake's.
-        command: the stage's command line, which ends with ``--`` and its targets, files and names of rules.
+        command: the stage's command line, which ends with ``--`` and its outputs.
 
     Raises:
         UserError: another Snakemake may be writing these files.
@@ -54,20 +53,18 @@ def remove_not_own(rules: Iterable[Any], command: list[str]) -> None:
     if any(LOCKS.glob("*.lock")):
         hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"
         raise UserError("this folder is locked", hint)
-    targets = command[len(command) - command[::-1].index("--") :]
-    files = [str(file) for rule in rules if rule.name in targets for file in rule.output or rule.input]
     record_of = private_api.recorded_jobs()
 
     def is_removed(path: str) -> bool:
-        record = record_of(path)
-        wrong = os.path.exists(path) and any(True for _ in faults(path, record))
-        before = [file for file in (record and record.input) or () if is_intermediate(file)]
-        wrong = any([wrong, *map(is_removed, before)])  # Snakemake would not look behind a file that is there
-        if wrong and os.path.exists(path):
+        record, there = record_of(path), os.path.exists(path)
+        before = [is_removed(file) for file in (record and record.input) or () if is_intermediate(file)]
+        # of what it was made of, nothing may be wrong either: Snakemake does not look behind a file that is there
+        wrong = any(before) or (there and any(True for _ in faults(path, record)))
+        if wrong and there:
             shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
         return wrong
 
-    for path in (*targets, *files):
+    for path in command[len(command) - command[::-1].index("--") :]:
         is_removed(path)
 
 

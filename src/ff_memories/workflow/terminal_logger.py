@@ -16,12 +16,11 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from contextlib import redirect_stderr, suppress
+from contextlib import redirect_stderr
 from logging import WARNING, LogRecord
 from pathlib import Path
 from typing import Any
 
-import psutil
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
@@ -148,7 +147,7 @@ class LogHandler(LogHandlerBase):
         rest = self.left(now)
         parts = [f"{done * full}{open_ * (WIDTH - full)} {self._share():.0%}", f"{self.done} of {self.total} jobs"]
         parts += [f"{duration(round(rest))} left"] if rest is not None else []
-        parts += [f"{memory() / 1e9:.1f} GB", ", ".join(sorted({rule for rule, _ in self.jobs.values()}))]
+        parts += [", ".join(sorted({rule for rule, _ in self.jobs.values()}))]
         line = "  ".join(parts)[: shutil.get_terminal_size().columns - 1]
         sys.stderr.write(f"\r\x1b[K{line}\r")
         sys.stderr.flush()
@@ -193,15 +192,6 @@ def after_nothing(say: Callable[[], str]) -> Callable[[LogRecord], bool]:
         return True
 
     return add
-
-
-def memory() -> int:
-    """Return the bytes of memory that Snakemake and its jobs use together."""
-    ours, used = psutil.Process(), 0
-    for process in [ours, *ours.children(recursive=True)]:
-        with suppress(psutil.NoSuchProcess):  # it has just ended
-            used += process.memory_info().rss
-    return used
 
 
 def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:

@@ -8,7 +8,6 @@ import yaml
 from projects import RESULTS, configure, due, files, git, restored, run, size, steps
 from running import ROOT
 
-from ff_memories.steps.join import remove_others
 from ff_memories.workflow import dvc_yaml
 
 pytestmark = pytest.mark.more
@@ -87,14 +86,6 @@ def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(pub
     run(folder, "ff-memories", "restore")
     assert not (folder / shard).exists()
     assert not due(folder)
-
-
-def test_shards_of_another_cut_are_removed(tmp_path):
-    for name in ("1-of-2", "2-of-2", "1-of-3", "3-of-3"):
-        (tmp_path / "shards" / name).mkdir(parents=True)
-        (tmp_path / "shards" / name / "lists.safetensors").touch()
-    remove_others([tmp_path / "shards" / f"{n}-of-2" / "lists.safetensors" for n in (1, 2)])
-    assert {path.parent.name for path in tmp_path.rglob("lists.safetensors")} == {"1-of-2", "2-of-2"}
 
 
 def test_an_edited_output_is_not_adopted_and_is_made_again_by_restore(copy):

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, parse, read_yaml
-from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 CONFIGS = ("config/*.yaml", "*.yaml")
@@ -61,8 +60,6 @@ def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], l
 def config_of(run: str, root: Path = Path()) -> Path | None:
     """Return the config file of a run of a project; ``None`` if there is none.
 
-    Of several, it is the one that the run's dvc.lock names.
-
     Raises:
         UserError: several that differ have the run's name, or the only one is no valid config.
     """
@@ -71,17 +68,10 @@ def config_of(run: str, root: Path = Path()) -> Path | None:
         if broken:
             parse(read_yaml(broken[0]), str(broken[0]))
         return None
-    if len(found) == 1 or all(other == found[0][1] for _, other in found):
-        return found[0][0]
-    paths = {path: config for path, config in found}
-    recorded = root / "dvc.lock" if root / "config/config.yaml" in paths else root / "runs" / run / "dvc.lock"
-    if recorded.is_file():
-        stages = dvc_lock_file.stages_of(recorded).values()
-        named = {root / file for stage in stages for file in stage.get("params", {})}
-        if len(only := named & paths.keys()) == 1:
-            return only.pop()
-    listed = ", ".join(sorted(path.as_posix() for path in paths))
-    raise UserError(f"several configs have the run {run!r}: {listed}", "name one with --configfile")
+    if any(config != found[0][1] for _, config in found):
+        listed = ", ".join(sorted(path.as_posix() for path, _ in found))
+        raise UserError(f"several configs have the run {run!r}: {listed}", "name one with --configfile")
+    return found[0][0]
 
 
 def refuse_taken(run: Run) -> None:
