@@ -9,6 +9,7 @@ rows (``structure``).
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -50,6 +51,7 @@ STRUCTURE = "structure"
 TOGETHER = (("examples", "composition", "refinement"), ("causal", "removals"))  # tables whose rows share prefixes
 PLACES = ("example", "prefix", "sentence", "position", "layer", "key")  # rows that share a prefix, and layers, in turn
 AT_ONCE = 100  # rows of one piece of work
+ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 PATIENCE = 5  # seconds for a process to end by itself
 # what reading tables may raise that name what does not exist, or numbers that cannot be
@@ -84,10 +86,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks."""
+    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks.
+
+    ``round``: of an audit that has a limit of time; 0 is done whatever it takes.
+    """
 
     model: str
     rows: tuple[Drawn, ...] = ()
+    round: int = 0
 
     @property
     def steps(self) -> int:
@@ -137,10 +143,22 @@ def draw(
         np.flatnonzero(available(corpus, positions)),
     )
     sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
-    drawn: dict[str, list[int]] = {}
+    rounds: list[dict[str, list[int]]] = [{} for _ in range(ROUNDS if aim.seconds else 1)]
     for name, size in sizes.items():
         of_examples = _of_examples(aim, model, frames[name]) if name in TOGETHER[0] else None
-        drawn[name] = (aim.draw(f"{model} {name}", size) if of_examples is None else of_examples).tolist()
+        drawn = aim.draw(f"{model} {name}", size) if of_examples is None else of_examples
+        order = generator(aim.seed, f"audit rounds {model} {name}").permutation(len(drawn))
+        for number, part in enumerate(rounds):
+            part[name] = drawn[np.sort(order[number :: len(rounds)])].tolist()
+    return [
+        work for number, part in enumerate(rounds) for work in _works(model, frames, sentences, part, number)
+    ], sizes
+
+
+def _works(
+    model: str, frames: Mapping[str, pl.DataFrame], sentences: np.ndarray, drawn: dict[str, list[int]], number: int
+) -> list[Work]:
+    """Return the pieces of work of one round: rows that share prefixes, in an order in which they share most."""
     works = []
     for group in [*TOGETHER, *((name,) for name in drawn if name not in sum(TOGETHER, ()))]:
         keyed = []
@@ -154,8 +172,8 @@ def draw(
                       for row, i in zip(places.iter_rows(), drawn[name], strict=True)]  # fmt: skip
         rows = [row for _, row in sorted(keyed)]
         size = len(rows) if group in TOGETHER else AT_ONCE  # what they share is found once, by one process
-        works += [Work(model, tuple(rows[i : i + size])) for i in range(0, len(rows), size or 1)]
-    return works, sizes
+        works += [Work(model, tuple(rows[i : i + size]), number) for i in range(0, len(rows), size or 1)]
+    return works
 
 
 def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
@@ -221,14 +239,15 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     for model in names:
         frames = {name: reading.read(at(baselines.file(run, model, name))) for name in baselines.OWN}
         some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
-        works.append(Work(model, tuple(row for work in some for row in work.rows)))  # the model is drawn once
+        # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
+        works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
         sizes |= {name: len(frames[name]) for name in baselines.LABELS} | {baselines.PERPLEXITY: 1}
         found |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
-    works.sort(key=lambda work: len(work.rows) <= AT_ONCE)  # the longest pieces first
+    works.sort(key=lambda work: (work.round, len(work.rows) <= AT_ONCE))  # the longest pieces first
     faults: list[str] = []
     with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
         do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
-        for work, said in _each(works, do, _workers(run, cores)):
+        for work, said in _each(works, do, _workers(run, cores), aim.seconds):
             for what, where, result in said:
                 if what == STRUCTURE:
                     faults.append(f"{where}: {result.says}")
@@ -256,7 +275,7 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
             return list(baselines.recompute(Run(json.loads(settings), file), work.model, work.rows, at, look))
         run, basis = _own(settings, file, at)
         said = list(look(basis, work.rows))
-        if not work.rows or _surveys(work):
+        if not work.rows or (_surveys(work) and not work.round):
             parts = (one.partition(": ") for one in contradictions(basis, run, at))
             said += [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
         return said
@@ -264,16 +283,24 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
         return [(STRUCTURE, "tables" if work.model == OWN else work.model, _broken(error))]
 
 
-def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> Iterator[tuple[Work, list[Said]]]:
-    """Do the pieces of work, in their order, side by side."""
+def _each(
+    works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None
+) -> Iterator[tuple[Work, list[Said]]]:
+    """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no further round."""
+    until = time.monotonic() + (seconds or float("inf"))
     if workers == 1:
-        yield from ((work, do(work)) for work in works)
+        yield from ((work, do(work)) for work in works if not work.round or time.monotonic() < until)
         return
     try:
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
             todo = {pool.submit(do, work): work for work in works}
             try:
-                yield from ((todo[done], done.result()) for done in as_completed(todo))
+                for done in as_completed(todo):
+                    if not done.cancelled():
+                        yield todo[done], done.result()
+                    if time.monotonic() > until:
+                        for waiting in (future for future, work in todo.items() if work.round):
+                            waiting.cancel()
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
                 for process in (others := active_children()):
                     process.terminate()
