@@ -63,6 +63,8 @@ def _values(kind: Any) -> str:
         return ", ".join(typing.get_args(kind))
     if kind in (int, str, float, bool):
         return kind.__name__
+    if typing.get_origin(kind) is typing.Annotated:
+        return _values(typing.get_args(kind)[0])
     parts = [_values(a) if a is not type(None) else "null" for a in typing.get_args(kind)]
     if typing.get_origin(kind) is list:
         return f"list of {parts[0]}"

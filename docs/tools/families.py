@@ -18,7 +18,7 @@ from pages import ROOT, options, renew
 from ff_memories.base.files import write_whole
 from ff_memories.model.families.families import FAMILIES, Family
 
-sys.path.insert(0, str(ROOT / "tests" / "tools" / "models"))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tools" / "models")]
 
 PAGE, KEPT = ROOT / "docs/transformers.md", ROOT / "docs/data/parity.csv"
 BEGIN, END = "<!-- python docs/tools/families.py -->", "<!-- end -->"

@@ -377,7 +377,7 @@ def _similar(basis: Basis) -> Iterator[str]:
     found, (layers, memories) = basis.tables["similar"], basis.oracle.keys
     neurons = memories // basis.oracle.signs
     shown = in_gallery(basis).select("layer", pl.col("key").cast(pl.Int64) % neurons).unique()
-    most = min(basis.config.gallery.similar, layers * neurons - 1)  # fewer, where no others have a cosine that counts
+    most = min(basis.config.gallery.similar, layers * neurons - 1)  # fewer or none, where no cosine counts
     lists = found.group_by(pl.col("layer"), pl.col("key").cast(pl.Int64), pl.col("of").cast(pl.String)).agg(
         pl.col("place").sort().eq(1 + pl.int_range(pl.len())).all().alias("places"),
         ((pl.struct("other_layer", "other_key").n_unique() == pl.len()) & (pl.len() <= most)).alias("others"),
@@ -385,7 +385,7 @@ def _similar(basis: Basis) -> Iterator[str]:
     itself = (pl.col("layer") == pl.col("other_layer")) & (pl.col("key") == pl.col("other_key"))
     every = shown.join(pl.DataFrame({"of": ["key", "value"]}), how="cross")
     lists = every.join(lists, on=[*KEY, "of"], how="full", coalesce=True)
-    whole = len(lists) == len(every) and lists.select(pl.col("places", "others").fill_null(most == 0).all()).row(0)
+    whole = len(lists) == len(every) and lists.select(pl.col("places", "others").fill_null(True).all()).row(0)
     if whole != (True, True) or len(found.filter(itself)):
         yield f"not {most} other memories for each that the gallery shows"
 
