@@ -59,7 +59,9 @@ if workflow.is_main_process:
 
 
 onstart:
-    all_rules.refuse_read_only("results", run_.results, *Path(run_.results).glob("*/"))
+    all_rules.refuse_read_only(
+        "results", run_.results, *Path(run_.results).glob("*/")
+    )
     if not INSIDE_DVC:  # inside DVC, DVC has compared all inputs with its lock
         refuse_edited(workflow)
 

@@ -64,7 +64,9 @@ if workflow.is_main_process and not only_read() and not INSIDE_DVC:
     logger.addFilter(after_nothing(at_the_end))
 
 # the tools of this environment, even if it is not activated
-os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+os.environ["PATH"] = (
+    f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+)
 if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
     share_terminal()
 # Snakemake's own strict mode; with the variable, a step logs its machine
@@ -85,7 +87,9 @@ step_params = partial(all_rules.step_params, run_)
 # the golden checks of a named checkpoint: their outputs, for rules that wait for them; the triggers' on a whole text
 GOLDEN = [run_.path("golden", "golden.json")] if run_.inputs.test_text else []
 WHOLE_TEXT = run_.config.corpus.train.max_sentences is None
-GOLDEN_TRIGGERS = [run_.path("golden", "triggers.json")] if GOLDEN and WHOLE_TEXT else []
+GOLDEN_TRIGGERS = (
+    [run_.path("golden", "triggers.json")] if GOLDEN and WHOLE_TEXT else []
+)
 # the config's keys that say which memories a run looks at, and which its gallery shows; none where it is all
 SAMPLING = () if run_.config.triggers.keys is None else ("seed", "triggers")
 GALLERY_SAMPLING = () if run_.config.gallery.keys is None else ("gallery.keys",)
@@ -213,7 +217,9 @@ def compute_threads(wildcards):
 def memory(wildcards, attempt, rulename):
     """Return the megabytes of memory that a job takes, by the plan's estimate; more where it failed before."""
     model = costs.OF_A_BASELINE if getattr(wildcards, "model", "") else ""
-    described, texts = Path(run_.path("model", "model.json")), run_.inputs.texts("train")
+    described, texts = Path(run_.path("model", "model.json")), run_.inputs.texts(
+        "train"
+    )
     return attempt * costs.megabytes(
         run_.config, described, run_.inputs.model_files, texts, rulename + model
     )

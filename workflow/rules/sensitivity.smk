@@ -12,7 +12,11 @@ rule sensitivity_part:
         model=rules.model.output,
         corpus=rules.corpus.output.corpus,
         others=[rules.corpus.output.sentences, rules.corpus.output.counts],
-        inputs=[*run_.inputs.model_files, *run_.inputs.texts("train"), *run_.inputs.texts("validation")],
+        inputs=[
+            *run_.inputs.model_files,
+            *run_.inputs.texts("train"),
+            *run_.inputs.texts("validation"),
+        ],
     output:
         sensitivity=run_.path("sensitivity", "{part}", "sensitivity.parquet"),
     threads: compute_threads

@@ -31,9 +31,7 @@ if run_.inputs.pinned_on_hub:
         wildcard_constraints:
             file="[^/]+",
         params:
-            model=lambda wildcards: run_.inputs.pinned_on_hub.one_file(
-                wildcards.file
-            ),
+            model=lambda wildcards: run_.inputs.pinned_on_hub.one_file(wildcards.file),
         shell:
             "ff-memories fetch --hub {params.model:q} 2> {log}"
 
