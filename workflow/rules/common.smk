@@ -64,9 +64,9 @@ if workflow.is_main_process and not only_read() and not INSIDE_DVC:
     logger.addFilter(after_nothing(at_the_end))
 
 # the tools of this environment, even if it is not activated
-os.environ["PATH"] = (
-    f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-)
+os.environ |= {
+    "PATH": os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
+}
 if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
     share_terminal()
 # Snakemake's own strict mode; with the variable, a step logs its machine
@@ -252,3 +252,9 @@ def registry():
     """Return the registry of sources that the config names, if any."""
     other = run_.config.sources.registry
     return [other] if other else []
+
+
+def given_sample(*files):
+    """Return files that a given sample is read with; no files where a sample is drawn, as for other models always."""
+    given = run_.config.composition.sample_file is not None
+    return lambda wildcards: list(files) if given and not wildcards.model else []

@@ -1,12 +1,6 @@
 # E8-E13, section 5, Figures 7-11: composition of memories and refinement across layers, in one pass.
 
 
-def given_sample(*files):
-    """Return files that a given sample is read with; no files where a sample is drawn, as for other models always."""
-    given = run_.config.composition.sample_file is not None
-    return lambda wildcards: list(files) if given and not wildcards.model else []
-
-
 rule composition:
     """Observe active memories, agreement and refinement at every layer, on validation prefixes."""
     input:
