@@ -382,10 +382,32 @@ def test_rows_of_the_gallery_that_are_left_out_are_found(sound, table):
     found, place = sound.tables[table], "place" if table == "similar" else "token_rank"
     first = found.row(0, named=True)
     own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
-    for left in (found.clear(), found.filter(~own), found.filter(~own | (pl.col(place) != 1))):
+    for left in (
+        found.clear(), found.filter(pl.col(place) < found[place].max()), found.filter(~own),
+        found.filter(~own | (pl.col(place) < found[place].max())),
+    ):  # fmt: skip
         other = copy.copy(sound)
         other.tables = sound.tables | {table: left}
         assert tables_of(faults(other)) == [table]
+
+
+def test_a_memory_like_few_others_has_fewer_similar_ones(sound):
+    """A table of as many as there are similar ones passes, though fewer than asked for."""
+    first = sound.tables["similar"].row(0, named=True)
+    own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"]) & (pl.col("of") == first["of"])
+    few = sound.tables["similar"].filter(~own | (pl.col("place") <= 2))
+    units, signed = sound.units(first["of"])
+    here = (first["layer"] - 1) * sound.oracle.keys[1] + first["key"]
+    others = units.clone()
+    cosines = units @ units[here]
+    cosines[here] = -1
+    worse = cosines.argsort(descending=True)[2:]
+    others[worse] = units[here] * -1  # all but two point the other way
+    others[here] = units[here]
+    other = copy.copy(sound)
+    other.tables = sound.tables | {"similar": few}
+    other._memo = {**sound._memo, ("units", first["of"]): (others, signed)}
+    assert faults(other) == []
 
 
 @pytest.mark.slow

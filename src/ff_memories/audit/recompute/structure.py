@@ -29,6 +29,7 @@ from ff_memories.memories.values import other
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]
+AT_ONCE = 256  # vectors compared with all others at once
 # steps that run the model and count what they skip
 COUNTS = ("triggers", "mutations", "composition", "causal", "removals")
 
@@ -376,18 +377,40 @@ def _promoted(basis: Basis, name: str) -> Iterator[str]:
 def _similar(basis: Basis) -> Iterator[str]:
     found, (layers, memories) = basis.tables["similar"], basis.oracle.keys
     neurons = memories // basis.oracle.signs
-    shown = in_gallery(basis).select("layer", pl.col("key").cast(pl.Int64) % neurons).unique()
-    most = min(basis.config.gallery.similar, layers * neurons - 1)  # fewer or none, where no cosine counts
-    lists = found.group_by(pl.col("layer"), pl.col("key").cast(pl.Int64), pl.col("of").cast(pl.String)).agg(
+    shown = in_gallery(basis).select("layer", pl.col("key").cast(pl.Int64) % neurons).unique().sort(KEY)
+    most = min(basis.config.gallery.similar, layers * neurons - 1)
+    counts = found.group_by(pl.col("layer"), pl.col("key").cast(pl.Int64), pl.col("of").cast(pl.String)).agg(
         pl.col("place").sort().eq(1 + pl.int_range(pl.len())).all().alias("places"),
-        ((pl.struct("other_layer", "other_key").n_unique() == pl.len()) & (pl.len() <= most)).alias("others"),
+        pl.len().alias("n"),
+        pl.struct("other_layer", "other_key").n_unique().alias("others"),
     )
     itself = (pl.col("layer") == pl.col("other_layer")) & (pl.col("key") == pl.col("other_key"))
     every = shown.join(pl.DataFrame({"of": ["key", "value"]}), how="cross")
-    lists = every.join(lists, on=[*KEY, "of"], how="full", coalesce=True)
-    whole = len(lists) == len(every) and lists.select(pl.col("places", "others").fill_null(True).all()).row(0)
-    if whole != (True, True) or len(found.filter(itself)):
+    counts = every.join(counts, on=[*KEY, "of"], how="full", coalesce=True)
+    whole = counts["places"].drop_nulls().all() and counts["others"].equals(counts["n"].rename("others"))
+    beyond = len(counts) > len(every) or (counts["n"] > most).any()
+    if not whole or beyond or len(found.filter(itself)) or _too_few(basis, counts, most):
         yield f"not {most} other memories for each that the gallery shows"
+
+
+def _too_few(basis: Basis, counts: Frame, most: int) -> bool:
+    """Return whether a memory has fewer than the ``most`` similar ones, though more have a cosine that counts.
+
+    ``counts``: (layer, key, of) and n, the rows that it has; null for none.
+    """
+    limit, layers = basis.near.limits.coefficient, basis.oracle.keys[0]
+    numbers = lambda series: torch.tensor(series.cast(pl.Int64).to_list())
+    for (of,), part in counts.with_columns(pl.col("n").fill_null(0)).filter(pl.col("n") < most).group_by("of"):
+        with torch.inference_mode():
+            units, signed = basis.units(str(of))
+            own, n = (numbers(part["layer"]) - 1) * (len(units) // layers) + numbers(part["key"]), numbers(part["n"])
+            for rows, had in zip(own.split(AT_ONCE), n.split(AT_ONCE), strict=True):
+                cosines = units[rows] @ units.T
+                cosines = cosines.abs() if signed else cosines
+                cosines.scatter_(1, rows[:, None], -torch.inf)
+                if ((cosines > limit).sum(1).clamp(max=most) > had).any():
+                    return True
+    return False
 
 
 def _samples(basis: Basis) -> Iterator[str]:
