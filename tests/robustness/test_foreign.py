@@ -143,7 +143,7 @@ MANIFESTS: dict[str, tuple[str | bytes, str]] = {
     "a line": ("# ff-memories 1\nVERIFIED: my.yaml\n", UNREADABLE),
     "words": ("# ff-memories 1 VERIFIED: my.yaml\n", UNREADABLE),
     "nothing": ("", UNREADABLE),
-    "no text": (b"# ff-memories 1: \xff.yaml\n", UNREADABLE),
+    "no text": (b"# ff-memories 1: \xff.yaml\n", "its config cannot be read"),
     "no digest": (f"{HEAD}5  a\n", UNREADABLE),
     "a row of words": (f"{HEAD}VERIFIED\n", UNREADABLE),
     "a path with escapes": (f"{HEAD}{'0' * 64}  ../\x1b[2Ja\n", "refused, because the path .* leads out"),

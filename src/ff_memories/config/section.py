@@ -11,7 +11,8 @@ from ff_memories.base.text import escape_invisible
 OF_TRANSFORMERS: dict[str, Any] = {"only": "transformers"}  # keys that new files leave out: of these models alone
 
 
-def _plain_path(path: str) -> str:
+def plain_path(path: str) -> str:
+    """Return a path that quoting makes safe on a command line. Raises ``ValueError`` for others."""
     if path.startswith("-"):
         raise ValueError(f"{path}: a command would read this path as an option; write it as ./{path}")
     if odd := [c for c in path if unicodedata.category(c).startswith("C") or c in "\u2028\u2029"]:
@@ -21,7 +22,7 @@ def _plain_path(path: str) -> str:
     return path
 
 
-FilePath = Annotated[str, AfterValidator(_plain_path)]  # one that quoting makes safe on a command line
+FilePath = Annotated[str, AfterValidator(plain_path)]
 
 
 class Section(BaseModel):

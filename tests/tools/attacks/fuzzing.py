@@ -154,13 +154,15 @@ def guided(
 
     Returns how many inputs were tried, the files in ``out`` that hold the faults, and what was said.
     """
-    from running import TOOLS
+    from running import ROOT, TOOLS
+
+    path = os.pathsep.join([TOOLS, str(ROOT)])
 
     out.mkdir(parents=True, exist_ok=True)
     options = ["--seconds", str(seconds), "--seed", str(seed), "--out", str(out)]
     command = [sys.executable, script, reader, *options]
     done = subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": TOOLS})  # fmt: skip
+                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path})  # fmt: skip
     tried = re.search(r"^Done (\d+) runs", done.stdout, re.MULTILINE)
     found = sorted(path for path in out.iterdir() if path.is_file())
     if not (found if done.returncode else tried):

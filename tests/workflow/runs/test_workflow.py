@@ -66,8 +66,9 @@ def test_a_finished_run_ends_with_its_answers(planted_copy):
     shown = snakemake(planted_copy, "--forcerun", "report").stderr.strip().splitlines()
     claims = json.loads((planted_copy / "results/planted/claims.json").read_text())
     papers = sum(claim.startswith("K") for claim in claims)
-    heads = ("planted (surrogate): ", f"{papers} claims of the paper", "Keys respond ", "Due to training: ",
-             "What cannot be said: ", "Time of all jobs", "Where to look: report results/planted/report/")  # fmt: skip
+    heads = ("planted (surrogate): ", f"{papers} claims of the paper", "Removing a trigger's last token ",
+             "Due to training: ", "What cannot be said: ", "Time of all jobs",
+             "Where to look: report results/planted/report/")  # fmt: skip
     said = [next(n for n, line in enumerate(shown) if line.startswith(head)) for head in heads]
     assert said == sorted(said) and max(map(len, shown[said[0] : said[-1]])) <= 100
     assert "interventions" in " ".join(shown[said[-2] : said[-1]])

@@ -284,7 +284,7 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
 
 
 def _each(
-    works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None
+    works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None = None
 ) -> Iterator[tuple[Work, list[Said]]]:
     """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no further round."""
     until = time.monotonic() + (seconds or float("inf"))

@@ -9,6 +9,7 @@ from typing import Any
 from ff_memories import config as configs
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import require_file
+from ff_memories.config.section import plain_path
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.workflow.snakefile import snakefile
@@ -73,6 +74,11 @@ class Run:
         return self.dvc_yaml.with_name(SOURCES)
 
     def _refuse_what_would_fail_later(self) -> None:
+        for path in (self.file, *self.annotations):
+            try:
+                plain_path(path)
+            except ValueError as error:
+                raise UserError(str(error)) from None
         texts = [path for split in ("train", "validation") for path in self.inputs.texts(split)]
         pipeline = self.inputs.fetched("pipeline")["files"]
         for path in [*(path for _, path in self.inputs.named), *self.inputs.model_files, *texts, *pipeline]:
