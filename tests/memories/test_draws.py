@@ -158,12 +158,13 @@ def test_a_faulty_sample_is_refused_with_its_line(run, tmp_path, capsys, line, s
 
 @pytest.mark.more
 def test_snakemake_looks_at_a_given_sample_again_when_it_changes(planted_copy):
-    from running import change, command, snakemake
+    from running import ROOT, change, command, snakemake
 
     examples = "results/planted/tables/examples.parquet"
     old = tables.read(planted_copy / examples)
-    command("ff-memories", "export", "sample", "--sentences", "results/planted/tables/sentences.parquet", "--examples",
-            examples, "--out", "sample", cwd=planted_copy)  # fmt: skip
+    command("python", "-m", "contrib.released_code", "sample", "--sentences",
+            "results/planted/tables/sentences.parquet", "--examples", examples, "--out", "sample",
+            cwd=planted_copy, PYTHONPATH=str(ROOT))  # fmt: skip
     path = planted_copy / "sample/sample.jsonl"
     path.write_text("".join(path.read_text(encoding="utf-8").splitlines(keepends=True)[:5]), encoding="utf-8")
     change(planted_copy, "composition.sample_file", "sample/sample.jsonl")
