@@ -51,7 +51,7 @@ def test_training_goes_on_where_it_stopped_and_ships_a_model_that_is_read(tmp_pa
     assert curve[0] == "updates,perplexity"
     assert int(curve[-1].split(",")[0]) == 30
     half = (tmp_path / "out" / "model.pt").stat().st_size
-    assert half < (tmp_path / "out/work/checkpoints/checkpoint_last.pt").stat().st_size / 2
+    assert half < (tmp_path / "out" / "work" / "checkpoints" / "checkpoint_last.pt").stat().st_size / 2
 
 
 def test_baselines_are_probabilities_that_sum_to_one_and_know_their_text(tmp_path):
