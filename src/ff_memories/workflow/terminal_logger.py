@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr
 from logging import WARNING, LogRecord
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
@@ -104,9 +106,9 @@ class LogHandler(LogHandlerBase):
             self._say(f"[{self._share():4.0%}] {self.words[rule].rstrip('.')}{jobs}")
 
     def _error(self, message: str, kind: str) -> None:
-        if kind == "KeyboardInterrupt":
-            self._say(f"stopped; {GOES_ON}")
-        elif LOCKED in message:
+        if kind == "KeyboardInterrupt" or self.stopping:
+            return  # `main` says it
+        if LOCKED in message:
             self._say(f"error: this folder is locked\n  fix: {UNLOCK}")
         elif not self.failed and OF_STEP not in message:  # the step says it better
             self._say("error: " + "\n".join(line for line in message.splitlines() if not PLACES.match(line)))
@@ -217,19 +219,26 @@ def main() -> None:
     from snakemake_interface_logger_plugins.registry import LoggerPluginRegistry
 
     LoggerPluginRegistry().register_plugin(NAME, sys.modules[__name__])
+    signal.signal(signal.SIGINT, _interrupt)
     try:
         parser, args = _quietly(parse_args, ["--logger", NAME, *sys.argv[1:]])
         if args_to_api(args, parser):
             sys.exit(0)
-        if not LogHandler.stopping:
-            sys.exit(1)
-        raise KeyboardInterrupt
     except KeyboardInterrupt:
-        print(f"stopped; {GOES_ON}", file=sys.stderr)
-        sys.exit(130)
+        pass
     except Exception as error:
-        print_exception(error)
+        if not LogHandler.stopping:  # else Snakemake may end in an error of its event loop
+            print_exception(error)
+    if not LogHandler.stopping:
         sys.exit(1)
+    print(f"stopped; {GOES_ON}", file=sys.stderr)
+    sys.exit(130)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """Stop at Ctrl-C, and remember it: a library may catch the exception, or a step may end first."""
+    LogHandler.stopping = True
+    signal.default_int_handler(signum, frame)
 
 
 def _quietly(parse: Callable[[list[str]], Any], words: list[str]) -> Any:
