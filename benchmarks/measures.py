@@ -19,7 +19,7 @@ from ff_memories.memories.search import batching, triggers
 from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.products import linear
+from ff_memories.model.matmul import linear
 from ff_memories.model.vocabulary import Tail, Vocabulary
 
 MODES = {"best": "per sentence", "all": "every prefix"}

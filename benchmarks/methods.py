@@ -20,7 +20,7 @@ from ff_memories.memories.search.triggers import AllKeys, run_batch
 from ff_memories.model.batches import packed
 from ff_memories.model.batches.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.products import linear
+from ff_memories.model.matmul import linear
 from ff_memories.model.transformer.hooked import HookedModel
 from tools import fairseq_tools  # noqa: F401  (before fairseq)
 

@@ -34,7 +34,7 @@ from ff_memories.model.families.proof import (
 )
 from ff_memories.model.files import config_file
 from ff_memories.model.transformer import load
-from ff_memories.model.transformer.parts import attention, layers_of, matrix
+from ff_memories.model.transformer.describe import attention, layers_of, matrix
 
 HINT = "this wiring is none that families.py can say; its memories are not the paper's"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from contrib.released_code.trigger_files import key_files, record
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new
-from ff_memories.corpus.splitting import moses
+from ff_memories.corpus import moses
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from pipeline import config, run_steps, write_inputs
 from running import command
 
 from ff_memories.base import arithmetic, machine
-from ff_memories.model import products
+from ff_memories.model import matmul
 from ff_memories.model.loading import use_precision
 from ff_memories.workflow.rules import computes_on_cpu
 from ff_memories.workflow.runs.run import Run
@@ -91,10 +91,10 @@ def test_portable_products_are_those_of_torch(portably, rows):
     x, weight, bias = torch.randn(rows, 64), torch.randn(40, 64), torch.randn(40)
     exact = F.linear(x.double(), weight.double(), bias.double())
     out = torch.empty(rows, 40)
-    assert products.linear(x, weight, bias, out) is out
-    for found in (out, products.linear(x, weight, bias), products.linear(x, weight) + bias):
+    assert matmul.linear(x, weight, bias, out) is out
+    for found in (out, matmul.linear(x, weight, bias), matmul.linear(x, weight) + bias):
         torch.testing.assert_close(found.double(), exact, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(products.linear(x, weight.t().contiguous().t(), bias), out, rtol=0, atol=1e-5)
+    torch.testing.assert_close(matmul.linear(x, weight.t().contiguous().t(), bias), out, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1, 8), (5, 4, 9, 16), (3, 1, 30, 32)])
@@ -103,7 +103,7 @@ def test_portable_attention_is_that_of_torch(portably, shape):
     qkv = torch.randn(sentences, rows, 3, heads, width).permute(2, 0, 3, 1, 4)
     q, k, v = qkv.unbind()
     exact = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), is_causal=True)
-    torch.testing.assert_close(products.attention(q, k, v).double(), exact, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(matmul.attention(q, k, v).double(), exact, rtol=1e-5, atol=1e-5)
 
 
 def test_a_cpu_without_avx2_computes_as_it_does(monkeypatch):
@@ -146,10 +146,10 @@ def test_products_of_bfloat16_factors_round_no_other_product_of_the_process():
         held = weight.to(torch.bfloat16 if precision == "bfloat16" else torch.float32)
         exact = x.to(held.dtype).double() @ held.double().T
         for out in (None, torch.empty(300, 400)):
-            assert (products.linear(x, held, out=out).double() - exact).abs().max() < 1e-4
+            assert (matmul.linear(x, held, out=out).double() - exact).abs().max() < 1e-4
         assert setting.fp32_precision == before
     with pytest.raises(RuntimeError):
-        products.linear(x, weight[:, :5].bfloat16())
+        matmul.linear(x, weight[:, :5].bfloat16())
     assert setting.fp32_precision == before
 
 

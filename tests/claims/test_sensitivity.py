@@ -17,7 +17,7 @@ from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.model.scope import MARKS
+from ff_memories.model.info import MARKS
 from ff_memories.report.sections.sensitivity import choices_section
 from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS, StepJob, changed, jobs_of

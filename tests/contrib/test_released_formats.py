@@ -19,7 +19,7 @@ from scorer import scorer_tokens
 
 from contrib.released_code.agreement_script import target
 from ff_memories import tables
-from ff_memories.corpus.splitting import moses
+from ff_memories.corpus import moses
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.model.files import checkpoint
 

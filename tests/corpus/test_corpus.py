@@ -8,10 +8,9 @@ from factories import write_dictionary
 from pipeline import step
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import store
+from ff_memories.corpus import moses, store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.splitting import moses
-from ff_memories.corpus.splitting.segment import line, rule, segmenter
+from ff_memories.corpus.segment import line, rule, segmenter
 from ff_memories.corpus.text import is_heading, sentences, sha256
 from ff_memories.inputs.texts import docstrings
 

@@ -7,7 +7,7 @@ from mirror import serving
 from planted_run import prepare
 from running import change, snakemake
 
-from ff_memories.corpus.splitting.segment import cuts, segmenter
+from ff_memories.corpus.segment import cuts, segmenter
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import texts
-from ff_memories.corpus.splitting.segment import line, raw_rule
+from ff_memories.corpus.segment import line, raw_rule
 from ff_memories.corpus.text import sentences
 from ff_memories.corpus.tokenizer import Tokenizer as Types
 

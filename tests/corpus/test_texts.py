@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 from ff_memories.base.errors import UserError
+from ff_memories.corpus import moses
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.splitting import moses
-from ff_memories.corpus.splitting.segment import rule
+from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
 from ff_memories.corpus.texts import of_sentences
 

@@ -7,7 +7,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
-from ff_memories.corpus.splitting.segment import line
+from ff_memories.corpus.segment import line
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.text import sentences
 from ff_memories.corpus.tokenizer import Tokenizer as Types

@@ -25,7 +25,7 @@ from ff_memories.figures.context import from_info
 from ff_memories.figures.drawn import lines
 from ff_memories.figures.parts import paper
 from ff_memories.figures.registry import FIGURES, caption
-from ff_memories.model.scope import MARKS
+from ff_memories.model.info import MARKS
 
 SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".csv", ".html")
 PALETTES = [[*colours.values()] for colours in (theme.LABEL_COLOURS, theme.KIND_COLOURS, theme.MUTATION_COLOURS)]

@@ -31,7 +31,7 @@ from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint
 from ff_memories.model.loading import load_decoder, use_precision
-from ff_memories.model.products import attention, linear, with_bias
+from ff_memories.model.matmul import attention, linear, with_bias
 from ff_memories.workflow.runs.run import Run
 
 TYPES = words(44)

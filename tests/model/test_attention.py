@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ff_memories.model.decoder import Batch
-from ff_memories.model.products import attention_along, attention_of_sentences, takes_sentences
+from ff_memories.model.matmul import attention_along, attention_of_sentences, takes_sentences
 
 LENGTHS = np.sort(np.random.default_rng(1).lognormal(2, 0.8, 60).astype(int).clip(1, 70))
 KINDS: dict[str, dict[str, Any]] = {

@@ -30,10 +30,9 @@ from ff_memories.model.batches import packed
 from ff_memories.model.families import families, proof
 from ff_memories.model.families.families import FAMILIES
 from ff_memories.model.families.proof import TOLERANCES, prove
-from ff_memories.model.products import attention
+from ff_memories.model.matmul import attention
 from ff_memories.model.transformer import load
-from ff_memories.model.transformer.describe import describe
-from ff_memories.model.transformer.parts import matrix, scale_of
+from ff_memories.model.transformer.describe import describe, matrix, scale_of
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-6}  # several families compute parts of a layer in float32
 LENGTHS = [1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, tiny.LONGEST - 1]

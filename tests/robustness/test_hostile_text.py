@@ -21,7 +21,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.text import cell, escape_invisible, latex
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.splitting.segment import rule
+from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
 
 pytestmark = pytest.mark.more

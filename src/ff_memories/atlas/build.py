@@ -18,8 +18,7 @@ from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.register import register
 from ff_memories.figures import render
-from ff_memories.model.info import quantised
-from ff_memories.model.scope import ABOUT
+from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report import atlas
 from ff_memories.report.sections.outline import BEYOND, SECTIONS
 from ff_memories.report.wording import listed

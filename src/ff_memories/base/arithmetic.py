@@ -21,7 +21,7 @@ ROUNDOFF: dict[Precision, float] = {"float32": 2.0**-24, "tf32": 2.0**-11, "bflo
 SLACK: dict[Precision, float] = {"float32": 1e-4, "tf32": 16 * ROUNDOFF["tf32"], "bfloat16": 16 * ROUNDOFF["bfloat16"]}
 
 PORTABLE = {
-    "OPENBLAS_CORETYPE": "Haswell",  # numpy's matrix products, which the model then uses (``model.products``)
+    "OPENBLAS_CORETYPE": "Haswell",  # numpy's matrix products, which the model then uses (``model.matmul``)
     "OPENBLAS_NUM_THREADS": "1",  # several threads would cut long sums in other places
     "ATEN_CPU_CAPABILITY": "avx2",  # norms, softmax, sums
     "MKL_CBWR": "COMPATIBLE",  # exponentials and the like: MKL takes other paths on AMD's CPUs even for one branch

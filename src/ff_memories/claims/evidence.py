@@ -37,7 +37,7 @@ class Evidence:
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
         one_softmax: whether r, y and o share one softmax with linear logits, so the logits add up.
         stop_words: token ids.
-        scope: whose results these are (``model.scope``).
+        scope: whose results these are (``model.info``).
         inactive: whether memories can be inactive (``model.info.has_inactive``).
         activation: the activation function's name, for messages.
         near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).

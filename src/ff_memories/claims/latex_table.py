@@ -6,7 +6,7 @@ from ff_memories.base.text import latex, opened
 from ff_memories.claims.numbers import measured, spread
 from ff_memories.claims.register import register
 from ff_memories.claims.wording import OWN_TEXT, TRAINING, natural, notes, word
-from ff_memories.model.scope import mark_latex
+from ff_memories.model.info import mark_latex
 
 
 def to_latex(claims: pl.DataFrame, scope: str) -> str:

@@ -70,7 +70,7 @@ class Claim:
         return self.known == BEYOND
 
     def judged(self, scope: str) -> bool:
-        """Return whether a run of this scope (``model.scope``) judges the claim."""
+        """Return whether a run of this scope (``model.info``) judges the claim."""
         return scope == "paper" or self.directional
 
     @property

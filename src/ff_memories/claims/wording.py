@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from ff_memories.claims.numbers import measured
-from ff_memories.model.scope import MARKS
+from ff_memories.model.info import MARKS
 from ff_memories.tables import SAMPLED
 from ff_memories.tables.annotation import ANNOTATOR
 

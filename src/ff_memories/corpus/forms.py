@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.corpus.splitting.segment import MARKS
+from ff_memories.corpus.segment import MARKS
 
 BYTE_ORDER_MARK = "\ufeff"
 SAMPLE = 1 << 20  # bytes that are looked at

@@ -10,7 +10,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
-from ff_memories.corpus.splitting.segment import Segmenter, inside, raw_rule
+from ff_memories.corpus.segment import Segmenter, inside, raw_rule
 from ff_memories.corpus.store import Sentences
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.corpus.types import Types

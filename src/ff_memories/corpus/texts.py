@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus.splitting import moses
+from ff_memories.corpus import moses
 from ff_memories.corpus.text import lines
 from ff_memories.corpus.types import Types
 

@@ -25,7 +25,7 @@ class FigureContext:
         figure: its name in ``registry.DRAWN``.
         layers: L, the number of layers; layers are numbered 1..L.
         keys: d_m, memories per layer; one with both signs counts once.
-        scope: whose results these are (``model.scope``); if not the paper's, the image says so.
+        scope: whose results these are (``model.info``); if not the paper's, the image says so.
         options: the figure's section of the config.
         target: the token that values are compared with, ``next`` (after a trigger) or ``last``.
         vocab: V, the number of token types; ``None`` if unknown.

@@ -23,7 +23,7 @@ from ff_memories.memories.tracing import value_tops
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.interventions import Vectors, logit_changes, logit_vectors, prediction_changes, run_changed
-from ff_memories.model.products import widened
+from ff_memories.model.matmul import widened
 from ff_memories.model.vocabulary import Vocabulary
 
 PROMOTED = 10  # tokens of a value

@@ -16,9 +16,9 @@ from ff_memories.base.parameters import Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.refinement import kinds
 from ff_memories.memories.search import batching
-from ff_memories.model import finite
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.matmul import require_finite
 
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
 # shortest prefix, and what is added to N for the longest
@@ -198,9 +198,9 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, besi
         updates.append(seen.update[batch.last])
         m = seen.coefficients[batch.last]
         energies = (m * layer.values[: m.shape[1]].float().norm(dim=1)).square()
-        finite.require(f"layer {number}: memory coefficients", m)
-        finite.require(f"layer {number}: residuals and updates", residuals[-1], updates[-1])
-        finite.require(f"layer {number}: squares of coefficients times value lengths", energies)
+        require_finite(f"layer {number}: memory coefficients", m)
+        require_finite(f"layer {number}: residuals and updates", residuals[-1], updates[-1])
+        require_finite(f"layer {number}: squares of coefficients times value lengths", energies)
         fires.append(_active(m, energies, memories, decoder.signs))
         effective.append(effective_memories(energies))
     r, y = torch.stack(residuals, 1), torch.stack(updates, 1)

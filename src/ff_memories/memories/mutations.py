@@ -18,10 +18,10 @@ from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus, Tokens
 from ff_memories.corpus.words import Words
-from ff_memories.model import finite
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.batches.buffers import retry_smaller, sliced
-from ff_memories.model.decoder import LanguageModel, at
+from ff_memories.model.decoder import LanguageModel, signed_coefficients
+from ff_memories.model.matmul import require_finite
 
 NOTHING = 0  # `removed` of the sentence as it is
 
@@ -157,7 +157,7 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
     with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
         for part in prefix_tree.cut(paths, batch_tokens, decoder.forests):
             retry_smaller(run, part, part.stop - part.start, sliced, "text")
-    finite.require("memory coefficients of mutated triggers", torch.from_numpy(out))
+    require_finite("memory coefficients of mutated triggers", torch.from_numpy(out))
     return out
 
 
@@ -217,7 +217,7 @@ def _read(
         last = index + 1 == trees.depth
         seen = block(x[:rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
         here = np.flatnonzero(layer == index + 1)
-        out[send(here)] = at(seen.coefficients, send(trees.row[here]), send(key[here]))
+        out[send(here)] = signed_coefficients(seen.coefficients, send(trees.row[here]), send(key[here]))
         x = seen.output
     return out.cpu().numpy()
 

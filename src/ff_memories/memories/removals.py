@@ -18,7 +18,6 @@ from ff_memories.base.parameters import WHOLE, Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
 from ff_memories.memories.survey import drawn_prefixes
-from ff_memories.model import finite
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import AnyLayer, LanguageModel
 from ff_memories.model.interventions import (
@@ -30,7 +29,7 @@ from ff_memories.model.interventions import (
     prediction_changes,
     run_changed,
 )
-from ff_memories.model.products import linear, widened
+from ff_memories.model.matmul import linear, require_finite, widened
 from ff_memories.model.vocabulary import Vocabulary
 
 MARGIN, SIZE = "margin", "size"  # by what memories are chosen
@@ -125,7 +124,7 @@ def chosen(decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequ
     for number, block in enumerate(decoder.layers, 1):
         seen = block(x, batch)
         x, m, y = seen.output, seen.coefficients[batch.last], widened(seen.update[batch.last])
-        finite.require(f"layer {number}: memory coefficients and updates", m, y)
+        require_finite(f"layer {number}: memory coefficients and updates", m, y)
         added, values = (widened(v[: m.shape[1]]) for v in (block.added, block.values))
         sizes, top = m.abs() * values.norm(dim=1), vocabulary.read_tops(y)
         order = sizes.argsort(dim=1, descending=True, stable=True)

@@ -7,9 +7,9 @@ import numpy as np
 from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
-from ff_memories.model import finite
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.matmul import require_finite
 
 POOL = 512  # prefixes that may be tested, at most, and as many others for means
 
@@ -65,7 +65,7 @@ def survey(decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int,
         x, at_ends = decoder.embed(batch), []
         for number, block in enumerate(decoder.layers, 1):
             seen = block(x, batch, last=number == layers)
-            finite.require(f"layer {number}: memory coefficients", seen.coefficients)
+            require_finite(f"layer {number}: memory coefficients", seen.coefficients)
             at_ends.append(seen.coefficients[batch.last].cpu().numpy())
             x = seen.output
         for number, m in enumerate(at_ends):  # all layers or none: a batch that runs out of memory runs again

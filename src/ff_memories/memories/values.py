@@ -11,8 +11,8 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import memory_selection
 from ff_memories.memories.targets import targets as targets
-from ff_memories.model import finite
 from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.matmul import require_finite
 from ff_memories.model.vocabulary import Vocabulary
 
 TILE = 4096  # values projected between two progress reports
@@ -92,7 +92,7 @@ def value_predictions(
                         grid[number, sign, part] = getattr(found, name).cpu().numpy()
                 progress.step(len(own) * signs)
     parts = [grid.reshape(len(target), -1) for grid in grids.values()]
-    finite.require("predictions of values", *(torch.from_numpy(parts[i]) for i in (1, 4)))
+    require_finite("predictions of values", *(torch.from_numpy(parts[i]) for i in (1, 4)))
     return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
 
 

@@ -2,8 +2,8 @@
 
     x = decoder.embed(batch)
     for layer in decoder.layers:
-        seen = layer(x, batch)  # r^l, m^l = ReLU(LN(r^l) K^T + b1), y^l = m^l V + b2, o^l = r^l + y^l
-        x = seen.output
+        layer_output = layer(x, batch)  # r^l, m^l = ReLU(LN(r^l) K^T + b1), y^l = m^l V + b2, o^l = r^l + y^l
+        x = layer_output.output
 
 Every experiment of the paper writes this loop and takes from it what it studies. Tokens of all sentences of a batch
 lie one after the other in one (tokens, d) matrix; only attention knows where a sentence begins.
@@ -25,7 +25,7 @@ from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.corpus.store import whole_length
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights, load
-from ff_memories.model.products import (
+from ff_memories.model.matmul import (
     Paths,
     attention,
     attention_along,
@@ -117,7 +117,7 @@ class Batch:
     ) -> torch.Tensor:
         """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
 
-        Keys and values may have fewer heads. ``scale``, ``cap``, ``window``: as of ``products.attention``.
+        Keys and values may have fewer heads. ``scale``, ``cap``, ``window``: as of ``matmul.attention``.
         """
         if takes_sentences(q, v, cap):
             return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scale, window)
@@ -132,7 +132,7 @@ class Batch:
         return out
 
 
-class Seen(NamedTuple):
+class LayerOutput(NamedTuple):
     """What one layer computes, a row per token (section 2).
 
     Attributes:
@@ -148,14 +148,14 @@ class Seen(NamedTuple):
     output: torch.Tensor
 
 
-def at(coefficients: torch.Tensor, rows: torch.Tensor, memories: torch.Tensor) -> torch.Tensor:
+def signed_coefficients(coefficients: torch.Tensor, rows: torch.Tensor, memories: torch.Tensor) -> torch.Tensor:
     """Return single coefficients (n,) of a matrix (rows, d_m).
 
     Memory ``d_m + i`` is memory i with its sign changed, as models with both signs count them.
     """
     keys = coefficients.shape[1]
-    found = coefficients[rows, memories % keys]
-    return torch.where(memories < keys, found, -found)
+    positive = coefficients[rows, memories % keys]
+    return torch.where(memories < keys, positive, -positive)
 
 
 class AnyLayer(Protocol):
@@ -184,7 +184,7 @@ class AnyLayer(Protocol):
         last: bool = False,
         needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen: ...
+    ) -> LayerOutput: ...
 
 
 class LanguageModel(Protocol):
@@ -271,7 +271,7 @@ class Layer:
         last: bool = False,
         needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen:
+    ) -> LayerOutput:
         """Run the layer.
 
         Args:
@@ -284,9 +284,9 @@ class Layer:
         coefficients = self.coefficients(residual, out)
         if last:
             nothing = residual[:0]
-            return Seen(residual, coefficients, nothing, nothing)
+            return LayerOutput(residual, coefficients, nothing, nothing)
         update = self.combine(coefficients[:needed])
-        return Seen(residual, coefficients, update, residual[:needed] + update)
+        return LayerOutput(residual, coefficients, update, residual[:needed] + update)
 
     def attend(self, x: torch.Tensor, batch: Batch | Level) -> torch.Tensor:
         """Return the residual r (rows, d): the layer's input plus its self-attention."""

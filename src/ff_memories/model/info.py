@@ -1,4 +1,9 @@
-"""The model info: what the model step found out about the checkpoint."""
+"""What the model step found out about a model (``info.json``), and whose results a run's are, wherever they are shown.
+
+A run's scope, which ``steps.model`` decides for a fairseq model: ``paper``, the paper's own model and text;
+``surrogate``, a stand-in of the same kind, or another text; ``model``, a model of `transformers`, which is neither: its
+results say whether the same is seen there.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,8 +11,25 @@ from typing import Any
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.model.scope import SCOPES
 
+SCOPES = ("paper", "surrogate", "model")
+ABOUT = {  # in the middle of a sentence
+    "paper": "the paper's own model",
+    "surrogate": "a surrogate: not the paper's model",
+    "model": "not the paper's model: these results say whether the same is seen here, and nothing about the paper's "
+    "numbers",
+}
+NOTICES = {  # beside a figure or table; the paper's own model needs none
+    "paper": "",
+    "surrogate": "Surrogate model: not the paper's.",
+    "model": "Not the paper's model.",
+}
+MARKS = {  # in an image, or above a table in LaTeX
+    "paper": "",
+    "surrogate": "surrogate model, not the paper's",
+    "model": "not the paper's model",
+}
+TITLES = {"paper": "", "surrogate": "Surrogate model: ", "model": "Not the paper's model: "}  # before a page's title
 NEEDED = ("scope", "layers", "keys", "vocab", "adaptive_output", "final_norm", "max_positions")
 
 
@@ -47,3 +69,11 @@ def read_info(path: str | Path) -> dict[str, Any]:
     if info["scope"] not in SCOPES:
         raise UserError(f"{path}: scope is {info['scope']!r}, none of {', '.join(SCOPES)}")
     return info
+
+
+def mark_latex(scope: str, columns: int) -> list[str]:
+    """Return the line above a LaTeX table of so many columns that says whose results it shows, if any is needed."""
+    if scope == "paper":
+        return []
+    mark = MARKS[scope].replace(",", ":")
+    return [f"\\multicolumn{{{columns}}}{{l}}{{\\textbf{{{mark}}}}} \\\\"]

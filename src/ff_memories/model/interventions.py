@@ -3,7 +3,7 @@
 A change adds a vector to m V of one layer (equation 2) at the last token of a prefix, and the layers above run again.
 Changing the coefficient of memory i by c adds c v_i. With the row of a prefix, and that of the change:
 
-- ``Ends`` are the last layer's outputs o^L (section 5.2);
+- ``LastLayer`` are the last layer's outputs o^L (section 5.2);
 - ``logit_changes`` are of tokens' logits, as the output matrix gives them, before a bias and a cap. In an adaptive
   softmax, a tail's word has its class's logit plus its own within the tail, both before their softmaxes: what a vector
   adds to it is then linear, as elsewhere;
@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ff_memories.model import finite
 from ff_memories.model.batches import branches
 from ff_memories.model.batches.branches import Branches
 from ff_memories.model.decoder import AnyLayer, LanguageModel
-from ff_memories.model.products import linear, widened
+from ff_memories.model.matmul import linear, require_finite, widened
 from ff_memories.model.vocabulary import Vocabulary
 
 LOGITS = 1 << 22  # log-probabilities held at once, in float64 and several times
@@ -35,7 +34,7 @@ Vectors = Callable[[int, np.ndarray, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Ends:
+class LastLayer:
     """The last layer's outputs o^L, with and without changes.
 
     Attributes:
@@ -57,7 +56,7 @@ def run_changed(
     which: np.ndarray,
     layer: np.ndarray,
     vector: Vectors,
-) -> Ends:
+) -> LastLayer:
     """Run prefixes once, and every change of their last token from its layer on.
 
     Args:
@@ -76,14 +75,14 @@ def run_changed(
     direct = x.new_zeros(len(which), x.shape[1])
     for number, block in enumerate(decoder.layers, 1):
         seen = block(x, rows)
-        finite.require(f"layer {number}: outputs of changed prefixes", seen.output)
+        require_finite(f"layer {number}: outputs of changed prefixes", seen.output)
         x, here = seen.output, np.arange(*np.searchsorted(layer, [number, number + 1]))
         if len(here):
             at = last[base[here]]
             m = seen.coefficients[at]
             added, direct[here] = added_to_output(block, m, vector(number, here, m))
             x = torch.cat([x, x[at] + added]) if decoder.forests else x.index_add(0, own[here], added)
-    return Ends(x[last], base, x[own], direct)
+    return LastLayer(x[last], base, x[own], direct)
 
 
 @dataclass(frozen=True)
@@ -130,7 +129,7 @@ def with_settings(
                 found[i] = now, settings[i].to * now if settings[i].times else settings[i].to
                 vector = vector + (found[i][1] - now) * values[memory]
             x = x.index_add(0, batch.last[1:], added_to_output(block, m, widened(vector))[0])
-    finite.require("outputs with the coefficients that were set", x[batch.last])
+    require_finite("outputs with the coefficients that were set", x[batch.last])
     return [found[i] for i in range(len(settings))], x[batch.last]
 
 
@@ -216,7 +215,7 @@ def logit_vectors(vocabulary: Vocabulary, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def logit_changes(
-    vocabulary: Vocabulary, ends: Ends, promoted: torch.Tensor, other: torch.Tensor
+    vocabulary: Vocabulary, ends: LastLayer, promoted: torch.Tensor, other: torch.Tensor
 ) -> dict[str, np.ndarray]:
     """Return what changes of a mean logit, (changes,) float64 each.
 
@@ -241,7 +240,7 @@ def logit_changes(
     }
 
 
-def prediction_changes(vocabulary: Vocabulary, ends: Ends, following: np.ndarray) -> dict[str, np.ndarray]:
+def prediction_changes(vocabulary: Vocabulary, ends: LastLayer, following: np.ndarray) -> dict[str, np.ndarray]:
     """Return how the model's prediction changes, (changes,) each; in nats, but for the last.
 
     ``top_log_probability``: log p of the token that it predicts without the change. ``loss``: -log p of the next token;

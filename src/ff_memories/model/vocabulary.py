@@ -20,7 +20,7 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.model import random_projections
 from ff_memories.model.batches.buffers import retry_smaller, sliced
 from ff_memories.model.files.converted import Description, Weights
-from ff_memories.model.products import linear, widened
+from ff_memories.model.matmul import linear, widened
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
 MARGIN = 1e-3  # on a tail's reach, for what sums in float32 round away; rounded factors come on top

@@ -7,7 +7,7 @@ from typing import Any
 from ff_memories.base.text import escape_invisible
 from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, spread
-from ff_memories.model.scope import ABOUT
+from ff_memories.model.info import ABOUT
 from ff_memories.report.wording import listed
 
 COLUMNS = (
@@ -29,7 +29,7 @@ def markdown(
 
     Args:
         heading: the run and its verdicts, on one line.
-        scope: whose results these are (``model.scope``).
+        scope: whose results these are (``model.info``).
         first: the run's first lines, as bullets; a finished run prints them on the terminal.
         judged: the sentences on its verdicts.
         rows: all claims, from ``outline.rows``.

@@ -19,8 +19,7 @@ from ff_memories.config import Settings
 from ff_memories.figures import font
 from ff_memories.figures.parts.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
-from ff_memories.model.info import has_inactive
-from ff_memories.model.scope import ABOUT, TITLES
+from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import interactive
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.markdown import markdown

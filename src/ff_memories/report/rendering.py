@@ -7,7 +7,7 @@ from jinja2 import Environment
 from ff_memories.base.text import environment as templates
 from ff_memories.claims import wording
 from ff_memories.claims.numbers import measured, number, spread
-from ff_memories.model.scope import NOTICES
+from ff_memories.model.info import NOTICES
 
 
 @cache

@@ -8,9 +8,8 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output, Threads
 from ff_memories.config import CorpusSection, Settings
-from ff_memories.corpus import forms, store, text
-from ff_memories.corpus.splitting import moses
-from ff_memories.corpus.splitting.segment import Segmenter, cuts, segmenter
+from ff_memories.corpus import forms, moses, store, text
+from ff_memories.corpus.segment import Segmenter, cuts, segmenter
 from ff_memories.corpus.types import read_types
 from ff_memories.inputs import registry
 from ff_memories.model.info import read_info

@@ -10,9 +10,8 @@ import transformers
 
 from data.train_transformer import tokenizer
 from ff_memories.model.families import families
-from ff_memories.model.transformer.describe import TransformerDescription
+from ff_memories.model.transformer.describe import TransformerDescription, layers_of
 from ff_memories.model.transformer.hooked import HookedModel
-from ff_memories.model.transformer.parts import layers_of
 
 LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 60, 1
 

@@ -24,9 +24,8 @@ from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
 from ff_memories.model.families import families
 from ff_memories.model.files import config_file
-from ff_memories.model.files.original import load_folder
-from ff_memories.model.transformer.describe import longer_contexts
-from ff_memories.model.transformer.parts import layers_of
+from ff_memories.model.transformer.describe import layers_of, longer_contexts
+from ff_memories.model.transformer.load import load_folder
 
 GATHERED = 16384  # pairs of a value and a word that are multiplied at once
 

@@ -15,8 +15,7 @@ from ff_memories import config
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.parameters import seconds
-from ff_memories.corpus import forms
-from ff_memories.corpus.splitting import segment
+from ff_memories.corpus import forms, segment
 from ff_memories.corpus.text import paragraphs
 from ff_memories.figures.registry import FIGURES
 from ff_memories.inputs import registry

@@ -15,9 +15,8 @@ from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
 from ff_memories.config import TransformersModel
-from ff_memories.corpus import forms
+from ff_memories.corpus import forms, moses
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
-from ff_memories.corpus.splitting import moses
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.models import from_gguf, model_folder

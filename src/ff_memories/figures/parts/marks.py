@@ -12,7 +12,7 @@ from ff_memories.figures.context import FigureContext, Headline
 from ff_memories.figures.parts.phrases import NO_DATA
 from ff_memories.figures.registry import caption
 from ff_memories.figures.theme import HEADLINE, INK, NOTE
-from ff_memories.model.scope import MARKS
+from ff_memories.model.info import MARKS
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
 INTERVAL = "95% bootstrap interval"

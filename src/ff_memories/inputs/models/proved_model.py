@@ -8,10 +8,9 @@ from ff_memories.inputs.models import model_folder, saved_tokenizer
 from ff_memories.model.families import families
 from ff_memories.model.families.proof import Proof, prove, prove_lengths
 from ff_memories.model.files import config_file
-from ff_memories.model.files.original import load_folder
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.hooked import HookedModel
-from ff_memories.model.transformer.load import own_weights
+from ff_memories.model.transformer.load import load_folder, own_weights
 
 LONGEST = 65_535  # tokens, as tables count them
 

@@ -14,7 +14,7 @@ from ff_memories.base.parameters import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.memories.search import batching
 from ff_memories.model.batches.buffers import run_batches
-from ff_memories.model.decoder import LanguageModel, at
+from ff_memories.model.decoder import LanguageModel, signed_coefficients
 from ff_memories.tables import TOP_LEVEL
 
 
@@ -123,6 +123,6 @@ def _read(
             row = np.repeat(begin[read["sequence"][here] - first] + 1, count) + inside
             pick = torch.from_numpy(np.stack([row, np.repeat(read["key"][here], count)])).to(decoder.device)
             out[np.repeat(starts[read["row"][here]], count) + inside] = (
-                at(seen.coefficients, pick[0], pick[1]).cpu().numpy()
+                signed_coefficients(seen.coefficients, pick[0], pick[1]).cpu().numpy()
             )
         x = seen.output

@@ -16,9 +16,9 @@ from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.memories.search import batching
 from ff_memories.memories.search.topk import Entries, TopTriggers
 from ff_memories.memories.search.trigger_table import Prefixes
-from ff_memories.model import finite
 from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
+from ff_memories.model.matmul import require_finite
 
 ROWS = 64  # compared at a time on a CPU, to count on how many each memory fires: as fits in a cache
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache of a CPU
@@ -147,7 +147,7 @@ def run_batch(
             counts[index, columns[index].names(torch.arange(len(own), device=own.device))] = own
         x = seen.output
     place = f"sentences {min(part.sentences)} to {max(part.sentences)}: numbers that the model computes"
-    finite.require(place, seen.residual, seen.coefficients.amax(), seen.coefficients.amin())
+    require_finite(place, seen.residual, seen.coefficients.amax(), seen.coefficients.amin())
     best.fired += counts
 
 

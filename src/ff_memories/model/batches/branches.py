@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ff_memories.model.decoder import Batch, LanguageModel
-from ff_memories.model.products import matmul
+from ff_memories.model.matmul import matmul
 
 GATHERED = 1 << 24  # numbers of keys, and of values, that are gathered at once
 

@@ -14,7 +14,7 @@ import torch
 
 from ff_memories.corpus.dictionary import EOS
 from ff_memories.corpus.store import whole_length
-from ff_memories.model.products import Paths, attention_along
+from ff_memories.model.matmul import Paths, attention_along
 
 WIDTH = 8  # paths are padded at their end to a multiple of it: causal attention never looks there
 

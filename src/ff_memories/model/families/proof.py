@@ -22,8 +22,8 @@ from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Batch
 from ff_memories.model.families.families import Family
 from ff_memories.model.files import config_file
-from ff_memories.model.products import widened
-from ff_memories.model.transformer.parts import attention, layers_of, matrix
+from ff_memories.model.matmul import widened
+from ff_memories.model.transformer.describe import attention, layers_of, matrix
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  # several families sum in float32

@@ -1,18 +1,21 @@
-"""What a model of `transformers` is: its sizes, its start token, and what decides how a claim is measured on it."""
+"""What a model of `transformers` is: its sizes, its parts, and what decides how a claim is measured on it."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
+from torch import nn
+from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import require_file
 from ff_memories.model.families.families import Family
 from ff_memories.model.files.config_file import SAVED
 from ff_memories.model.files.converted import Description
-from ff_memories.model.transformer.parts import layers_of, matrix
 from ff_memories.tables import MOST_NEURONS
 
 
@@ -143,3 +146,56 @@ def _activation_name(config: Any, function: torch.nn.Module) -> str:
         getattr(config, name, None) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")
     )
     return next((name for name in names if isinstance(name, str)), type(function).__name__)
+
+
+def layers_of(model: nn.Module, depth: int) -> tuple[str, nn.ModuleList]:
+    """Return the name and the list of a model's blocks. Raises ``UserError`` where there is none of that depth."""
+    found = [
+        (name, module)
+        for name, module in model.named_modules()
+        if isinstance(module, nn.ModuleList)
+        and len(module) == depth
+        and len({type(part) for part in module}) == 1
+        and any(matrix(part) for part in module[0].modules())
+    ]
+    if not found:
+        raise UserError(f"{type(model).__name__}: no list of {depth} layers in it")
+    return found[-1]
+
+
+def matrix(module: nn.Module) -> tuple[int, int] | None:
+    """Return (inputs, outputs) of a module that multiplies by a matrix; ``None`` for others."""
+    if isinstance(module, nn.Linear):
+        return module.in_features, module.out_features
+    return (module.nx, module.nf) if isinstance(module, Conv1D) else None
+
+
+def scale_of(norm: Any, width: int) -> torch.Tensor:
+    """Return the scale (d,) of a norm; without one, ones.
+
+    Raises:
+        UserError: its scale is neither its weight nor one plus that.
+    """
+    given = getattr(norm, "weight", None)
+    weight = torch.ones(width) if given is None else given.detach()
+    x = torch.full_like(weight, 1000.0)
+    x[1::2] *= -len(x[::2]) / len(x[1::2])  # without a mean, whatever the width
+    scale = (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.float().square().mean().sqrt() / x
+    for candidate in (weight, 1 + weight):
+        if torch.allclose(candidate.float(), scale.float(), rtol=1e-2 if weight.dtype == torch.bfloat16 else 1e-4):
+            return candidate
+    raise UserError(f"{type(norm).__name__}: its scale is neither its weight nor one plus its weight")
+
+
+@contextmanager
+def attention(model: Any, name: str | None) -> Iterator[None]:
+    """Let a model compute with an attention function; ``None``: with its own."""
+    before = model.config._attn_implementation
+    if name is None or name == before:
+        yield
+        return
+    model.set_attn_implementation(name)
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)

@@ -19,10 +19,17 @@ from ff_memories.model.batches import packed
 from ff_memories.model.batches.prefix_tree import PrefixTree
 from ff_memories.model.decoder import Batch
 from ff_memories.model.families.families import Family
-from ff_memories.model.products import linear
-from ff_memories.model.transformer.describe import TransformerDescription, longer_contexts, positions_of
+from ff_memories.model.matmul import linear
+from ff_memories.model.transformer.describe import (
+    TransformerDescription,
+    attention,
+    layers_of,
+    longer_contexts,
+    matrix,
+    positions_of,
+    scale_of,
+)
 from ff_memories.model.transformer.layer import Arguments, GroupedLayer, Layer, State, Stop, joined
-from ff_memories.model.transformer.parts import attention, layers_of, matrix, scale_of
 from ff_memories.model.vocabulary import Vocabulary
 
 
@@ -250,7 +257,7 @@ def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> It
 
 
 def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
-    """Hold a model's matrices, and nothing else, in a type; ``products.linear`` takes bfloat16 for both factors.
+    """Hold a model's matrices, and nothing else, in a type; ``matmul.linear`` takes bfloat16 for both factors.
 
     An output layer no longer shares the embedding's weights, which are no factors of a product.
     """
@@ -262,7 +269,7 @@ def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
 
 @contextlib.contextmanager
 def multiplied_by_ours(model: nn.Module) -> Iterator[None]:
-    """Let every matrix of a model multiply as ``products.linear`` does."""
+    """Let every matrix of a model multiply as ``matmul.linear`` does."""
 
     def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
         weight = module.weight.t() if isinstance(module, Conv1D) else module.weight

@@ -14,10 +14,10 @@ from transformers.pytorch_utils import Conv1D
 
 from ff_memories.model.batches import packed
 from ff_memories.model.batches.prefix_tree import Level
-from ff_memories.model.decoder import Batch, Seen
+from ff_memories.model.decoder import Batch, LayerOutput
 from ff_memories.model.families.families import Family
-from ff_memories.model.products import widened
-from ff_memories.model.transformer.parts import scale_of
+from ff_memories.model.matmul import widened
+from ff_memories.model.transformer.describe import scale_of
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input
 
@@ -110,7 +110,7 @@ class Layer:
         last: bool = False,
         needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen:
+    ) -> LayerOutput:
         """Run the layer; arguments and result as of ``decoder.Layer``.
 
         A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
@@ -157,7 +157,7 @@ class GroupedLayer(Layer):
         last: bool = False,
         needed: int | None = None,
         out: torch.Tensor | None = None,
-    ) -> Seen:
+    ) -> LayerOutput:
         """Run the layer; as ``Layer``."""
         parts = [
             self.run(x[rows].unflatten(0, (-1, length)), arguments[self.index], last)
@@ -166,14 +166,14 @@ class GroupedLayer(Layer):
         return _seen({n: torch.cat([part[n].flatten(0, -2) for part in parts]) for n in parts[0]}, x, needed)
 
 
-def _seen(found: dict[str, torch.Tensor], x: torch.Tensor, needed: int | None) -> Seen:
+def _seen(found: dict[str, torch.Tensor], x: torch.Tensor, needed: int | None) -> LayerOutput:
     """Return what a layer's hooks read, (rows, n) each; ``x`` (rows, d): its input."""
     m = widened(found["coefficients"])
     if "output" not in found:
         nothing = x[:0]
-        return Seen(found.get("residual", x), m, nothing, nothing)
+        return LayerOutput(found.get("residual", x), m, nothing, nothing)
     o, y = found["output"], found["update"]
-    return Seen(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
+    return LayerOutput(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
 
 
 def joined(parts: Sequence[tuple[torch.Tensor, Any]], rows: int) -> Any:

@@ -1,19 +1,21 @@
 """Build models of `transformers`: from a folder's files, with names and shapes alone, or with weights drawn anew."""
 
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import save_file
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.model.families.families import Family, row
-from ff_memories.model.files import config_file, safetensors_check
+from ff_memories.model.files import checkpoint, config_file, safetensors_check
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.hooked import HookedModel
 
@@ -62,6 +64,31 @@ def causal_class(kind: str, where: str) -> str:
         f"{where}: transformers {transformers.__version__} has no causal language model of type {kind[:60]!r}",
         "give a decoder, or install a version of `transformers` that has it",
     )
+
+
+def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:
+    """Load a model's original files, with eager attention.
+
+    Args:
+        config: the content of config.json.
+        architecture: class of `transformers` that holds the model.
+        dtype: of all numbers; ``auto``: that of the files.
+
+    Raises:
+        UserError: the files are not readable, or ``load_weights`` refuses them.
+    """
+    pickled = folder / "pytorch_model.bin"
+    if not pickled.is_file() or list(folder.glob("*.safetensors")):
+        return load_weights(folder, config, architecture, dtype)
+    own = {name: tensor.clone().contiguous() for name, tensor in checkpoint.load_tensors(pickled).items()}
+    if dtype == "auto":
+        dtype = next((t.dtype for t in own.values() if t.is_floating_point()), torch.float32)
+    with tempfile.TemporaryDirectory() as safe:
+        save_file(own, Path(safe) / "model.safetensors", metadata={"format": "pt"})
+        try:
+            return load_weights(Path(safe), config, architecture, dtype)
+        except UserError as error:
+            raise UserError(str(error).replace(safe, str(pickled))) from None
 
 
 def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str) -> Any:

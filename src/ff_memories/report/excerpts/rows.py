@@ -8,7 +8,7 @@ import polars as pl
 
 from ff_memories.base.text import MINUS, csv_text, key_and_sign, latex, memory_name, opened
 from ff_memories.config import Settings
-from ff_memories.model.scope import mark_latex
+from ff_memories.model.info import mark_latex
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.tables.annotation import marks
 

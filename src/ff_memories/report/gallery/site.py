@@ -13,8 +13,7 @@ from ff_memories.base.text import environment
 from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
 from ff_memories.corpus.store import available
-from ff_memories.model.info import neurons
-from ff_memories.model.scope import TITLES
+from ff_memories.model.info import TITLES, neurons
 from ff_memories.report.gallery import parts, postings
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from ff_memories.base.text import MINUS, environment
-from ff_memories.model.scope import NOTICES, TITLES
+from ff_memories.model.info import NOTICES, TITLES
 from ff_memories.report.gallery.text import number, shown
 from ff_memories.report.trace import setting
 

@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from ff_memories.base import arithmetic
+from ff_memories.base.errors import UserError
 
 Paths = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # rows (paths, width); which of them, flat; the rows they are
 PARTS_OF_BIAS = 8  # columns: three hold a bias, and products are fastest where rows are multiples of 16 bytes
@@ -218,6 +219,14 @@ def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def widened(x: torch.Tensor) -> torch.Tensor:
     """Return numbers in float32, or wider as they are."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def require_finite(what: str, *numbers: torch.Tensor) -> None:
+    """Raise ``UserError`` if numbers are infinite or NaN; ``what``: their name, in the plural."""
+    for tensor in numbers:
+        if not torch.isfinite(tensor).all():
+            kind = str(tensor.dtype).removeprefix("torch.")
+            raise UserError(f"{what} overflow in {kind}", "its weights are too large: use another checkpoint")
 
 
 def _portable(x: torch.Tensor) -> bool:

@@ -1,1 +1,0 @@
-"""Split paragraphs into sentences and tokens."""
