@@ -24,7 +24,6 @@ include: "workflow/rules/claims.smk"
 include: "workflow/rules/sensitivity.smk"
 include: "workflow/rules/report.smk"
 include: "workflow/rules/gallery.smk"
-include: "workflow/rules/benchmark.smk"
 include: "workflow/rules/atlas.smk"
 
 

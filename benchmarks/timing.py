@@ -4,7 +4,6 @@ import ctypes
 import gc
 import statistics
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -53,54 +52,6 @@ def in_turns(
             end()
             seconds[name] += clock() - begun
     return seconds
-
-
-class Profile:
-    """Own time of functions, without that of other profiled ones they call, by the method under which they run.
-
-    Args:
-        parts: name of a part -> functions that make it up, each as (its module or class, its name there).
-
-    Attributes:
-        seconds: (method, part) -> seconds.
-    """
-
-    def __init__(self, parts: dict[str, list[tuple[Any, str]]]):
-        self.parts, self.seconds = parts, defaultdict[tuple[str, str], float](float)
-        self._method, self._inner = "", [0.0]  # seconds in profiled functions called by each one that runs now
-        self._before: list[tuple[Any, str, Callable[..., Any]]] = []
-
-    def __enter__(self) -> "Profile":
-        for part, functions in self.parts.items():
-            for owner, name in functions:
-                self._before.append((owner, name, getattr(owner, name)))
-                setattr(owner, name, self._timed(part, getattr(owner, name)))
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for owner, name, function in self._before:
-            setattr(owner, name, function)
-
-    def under(self, method: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function whose parts count for a method."""
-
-        def run(*arguments: Any) -> Any:
-            self._method = method
-            return function(*arguments)
-
-        return run
-
-    def _timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*arguments: Any, **options: Any) -> Any:
-            self._inner.append(0.0)
-            begun = clock()
-            out = function(*arguments, **options)
-            elapsed = clock() - begun
-            self.seconds[self._method, part] += elapsed - self._inner.pop()
-            self._inner[-1] += elapsed
-            return out
-
-        return run
 
 
 def ratio(rounds: list[dict[str, float]], above: str, below: str) -> Measured:

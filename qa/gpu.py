@@ -4,8 +4,7 @@
     python -m qa.gpu --parts compare-tf32 --again --minutes 9
 
 Each part is a process of its own and has nine minutes. What it found is kept in FOLDER/gpu.json as soon as it ends; a
-part that is kept there is not run again. At the end docs/gpu.md is written. Where there is no GPU, every part runs at
-small size: the model on the second device of the tests, whole workflows on the CPU; the page says so.
+part that is kept there is not run again. At the end docs/gpu.md is written.
 """
 
 import argparse
@@ -16,10 +15,9 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,6 @@ import polars as pl
 import torch
 import yaml
 
-from benchmarks.measures import OURS, SHARE
 from ff_memories import tables
 from ff_memories.audit import compare, run_files
 from ff_memories.audit.recompute import tolerances
@@ -41,22 +38,12 @@ PROFILE = ROOT / "docs" / "data" / "gpu-profile.md"  # where a card's time goes,
 BIN = Path(sys.executable).parent
 LIMIT = 9 * 60  # seconds of one part
 TESTS = ("tests/memories/test_second_device.py", "tests/memories/test_precision.py", "tests/base/test_gpu_locks.py")
-SECOND = "the second device of the tests, which is this machine's CPU"
+
+Part = Callable[[Path], dict[str, Any]]  # from a folder of its own to what it found
 
 
-@dataclass(frozen=True)
-class At:
-    """Where a part runs: on a GPU or not, and a folder of its own."""
-
-    gpu: bool
-    folder: Path
-
-
-Part = Callable[[At], dict[str, Any]]
-
-
-def tests(at: At) -> dict[str, Any]:
-    """The tests that compare devices: on a real one, too, where there is one."""
+def tests(folder: Path) -> dict[str, Any]:
+    """The tests that compare devices."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *TESTS, "-m", "not long"], cwd=ROOT, text=True, capture_output=True
     )
@@ -65,63 +52,43 @@ def tests(at: At) -> dict[str, Any]:
     return {"said": re.sub(r" in [\d.]+s.*", "", last), "failed": failed, "ok": done.returncode == 0}
 
 
-def benchmark(tokens: int, precision: str = "float32", only: tuple[str, ...] = ()) -> Part:
+def benchmark(tokens: int, precision: str = "float32", only: str = "long_pass") -> Part:
     """Return a part that measures the engine at the paper's dimensions over so many tokens."""
 
-    def run(at: At) -> dict[str, Any]:
+    def run(folder: Path) -> dict[str, Any]:
         from benchmarks.__main__ import main
 
-        out = at.folder / "benchmark.parquet"
-        size = ["--size", "paper", "--tokens", tokens] if at.gpu else ["--size", "quick", "--tokens", 3000]
-        arguments = [*size, "--device", "cuda", "--precision", precision, "--benchmark", out]
-        main([*map(str, arguments), *(["--rounds", "1"] if not at.gpu else []), *(["--only", *only] if only else [])])
-        rows = tables.read(out).filter(~pl.col("unit").is_in([SHARE, OURS]))
-        shown = rows.select("measure", "tokens", "reached", "unit", "sign", "target", "met")
+        out = folder / "benchmark.csv"
+        main(["--size", "paper", "--tokens", str(tokens), "--device", "cuda", "--precision", precision,
+              "--only", only, "--csv", str(out)])  # fmt: skip
+        shown = pl.read_csv(out).select("measure", "tokens", "reached", "unit", "sign", "target", "met")
         return {"rows": shown.to_dicts(), "ok": True}
 
     return run
 
 
-def compared(precision: str) -> Part:
-    """Return a part that runs the experiments on the device and compares them with the CPU's."""
-
-    def run(at: At) -> dict[str, Any]:
-        return on_the_demo(at, precision) if at.gpu else on_a_small_model(at, precision)
-
-    return run
-
-
-def on_the_demo(at: At, precision: str) -> dict[str, Any]:
+def on_the_demo(precision: str, folder: Path) -> dict[str, Any]:
     """Run the demo on the GPU, down to its claims, and compare it with the record, which a CPU made."""
     settings = yaml.safe_load((ROOT / "config" / "config.yaml").read_text(encoding="utf-8"))
     settings["run"] = name = f"demo-{precision}"
     settings["execution"]["device"], settings["extraction"]["precision"] = "cuda", precision
     settings["sensitivity"] = {"choices": "none"}
-    path = at.folder / "gpu.yaml"
+    path = folder / "gpu.yaml"
     path.write_text(yaml.safe_dump(settings, sort_keys=False), encoding="utf-8")
     begun = time.monotonic()
     command("snakemake", "--cores", "all", "--resources", "gpu=1", "--configfile", path, "--quiet", "all",
             f"results/{name}/tables/claims.parquet")  # fmt: skip
     seconds = time.monotonic() - begun
-    said = command("ff-memories", "compare", "dvc.lock", f"results/{name}", "--json", check=False)
-    return told(json.loads(said.stdout)) | {"seconds_of_the_run": round(seconds, 1)}
-
-
-def real_model(precision: str) -> Part:
-    """Return a part that runs SmolLM2's experiments on the device and compares them with the CPU's record."""
-
-    def run(at: At) -> dict[str, Any]:
-        return on_smollm2(at, precision) if at.gpu else on_a_small_model(at, precision)
-
-    return run
+    compared = command("ff-memories", "compare", "dvc.lock", f"results/{name}", "--json", check=False)
+    return summary(json.loads(compared.stdout)) | {"seconds_of_the_run": round(seconds, 1)}
 
 
 MEASURED = ("triggers", "mutations", "values", "composition", "causal", "removals")
 
 
-def on_smollm2(at: At, precision: str) -> dict[str, Any]:
+def on_smollm2(precision: str, folder: Path) -> dict[str, Any]:
     """Measure SmolLM2's memories on the GPU, and compare the tables with the record, which a CPU made in float32."""
-    found = measured_smollm2(at.folder, precision)
+    found = measured_smollm2(folder, precision)
     return beside_the_record(precision) | found
 
 
@@ -154,22 +121,7 @@ def beside_the_record(precision: str) -> dict[str, Any]:
         files = recorded.tables()
         here = {table: tables.read(files[f"tables/{table}"], table) for table in MEASURED}
     there = {table: tables.read(ROOT / file) for table, file in of_smollm2(precision).items()}
-    return told(answered(here, there, precision))
-
-
-def on_a_small_model(at: At, precision: str) -> dict[str, Any]:
-    """Run all steps of a small model on the CPU in float32 and on the device, and compare the tables."""
-    from factories import words
-    from pipeline import config, run_steps, write_inputs
-
-    write_inputs(at.folder, words(44))
-    settings = lambda kind: config(extraction__precision=kind, execution__device="auto")
-    here = run_steps(at.folder, settings("float32"), out="here", device="cpu")
-    there = run_steps(at.folder, settings(precision), out="there", device="cuda")
-    read = lambda out: {
-        f"tables/{p.stem}": tables.read(p) for p in sorted(out.glob("*.parquet")) if p.stem in tables.TABLES
-    }
-    return told(answered(read(here), read(there), precision))
+    return summary(answered(here, there, precision))
 
 
 def answered(here: compare.NamedTables, there: compare.NamedTables, precision: str) -> dict[str, Any]:
@@ -184,7 +136,7 @@ def answered(here: compare.NamedTables, there: compare.NamedTables, precision: s
     }
 
 
-def told(found: dict[str, Any]) -> dict[str, Any]:
+def summary(found: dict[str, Any]) -> dict[str, Any]:
     """Return what a comparison found, as much as the page shows."""
     kept = {
         name: {
@@ -198,40 +150,44 @@ def told(found: dict[str, Any]) -> dict[str, Any]:
     return {"answer": found["answer"], "summary": found.get("summary", ""), "tables": kept, "ok": True}
 
 
-def rehearsed(at: At) -> dict[str, Any]:
+def rehearsed(folder: Path) -> dict[str, Any]:
     """Rehearse the paper's run: its architecture, formats and file names, from mirrors that fail to the report."""
-    from qa.rehearsal import FULL, TINY, rehearse
+    from qa.rehearsal import FULL, rehearse
 
-    size, sentences = (FULL, 150) if at.gpu else (TINY, 40)
-    targets = () if at.gpu else ("--", "results/paper/tables/triggers.parquet")
-    refused, done, asked, seconds = rehearse(at.folder, size, sentences=sentences, targets=targets)
+    refused, done, asked, seconds = rehearse(folder, FULL)
     ok = bool(refused.returncode) and not done.returncode
     return {"refused_seconds": round(seconds[0]), "seconds_of_the_run": round(seconds[1]), "requests": len(asked),
             "said": "" if ok else done.stderr[-2000:], "ok": ok}  # fmt: skip
 
 
-ALONE = ("long_pass",)
-PARTS: dict[str, Part] = {
-    "tests": tests,
-    "compare-float32": compared("float32"),
-    "compare-tf32": compared("tf32"),
-    "compare-bfloat16": compared("bfloat16"),
-    "smollm2-float32": real_model("float32"),
-    "smollm2-bfloat16": real_model("bfloat16"),
-    "floors": benchmark(200_000, only=("floors",)),
-    "pass-500k-float32": benchmark(500_000, only=ALONE),
-    "pass-1M-tf32": benchmark(1_000_000, "tf32", ALONE),
-    "pass-2M-bfloat16": benchmark(2_000_000, "bfloat16", ALONE),
-    "pass-10M-tf32": benchmark(10_000_000, "tf32", ALONE),
-    "pass-10M-bfloat16": benchmark(10_000_000, "bfloat16", ALONE),
-    "benchmark-1M": benchmark(1_000_000),
-    "benchmark-10M": benchmark(10_000_000, only=("trigger_pass",)),
-    "benchmark-10M-growth": benchmark(10_000_000, only=("growth",)),
-    "pass-10M-float32": benchmark(10_000_000, only=ALONE),
-    "pass-100M-tf32": benchmark(100_000_000, "tf32", ALONE),
-    "pass-100M-bfloat16": benchmark(100_000_000, "bfloat16", ALONE),
-    "rehearsal": rehearsed,
-}
+PARTS: dict[str, tuple[Part, str]] = {  # by name: the part, and what it does
+    "tests": (tests, "the tests that compare devices"),
+    **{
+        f"compare-{precision}": (
+            partial(on_the_demo, precision), f"all experiments in {precision}, compared with float32 on the CPU"
+        )
+        for precision in ("float32", "tf32", "bfloat16")
+    },
+    **{
+        f"smollm2-{precision}": (
+            partial(on_smollm2, precision),
+            f"SmolLM2's experiments in {precision}, compared with the record, float32 on a CPU",
+        )
+        for precision in ("float32", "bfloat16")
+    },
+    **{
+        f"pass-{millions:g}M-{precision}": (
+            benchmark(int(millions * 1e6), precision),
+            f"the trigger pass alone, {millions:g}M tokens, {precision}: speed, memory, share of the peak",
+        )
+        for millions, precision in (
+            (0.5, "float32"), (1, "tf32"), (2, "bfloat16"), (10, "float32"), (10, "tf32"), (10, "bfloat16"),
+            (100, "tf32"), (100, "bfloat16"),
+        )
+    },
+    "benchmark-1M": (benchmark(1_000_000, only="trigger_pass"), "the engine at the paper's dimensions, 1M"),
+    "rehearsal": (rehearsed, "rehearse the paper's run"),
+}  # fmt: skip
 
 
 def command(*arguments: object, check: bool = True) -> "subprocess.CompletedProcess[str]":
@@ -248,16 +204,9 @@ def command(*arguments: object, check: bool = True) -> "subprocess.CompletedProc
 
 def inside(name: str, folder: Path) -> None:
     """Carry out one part in this process, and write what it found to FOLDER/found.json."""
-    at = At(gpu_present() and torch.cuda.is_available(), folder)
-    if at.gpu or name in ("tests", "rehearsal"):  # these bring their device along, or need none
-        found = PARTS[name](at)
-    else:
-        from second_device import SecondDevice
-
-        tempfile.tempdir = str(folder)  # of the locks
-        with SecondDevice():
-            found = PARTS[name](at)
-    (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")
+    found, _ = PARTS[name]
+    result = found(folder)
+    (folder / "found.json").write_text(json.dumps(result), encoding="utf-8")
 
 
 def run_part(name: str, folder: Path) -> dict[str, Any]:
@@ -286,12 +235,9 @@ def run_part(name: str, folder: Path) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """Return what the campaign runs on."""
-    host = dict(hardware())
-    if gpu_present() and torch.cuda.is_available():
-        properties = torch.cuda.get_device_properties(0)
-        name = f"{torch.cuda.get_device_name()} ({properties.total_memory / 1e9:.0f} GB)"
-        return {"gpu": True, "device": name, "host": host, "torch": torch.__version__}
-    return {"gpu": False, "device": SECOND, "host": host, "torch": torch.__version__}
+    memory = torch.cuda.get_device_properties(0).total_memory
+    device = f"{torch.cuda.get_device_name()} ({memory / 1e9:.0f} GB)"
+    return {"device": device, "host": dict(hardware()), "torch": torch.__version__}
 
 
 HEAD = """\
@@ -302,12 +248,6 @@ HEAD = """\
 complete part.
 
 """
-WITHOUT = """\
-**Not run on a GPU yet.** The table shows only that every part of the campaign works at small size. The model ran on
-{device}, and whole workflows ran on the CPU. No GPU kernel ran, so
-speed, memory use and differences from a CPU are unknown.
-
-"""
 
 
 def page(record: dict[str, Any]) -> str:
@@ -316,22 +256,21 @@ def page(record: dict[str, Any]) -> str:
     text = HEAD + (
         f"Run on {record['machine']['device']}, {host['processor']}, {host['cores']} cores, torch "
         f"{record['machine']['torch']}.\n\n"
-        if record["machine"]["gpu"] else WITHOUT.format(device=record["machine"]["device"])
-    )  # fmt: skip
+    )
     text += "| part | what it does | complete | time |\n|---|---|---|---|\n"
-    for name, part in PARTS.items():
+    for name, (_, about) in PARTS.items():
         found = parts.get(name)
         state = "not yet" if found is None else "yes" if found["ok"] else f"**no**: {found.get('said', '')[:200]}"
         took = duration(found["seconds"]) if found else ""
-        text += f"| {name} | {says(part, name)} | {state} | {took} |\n"
-    for name, found in parts.items() if record["machine"]["gpu"] else ():
+        text += f"| {name} | {about} | {state} | {took} |\n"
+    for name, found in parts.items():
         if "said" in found and found["ok"]:
             text += f"\n## {name}\n\n{found['said'] or 'It ran down to the report.'}\n"
         if "tables" in found:
             text += f"\n## {name}: {found['answer']}\n\n" + (f"{found['summary']}\n\n" if found["summary"] else "")
             text += "| table | differences | the first | near-ties |\n|---|---|---|---|\n"
-            for table, told_ in found["tables"].items():
-                text += f"| {table} | {told_['different']} | {' '.join(told_['first'])} | {told_['near_ties']} |\n"
+            for table, counts in found["tables"].items():
+                text += f"| {table} | {counts['different']} | {' '.join(counts['first'])} | {counts['near_ties']} |\n"
         if "seconds_of_jobs" in found:
             text += f"\nThe run took {found['seconds_of_the_run']:g} s. Its jobs, with their start:\n\n"
             text += "| job | time |\n|---|---|\n"
@@ -340,25 +279,12 @@ def page(record: dict[str, Any]) -> str:
             text += f"\n## {name}\n\n| measure | over | target | reached |\n|---|---|---|---|\n"
             for row in found["rows"]:
                 target = "–" if row["target"] is None else f"{row['sign']} {row['target']:g}"
-                unit = "" if row["unit"] in ("ratio", "power") else f" {row['unit']}"
+                unit = "" if row["unit"] == "ratio" else f" {row['unit']}"
                 mark = "**" if row["met"] is False else ""
                 text += (
                     f"| {row['measure']} | {row['tokens']:,} | {target} | {mark}{row['reached']:.4g}{unit}{mark} |\n"
                 )
     return text + "\n" + PROFILE.read_text(encoding="utf-8")
-
-
-def says(part: Part, name: str) -> str:
-    """Return what a part does, in words."""
-    kind, _, rest = name.partition("-")
-    told_ = {
-        "floors": "each step of a gated model, over the products that its result needs",
-        "compare": f"all experiments in {rest}, compared with float32 on the CPU",
-        "smollm2": f"SmolLM2's experiments in {rest}, compared with the record, float32 on a CPU",
-        "benchmark": f"the engine at the paper's dimensions, {rest.replace('-', ', ')}",
-        "pass": f"the trigger pass alone, {rest.replace('-', ' tokens, ')}: speed, memory, share of the peak",
-    }  # fmt: skip
-    return told_.get(kind) or (part.__doc__ or "").partition(".")[0].partition(":")[0].lower()
 
 
 def main() -> int:
@@ -374,10 +300,10 @@ def main() -> int:
     if given.inside:
         inside(given.inside, given.folder.absolute())
         return 0
+    if not gpu_present() or not torch.cuda.is_available():
+        sys.exit("error: there is no GPU here")
     kept, begun = given.folder / "gpu.json", time.monotonic()
     record = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {"parts": {}}
-    if record.get("machine", {}).get("gpu") is not machine()["gpu"]:
-        record = {"parts": {}}
     record["machine"] = machine()
     print(f"on {record['machine']['device']}", flush=True)
     for name in given.parts:
@@ -392,13 +318,7 @@ def main() -> int:
                            if n == name or n in record["parts"]}  # fmt: skip
         given.folder.mkdir(parents=True, exist_ok=True)
         write_whole(kept, json.dumps(record, indent=1) + "\n")
-        print(
-            ("done" if found["ok"] else f"failed: {found.get('said', '')}") + f", {duration(found['seconds'])}",
-            flush=True,
-        )
-    if not record["machine"]["gpu"]:  # numbers that say nothing
-        shown = ("ok", "seconds", "said")
-        record["parts"] = {n: {k: v for k, v in found.items() if k in shown} for n, found in record["parts"].items()}
+        print("done" if found["ok"] else f"failed: {found.get('said', '')}", duration(found["seconds"]), flush=True)
     write_whole(DATA, json.dumps(record, indent=1) + "\n")
     write_whole(PAGE, page(record))
     print(PAGE)

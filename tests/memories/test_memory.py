@@ -8,7 +8,7 @@ import torch
 from factories import words
 from pipeline import config, run_steps, write_inputs
 
-from benchmarks.subjects import SIZES, random_corpus, random_decoder
+from benchmarks.models import SIZES, random_corpus, random_decoder
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.memories.search import batching, trigger_table, triggers

@@ -21,7 +21,7 @@ from second_device import MEMORY, NAME, SecondDevice, another_job
 from benchmarks import methods
 from benchmarks.__main__ import main as benchmark
 from benchmarks.measures import plans
-from benchmarks.subjects import SIZES, random_corpus, random_decoder
+from benchmarks.models import SIZES, random_corpus, random_decoder
 from contrib.released_code import agreement_script, columns
 from ff_memories import api, tables
 from ff_memories.audit import golden
@@ -467,43 +467,32 @@ def test_a_sentence_that_no_memory_holds_is_named(paper):
 # -- the benchmark -----------------------------------------------------------------------------------------------------
 
 
-def kept(way):
-    """Return the running lists that a plain way fills."""
-    (running,) = (c.cell_contents for c in way.__closure__ if isinstance(c.cell_contents, methods.Running))
-    return running
-
-
 def test_all_ways_to_find_triggers():
     size, corpus = SIZES["quick"], random_corpus(1500, SIZES["quick"].cutoffs[-1])
 
     def work(place):
         decoder = random_decoder(size, place)
-        best = TopTriggers(size.layers, size.keys, size.top, device=decoder.device)
-        engine = methods.engine(decoder, corpus, size.top, "all", best)
-        plain = [way(decoder, corpus, size.top) for way in (methods.concatenate, methods.hook_and_cache)]
-        torch.manual_seed(1)
-        theirs = methods.fairseq(decoder, corpus, 256)
-        hooked, running = theirs.hook_and_cache(decoder, size.top)
+        best, running = methods.lists(decoder, size.top), methods.RunningLists(decoder, size.top)
+        ways = (
+            methods.engine(decoder, corpus, "all", best),
+            methods.hook_and_cache(decoder, corpus, running),
+            methods.floor(decoder, corpus),
+        )
         with torch.inference_mode():
             for part in plans(corpus, 256):
-                for way in (engine, *plain, methods.floor(decoder, corpus), methods.products(decoder, corpus, 256)):
+                for way in ways:
                     way(part)
-            for tokens in theirs.batches:
-                hooked(tokens)
-        lists = [list_ for r in (*map(kept, plain), running) for list_ in (*r.value, *r.prefix)]
-        return theirs.rows, trigger_table.table(best, corpus), [list_.cpu().numpy() for list_ in lists]
+        lists = [list_.cpu().numpy() for list_ in (*running.value, *running.prefix)]
+        return trigger_table.table(best, corpus), lists
 
     both(work)
 
 
 @pytest.mark.slow
-def test_the_benchmark_measures_on_the_device(tmp_path):
+def test_the_benchmark_measures_on_the_device(capsys):
     with SecondDevice() as device:
-        benchmark(["--size", "quick", "--rounds", "1", "--tokens", "1000", "--device", "auto", "--threads", "1",
-                   "--benchmark", str(tmp_path / "benchmark.parquet")])  # fmt: skip
-    table = tables.read(tmp_path / "benchmark.parquet")
-    assert len(table.filter(~pl.col("unit").str.starts_with("%"))) == 30 and used(device) == {"cuda:0"}
-    assert table["machine"].unique().to_list() == [f"{NAME}, torch {torch.__version__}"]
+        benchmark(["--size", "quick", "--rounds", "1", "--tokens", "1000", "--device", "auto", "--threads", "1"])
+    assert used(device) == {"cuda:0"} and f"of {NAME}, torch {torch.__version__}" in capsys.readouterr().out
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

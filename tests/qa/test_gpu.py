@@ -1,10 +1,7 @@
-"""The GPU campaign runs to its end without a GPU, goes on where it was stopped, and its page says what it ran on."""
+"""The GPU campaign stops parts that take too long, and its page follows from what it found."""
 
 import json
 import subprocess
-import sys
-
-import pytest
 
 from qa import gpu
 
@@ -21,37 +18,21 @@ ROW = {
 }
 
 
-def record(real, **parts):
-    return {"machine": {"gpu": real, "device": "a device", "host": HOST, "torch": "2"}, "parts": parts}
+def record(**parts):
+    return {"machine": {"device": "a device", "host": HOST, "torch": "2"}, "parts": parts}
 
 
-def test_the_page_shows_numbers_of_a_gpu_alone():
+def test_the_page_shows_what_was_found():
     found = {"pass-100M-tf32": {"ok": True, "seconds": 200.0, "rows": [ROW]},
              "rehearsal": {"ok": False, "seconds": 540.0, "said": "not done within 9 minutes"}}  # fmt: skip
-    real, other = gpu.page(record(True, **found)), gpu.page(record(False, **found))
-    assert "Run on a device, a processor" in real and "| pass alone | 100,000,000 | ≤ 150 | **161.4 s** |" in real
-    assert "Not run on a GPU yet" in other and "161.4" not in other
-    for page in (real, other):
-        assert (
-            "| **no**: not done within 9 minutes | 9 min 00 s |" in page and page.count("not yet") == len(gpu.PARTS) - 2
-        )
+    page = gpu.page(record(**found))
+    assert "Run on a device, a processor" in page and "| pass alone | 100,000,000 | ≤ 150 | **161.4 s** |" in page
+    assert "| **no**: not done within 9 minutes | 9 min 00 s |" in page
+    assert page.count("not yet") == len(gpu.PARTS) - 2
 
 
 def test_the_page_of_the_docs_follows_from_what_was_found():
     assert gpu.PAGE.read_text(encoding="utf-8") == gpu.page(json.loads(gpu.DATA.read_text(encoding="utf-8")))
-
-
-@pytest.mark.more
-def test_a_part_runs_without_a_gpu_and_is_not_run_again(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(gpu, "DATA", tmp_path / "data.json")
-    monkeypatch.setattr(gpu, "PAGE", tmp_path / "page.md")
-    for said in (f"{PART}: done", ""):
-        monkeypatch.setattr(sys, "argv", ["gpu", "--folder", str(tmp_path), "--parts", PART])
-        assert gpu.main() == 0
-        assert said in capsys.readouterr().out
-    found = json.loads((tmp_path / "gpu.json").read_text())["parts"]
-    assert found.keys() == {PART} and found[PART]["tables"]["triggers"]["different"] == 0
-    assert found[PART]["tables"]["triggers"]["off"] > 0, "nothing was rounded"
 
 
 def test_a_part_that_does_not_end_is_stopped_and_said(tmp_path, monkeypatch):

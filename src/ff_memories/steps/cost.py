@@ -1,6 +1,5 @@
 """Write a page with a run's cost: time and memory of every rule, and the hardware. No comparison includes it."""
 
-from ff_memories import tables
 from ff_memories.base.files import write_whole
 from ff_memories.base.machine import hardware
 from ff_memories.base.parameters import Input, Output
@@ -16,7 +15,6 @@ def run(logs: Input, out: Output) -> None:
         logs: folder with Snakemake's benchmark files (.tsv)
         out: file to write: cost.html
     """
-    measured = logs.parent / "tables" / "benchmark.parquet"
     write_whole(
         out,
         render(
@@ -24,6 +22,5 @@ def run(logs: Input, out: Output) -> None:
             costs=costs([str(path) for path in sorted(logs.rglob("*.tsv"))]),
             hardware=hardware(),
             duration=duration,
-            benchmark=tables.read(measured).to_dicts() if measured.exists() else [],
         ),
     )

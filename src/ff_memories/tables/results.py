@@ -53,27 +53,6 @@ TABLES = {
         compared=FOLLOWS,
         measured=True,
     ),
-    "benchmark": Schema(
-        about="the speed of the engine, with targets: ratios are medians over rounds, and low and high are the "
-        "extremes",
-        by={"row": pl.UInt16},
-        fields={
-            "model": Column(pl.String),
-            "machine": Column(pl.String),
-            "threads": Column(pl.UInt16),
-            "measure": Column(pl.String),
-            "tokens": Column(pl.UInt64),
-            "unit": Column(pl.String),
-            "sign": Column(pl.String, null=True),
-            "target": Column(pl.Float64, null=True),
-            "reached": Column(pl.Float64),
-            "low": Column(pl.Float64),
-            "high": Column(pl.Float64),
-            "rounds": Column(pl.UInt8),
-            "met": Column(pl.Boolean, null=True),
-        },
-        compared=None,
-    ),
     "counts": Schema(
         about="how many items each step skipped, split, cut or left unfilled, and why",
         by={"step": pl.String, "reason": pl.String},

@@ -27,7 +27,7 @@ def due(folder):
 def test_the_whole_workflow_leaves_tables_figures_claims_and_report(planted_run):
     results = planted_run / "results" / "planted"
     made = {path.stem for path in (results / "tables").glob("*.parquet")}
-    asked_for = {"benchmark", "sensitivity", "projection_seeds"}
+    asked_for = {"sensitivity", "projection_seeds"}
     assert made == set(tables.TABLES) - asked_for
     for name in made:
         frame = tables.read(results / "tables" / f"{name}.parquet")

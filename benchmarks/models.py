@@ -1,21 +1,15 @@
 """What is measured: models with random weights, and sentences of made-up tokens with the lengths of real ones."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.store import Corpus
-from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Decoder
-from ff_memories.model.families import families
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.loading import use_precision
-from ff_memories.model.transformer.describe import TransformerDescription
-from ff_memories.model.transformer.hooked import HookedModel
 
 MEAN_LENGTH, SPREAD = 24, 0.6  # tokens of a sentence of WikiText-103, and the standard deviation of their logarithm
 
@@ -27,9 +21,7 @@ class Size:
     Attributes:
         layers, model, keys, heads, cutoffs: L, d, d_m, attention heads, ends of the softmax's clusters.
         corpus: tokens of the long pass; ``cold``: of the short one, from empty lists.
-        values: how many values are projected to the vocabulary.
-        examples: validation prefixes observed for composition and refinement.
-        triggers: triggers mutated, three ways each.
+        top: triggers per key.
     """
 
     layers: int
@@ -39,19 +31,16 @@ class Size:
     cutoffs: tuple[int, ...]
     corpus: int
     cold: int
-    values: int
-    examples: int
-    triggers: int
     top: int = 50
 
 
-_PAPER = Size(16, 1024, 4096, 8, (20_000, 60_000, 267_744), 1_000_000, 50_000, 65_536, 4_000, 80_000)
+_PAPER = Size(16, 1024, 4096, 8, (20_000, 60_000, 267_744), 1_000_000, 50_000)
 SIZES = {
-    "quick": Size(2, 32, 64, 2, (60, 120, 200), 6_000, 2_000, 64, 40, 40, top=5),
-    "small": Size(6, 256, 1024, 4, (4_000, 12_000, 30_000), 500_000, 50_000, 6_144, 1_000, 2_000),
+    "quick": Size(2, 32, 64, 2, (60, 120, 200), 6_000, 2_000, top=5),
+    "small": Size(6, 256, 1024, 4, (4_000, 12_000, 30_000), 500_000, 50_000),
     "paper": _PAPER,
     # what two CPU cores can do of it in some minutes
-    "paper-part": replace(_PAPER, corpus=12_000, cold=4_000, values=4_096, examples=60, triggers=300),
+    "paper-part": replace(_PAPER, corpus=12_000, cold=4_000),
 }
 
 
@@ -97,25 +86,3 @@ def random_corpus(tokens: int, vocab: int, seed: int = 1, longest: int = 500) ->
     chance = 1 / np.arange(1, vocab - 3)
     words = rng.choice(np.arange(4, vocab), size=int(lengths.sum()), p=chance / chance.sum()).astype(np.int32)
     return Corpus(words, np.concatenate([[0], np.cumsum(lengths)]), len(lengths))
-
-
-def random_transformer(kind: str, size: Size, device: str = "cpu", seed: int = 1, signs: int = 1) -> HookedModel:
-    """Return a model of `transformers` of these dimensions, GPT-2's or Llama's, with the weights it begins with."""
-    vocab, d, m = size.cutoffs[-1], size.model, size.keys
-    options: dict[str, Any] = {"vocab_size": vocab, "bos_token_id": 2, "eos_token_id": 2}
-    shapes: dict[str, dict[str, Any]] = {
-        "gpt2": {"n_embd": d, "n_layer": size.layers, "n_head": size.heads, "n_inner": m, "n_positions": 512},
-        "llama": {"hidden_size": d, "num_hidden_layers": size.layers, "num_attention_heads": size.heads,
-                  "num_key_value_heads": max(1, size.heads // 2), "intermediate_size": m,
-                  "max_position_embeddings": 512},
-    }  # fmt: skip
-    config = transformers.CONFIG_MAPPING[kind](**options, **shapes[kind])
-    config._attn_implementation = packed.NAME
-    family = families.row({"model_type": kind}, kind)
-    torch.manual_seed(seed)
-    model = getattr(transformers, family.architecture)(config).eval().requires_grad_(False).to(device)
-    description = TransformerDescription(
-        size.layers, d, m, size.heads, vocab, (vocab,), False, (vocab,), False, kind == "gpt2", True, 512, 1.0,
-        sum(p.numel() for p in model.parameters()), {}, kind, 2, family.gated,
-    )  # fmt: skip
-    return HookedModel(model, replace(description, signs=signs), family)
