@@ -129,5 +129,5 @@ def summary(table: pl.DataFrame) -> str:
 
 
 def between(values: pl.Series) -> str:
-    low, high = f"{values.min():.2f}", f"{values.max():.2f}"
+    low, high = (f"{end:.2f}" for end in (min(values.to_list()), max(values.to_list())))
     return low if low == high else f"{low} to {high}"
