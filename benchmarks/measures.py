@@ -10,9 +10,10 @@ from benchmarks import methods
 from benchmarks.models import Size, random_corpus
 from benchmarks.timing import Measured, clock, in_turns, peak_memory, ratio
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.search import batching, triggers
+from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.matmul import linear
+from ff_memories.paper.keys import triggers
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import torch
 
 from ff_memories.corpus.store import POSITIONS, Corpus
-from ff_memories.memories.search import batching
-from ff_memories.memories.search.topk import TopTriggers
-from ff_memories.memories.search.trigger_table import Prefixes
-from ff_memories.memories.search.triggers import AllKeys, run_batch
+from ff_memories.model.batches import batching
 from ff_memories.model.batches.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.paper.keys.topk import TopTriggers
+from ff_memories.paper.keys.trigger_table import Prefixes
+from ff_memories.paper.keys.triggers import AllKeys, run_batch
 
 Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from ff_memories import tables
+from ff_memories.annotate import annotation_files, annotation_plan, distance, records
+from ff_memories.annotate.annotation_plan import Item
+from ff_memories.annotate.records import Pattern, Problems, Shown
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
-from ff_memories.patterns import annotation_files, annotation_plan, distance, records
-from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.records import Pattern, Problems, Shown
 from ff_memories.workflow.runs.finished import corpus_of
 from ff_memories.workflow.runs.run import Run
 

@@ -24,10 +24,10 @@ from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.closeness import DIFFERS
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.base.progress import Progress
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging.verdicts import verdicts
-from ff_memories.claims.register import Claim, register
 from ff_memories.config import Settings
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.register import Claim, register
+from ff_memories.judge.verdicts import verdicts
 from ff_memories.model.info import read_info
 from ff_memories.workflow.runs.run import DEFAULT, Run
 from qa import table

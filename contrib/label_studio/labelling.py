@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
+from ff_memories.annotate.annotation_plan import Item
+from ff_memories.annotate.records import Pattern, Problems
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.records import Pattern, Problems
 from ff_memories.tables.annotation import TYPES
 
 MOST = 8

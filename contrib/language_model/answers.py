@@ -10,10 +10,10 @@ from pathlib import Path
 
 from contrib.language_model import reading
 from ff_memories import tables
+from ff_memories.annotate import annotation_files
+from ff_memories.annotate.records import Problems, Shown, check
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.patterns import annotation_files
-from ff_memories.patterns.records import Problems, Shown, check
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE
 from ff_memories.workflow.runs import opening
 

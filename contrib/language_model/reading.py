@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from contrib.language_model.prompts import EXAMPLES
+from ff_memories.annotate.records import Pattern, Problems, Shown, check
+from ff_memories.annotate.sample import FEWEST
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.patterns.records import Pattern, Problems, Shown, check
-from ff_memories.patterns.sample import FEWEST
 from ff_memories.tables.annotation import TYPES
 
 NAME = re.compile(r"(?:\d+-)?(i[0-9a-f]{10}-[0-9a-f]{10})")

@@ -12,12 +12,12 @@ import polars as pl
 
 from contrib import annotation_study
 from ff_memories import tables
+from ff_memories.annotate import annotation_files, inter_annotator, scoring
+from ff_memories.annotate.records import Problems, check
+from ff_memories.annotate.scoring import Score
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.text import csv_text
-from ff_memories.patterns import annotation_files, inter_annotator, scoring
-from ff_memories.patterns.records import Problems, check
-from ff_memories.patterns.scoring import Score
 from ff_memories.tables.annotation import ANNOTATOR, PEOPLE
 from ff_memories.workflow.runs import opening
 

@@ -12,7 +12,7 @@ import polars as pl
 import torch
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.search import batching
+from ff_memories.model.batches import batching
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.vocabulary import Vocabulary

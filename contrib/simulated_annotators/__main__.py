@@ -11,9 +11,9 @@ from pathlib import Path
 from contrib import annotation_study
 from contrib.simulated_annotators import simulate
 from ff_memories import tables
+from ff_memories.annotate import annotation_files
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.patterns import annotation_files
 from ff_memories.tables.annotation import ANNOTATOR, SIMULATED
 from ff_memories.workflow.runs import opening
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from contrib import annotation_study
 from contrib.spreadsheet import sheet
+from ff_memories.annotate import annotation_files, records
+from ff_memories.annotate.distance import LABELS
+from ff_memories.annotate.records import Problems
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.patterns import annotation_files, records
-from ff_memories.patterns.distance import LABELS
-from ff_memories.patterns.records import Problems
 from ff_memories.workflow.runs import opening
 
 

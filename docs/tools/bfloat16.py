@@ -17,8 +17,8 @@ from pages import ROOT, options, renew
 from ff_memories import tables
 from ff_memories.base.files import write_whole
 from ff_memories.base.progress import duration
-from ff_memories.claims.numbers import measured
-from ff_memories.claims.register import register
+from ff_memories.judge.numbers import measured
+from ff_memories.judge.register import register
 from ff_memories.report.cost import costs
 
 KEPT = Path("docs/data/bfloat16.json")

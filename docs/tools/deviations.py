@@ -16,10 +16,10 @@ from pages import ROOT, options, renew
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
-from ff_memories.claims.numbers import measured, number
-from ff_memories.claims.register import register as claims
-from ff_memories.claims.sensitivity.table import changes
 from ff_memories.config import FIDELITY, RELEASED_ONLY
+from ff_memories.judge.numbers import measured, number
+from ff_memories.judge.register import register as claims
+from ff_memories.judge.sensitivity import changes
 
 PAGE, ENTRIES = ROOT / "docs" / "deviations.md", ROOT / "docs" / "tools" / "deviations.toml"
 KEPT = ("sensitivity", "projection_seeds")

@@ -17,9 +17,9 @@ from pages import ROOT, options, renew
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
-from ff_memories.claims import wording
-from ff_memories.claims.numbers import measured, spread
-from ff_memories.claims.register import register
+from ff_memories.judge import wording
+from ff_memories.judge.numbers import measured, spread
+from ff_memories.judge.register import register
 from ff_memories.model.info import read_info
 from ff_memories.report.sections import outline
 from ff_memories.report.sections.answers import answer, clause

@@ -13,7 +13,7 @@ from typing import Any
 from pages import ROOT, options, renew
 
 from ff_memories.base.files import write_whole
-from ff_memories.claims import wording
+from ff_memories.judge import wording
 from ff_memories.model.info import read_info
 
 KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"

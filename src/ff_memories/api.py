@@ -19,11 +19,12 @@ from ff_memories.base.text import memory_of
 from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
-from ff_memories.memories import tracing
-from ff_memories.memories.search import batching, trigger_table, triggers
+from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import checkpoint, converted, gguf_file
 from ff_memories.model.loading import is_transformer, use_precision
+from ff_memories.paper.keys import trigger_table, triggers
+from ff_memories.paper.layers import tracing
 from ff_memories.report.trace import listed, setting
 from ff_memories.report.trace.record import record
 

@@ -232,6 +232,8 @@ def _listed(commands: Any) -> list[str]:
 
 
 def _module(words: tuple[str, ...]) -> Path:
+    if words[0] == "step" and len(words) > 1:
+        return declaration.module(words[1])
     place = PACKAGE / "steps" if words[0] == "step" else places()[words[0]]
     return place.joinpath(*(word.replace("-", "_") for word in words[1:])).with_suffix(".py")
 

@@ -28,7 +28,7 @@ from ff_memories.base import machine
 from ff_memories.base.parameters import WHOLE, Execution, Tables, remove_shards, shard_of, threads, tokens, whole
 from ff_memories.base.progress import of_part
 
-STEPS = Path(__file__).parent / "steps"
+PACKAGE = Path(__file__).parent
 PARSING = threading.Lock()  # Snakemake starts jobs in threads; two that parse at once fail at times (CPython #106905)
 
 
@@ -172,14 +172,27 @@ def execution(args: argparse.Namespace) -> Execution:
     return Execution(args.device, args.threads, rows, args.arithmetic)
 
 
+@cache
+def _modules() -> dict[str, Path]:
+    """Return {step: its file}: those of the paper's sections stand with them, the others in ``steps``."""
+    files = (*PACKAGE.glob("steps/*.py"), *PACKAGE.glob("paper/*/steps/*.py"))
+    return {file.stem: file for file in files if file.stem != "__init__"}
+
+
+def module(name: str) -> Path:
+    """Return the file of a step's module; of a name that no step has, where it would stand."""
+    name = name.replace("-", "_")
+    return _modules().get(name, PACKAGE / "steps" / f"{name}.py")
+
+
 def names() -> list[str]:
-    """Return the names of all steps as typed: ``trigger-shard`` for the module ``steps/trigger_shard.py``."""
-    return sorted(p.stem.replace("_", "-") for p in STEPS.glob("*.py") if p.stem != "__init__")
+    """Return the names of all steps as typed: ``trigger-shard`` for the module ``trigger_shard.py``."""
+    return sorted(name.replace("_", "-") for name in _modules())
 
 
 def step(name: str) -> Step:
     """Return a step as its module declares it. Raises ``ValueError`` if its signature defines no command line."""
-    return read((STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"), name)
+    return read(module(name).read_text(encoding="utf-8"), name)
 
 
 def read(source: str, name: str) -> Step:
@@ -201,7 +214,7 @@ def read(source: str, name: str) -> Step:
 @cache
 def sections(name: str) -> frozenset[str]:
     """Return the config's sections that a step's module reads as ``config.SECTION``."""
-    tree = ast.parse((STEPS / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(module(name).read_text(encoding="utf-8"))
     behind = {"precision": "extraction", "looked_at": "triggers"}
     read = (node for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     named = (node.attr for node in read if isinstance(node.value, ast.Name) and node.value.id == "config")

@@ -17,7 +17,7 @@ from ff_memories.atlas.match import OTHER, RELATED, SAME, relation
 from ff_memories.atlas.member import Text
 from ff_memories.atlas.runs import members
 from ff_memories.base.errors import UserError
-from ff_memories.claims.register import register
+from ff_memories.judge.register import register
 
 OTHER_TEXT = {"source": None, "train": {"files": ["t.txt"]}, "validation": {"files": ["v.txt"]}, "sha256": "a" * 64}
 HOSTILE = '<b onclick="x">\u202e&'

@@ -19,6 +19,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
+from ff_memories.annotate.automatic import proxy
 from ff_memories.audit.recompute import baselines, checks, structure, tolerances
 from ff_memories.audit.recompute.audit import LEFT_OUT, READ, Finding, audit, contradictions, draw, look
 from ff_memories.audit.recompute.basis import Basis
@@ -29,7 +30,6 @@ from ff_memories.audit.recompute.structure import faults
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
-from ff_memories.patterns.automatic import proxy
 from ff_memories.workflow.runs.run import Run
 
 TYPES = words(44)

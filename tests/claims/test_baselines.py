@@ -6,13 +6,13 @@ import pytest
 
 from ff_memories import tables
 from ff_memories.base.draws import resamples
-from ff_memories.claims import wording
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging import baselines
-from ff_memories.claims.judging.verdicts import verdicts
-from ff_memories.claims.latex_table import to_latex
-from ff_memories.claims.register import register
-from ff_memories.claims.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
+from ff_memories.judge import wording
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.latex_table import to_latex
+from ff_memories.judge.register import register
+from ff_memories.judge.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
+from ff_memories.judge.verdicts import verdicts
+from ff_memories.paper import baselines
 from ff_memories.report.markdown import markdown
 from ff_memories.report.sections import outline
 from ff_memories.report.sections.answers import answer, clause

@@ -13,18 +13,13 @@ from scipy.stats import binom, norm
 from ff_memories import cli, tables
 from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
-from ff_memories.claims.checks import composition as composition_
-from ff_memories.claims.checks import mutations as mutations_
-from ff_memories.claims.checks import patterns as patterns_
-from ff_memories.claims.checks import refinement as refinement_
-from ff_memories.claims.checks import values as values_
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging.verdicts import PROXY, judge, verdicts
-from ff_memories.claims.layers import at, between, in_layers
-from ff_memories.claims.measurement import Judged, Limit, Measurement
-from ff_memories.claims.numbers import measured, number, spread
-from ff_memories.claims.register import KNOWN, register
-from ff_memories.claims.statistics import (
+from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.layers import at, between, in_layers
+from ff_memories.judge.measurement import Judged, Limit, Measurement
+from ff_memories.judge.numbers import measured, number, spread
+from ff_memories.judge.register import KNOWN, register
+from ff_memories.judge.statistics import (
     expanded,
     highest_of_independent,
     lowest_of_joint,
@@ -32,9 +27,14 @@ from ff_memories.claims.statistics import (
     share_interval,
     wilson,
 )
-from ff_memories.claims.stop_words import stop_words
-from ff_memories.claims.wording import natural
-from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.judge.stop_words import stop_words
+from ff_memories.judge.verdicts import PROXY, judge, verdicts
+from ff_memories.judge.wording import natural
+from ff_memories.paper.keys import claims as mutations_
+from ff_memories.paper.keys import claims as patterns_
+from ff_memories.paper.layers import claims as composition_
+from ff_memories.paper.layers import claims as refinement_
+from ff_memories.paper.values import claims as values_
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000
 STOP = frozenset({10, 11})

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from ff_memories.claims.judging import training
-from ff_memories.claims.register import register
+from ff_memories.judge import training
+from ff_memories.judge.register import register
 
 CLAIMS = {claim.id: claim for claim in register()}
 SHARE, FACTOR = CLAIMS["K16"], CLAIMS["K12"]

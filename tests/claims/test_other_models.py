@@ -3,11 +3,11 @@
 import polars as pl
 import pytest
 
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging.verdicts import judge, verdicts
-from ff_memories.claims.measurement import Judged, Limit, Measurement
-from ff_memories.claims.register import register
-from ff_memories.claims.wording import definition, line
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.measurement import Judged, Limit, Measurement
+from ff_memories.judge.register import register
+from ff_memories.judge.verdicts import judge, verdicts
+from ff_memories.judge.wording import definition, line
 
 CLAIMS = {claim.id: claim for claim in register()}
 NOT_JUDGED = {f"K{n}" for n in (6, 7, 8, 10, 11, 17, 18, 19, 20, 21, 22, 23, 30)}

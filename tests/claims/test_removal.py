@@ -4,10 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ff_memories.claims import removal
-from ff_memories.claims.checks import causal
-from ff_memories.claims.evidence import Evidence, Missing
-from ff_memories.claims.measurement import Limit
+from ff_memories.judge.evidence import Evidence, Missing
+from ff_memories.judge.measurement import Limit
+from ff_memories.paper.beyond import claims as causal
+from ff_memories.paper.beyond import measures as removal
 from ff_memories.tables import TABLES
 
 LAYERS, MEMORIES, PREFIXES, TRIALS = 7, 5, 4, 40

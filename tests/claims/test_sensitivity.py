@@ -12,11 +12,11 @@ from running import change, command, snakemake
 
 from ff_memories import tables
 from ff_memories.base import machine
-from ff_memories.claims.sensitivity import choices
-from ff_memories.claims.sensitivity.table import changes, rows
 from ff_memories.config import Config, FigureOptions, Settings, parse
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
+from ff_memories.judge import choices
+from ff_memories.judge.sensitivity import changes, rows
 from ff_memories.model.info import MARKS
 from ff_memories.report.sections.sensitivity import choices_section
 from ff_memories.steps import sensitivity_part

@@ -11,9 +11,9 @@ from contributed import says, use
 from contrib.label_studio import labelling
 from contrib.spreadsheet import sheet
 from ff_memories import tables
-from ff_memories.patterns import annotation_files, annotation_plan, records
-from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.records import Pattern, Problems, Shown
+from ff_memories.annotate import annotation_files, annotation_plan, records
+from ff_memories.annotate.annotation_plan import Item
+from ff_memories.annotate.records import Pattern, Problems, Shown
 
 ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
 NAMES = [item.item for item in ITEMS]

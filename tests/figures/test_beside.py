@@ -13,10 +13,10 @@ from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, text
 from fontTools.ttLib import TTFont
 
 from ff_memories import tables
-from ff_memories.claims import measures
 from ff_memories.config import Settings
 from ff_memories.figures import draw, font, other_types, render
-from ff_memories.figures.drawn import lines
+from ff_memories.paper.keys import figures as figures_of_keys
+from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.report.svg import inline
 
 BY_LAYER = ("figure4", "figure5", "figure7", "figure8", "figure9", "figure10")
@@ -146,14 +146,14 @@ def test_a_png_has_four_pixels_a_point():
 
 
 def test_robust_axis_of_figure_3_ignores_only_means_of_keys_near_zero():
-    rows = measures.mutation_changes(synthetic()["mutations"], "of_ratios", 1)
+    rows = keys_measures.mutation_changes(synthetic()["mutations"], "of_ratios", 1)
     rows = rows.with_columns(pl.col("mutation").cast(pl.String))
-    assert lines.beyond_the_bulk(rows).is_empty()
+    assert figures_of_keys.beyond_the_bulk(rows).is_empty()
     far = rows.with_columns(
         pl.when(pl.col("layer") == 3).then(5.0).otherwise("mean").alias("mean"),
         pl.when(pl.col("layer") == 3).then(1).otherwise("near_zero").alias("near_zero"),
     )
-    low, high = lines.bulk_axis(far, lines.beyond_the_bulk(far))
+    low, high = figures_of_keys.bulk_axis(far, figures_of_keys.beyond_the_bulk(far))
     assert -1.2 < low < high < 1
 
 

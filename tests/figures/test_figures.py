@@ -17,15 +17,16 @@ from drawings import KEYS, LAYERS, SECTIONS, chosen, drawing, embedded_fonts, lo
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.claims import measures
 from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
-from ff_memories.figures import draw, render, theme
+from ff_memories.figures import draw, paper, render, theme
 from ff_memories.figures.context import from_info
-from ff_memories.figures.drawn import lines
-from ff_memories.figures.parts import paper
 from ff_memories.figures.registry import FIGURES, caption
+from ff_memories.judge import measures
 from ff_memories.model.info import MARKS
+from ff_memories.paper.keys import figures as figures_of_keys
+from ff_memories.paper.keys import measures as keys_measures
+from ff_memories.paper.layers import measures as layers_measures
 
 SUFFIXES = (".pdf", ".svg", ".png", ".vl.json", ".csv", ".html")
 PALETTES = [[*colours.values()] for colours in (theme.LABEL_COLOURS, theme.KIND_COLOURS, theme.MUTATION_COLOURS)]
@@ -188,7 +189,7 @@ def test_stacked_shares_start_where_the_one_below_ends_and_reach_the_top():
     frames = synthetic()
     frame = draw.data(chosen("figure11", frames), Settings(SECTIONS), looking("figure11"))
     for (layer,), part in frame.group_by("layer"):
-        assert part["series"].to_list() == list(measures.KINDS)
+        assert part["series"].to_list() == list(layers_measures.KINDS)
         assert part["start"].to_list() == pytest.approx([0, *part["end"][:-1]])
         assert part["end"][-1] == pytest.approx(1)
         kinds = frames["refinement"].filter(pl.col("layer") == layer)["kind"]
@@ -324,7 +325,7 @@ def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
     row = frame.filter((pl.col("layer") == 6) & (pl.col("mutation") == "first")).row(0, named=True)
     assert row["mean"] == pytest.approx((11 * -0.2 + (623 - 0.4) / 3) / 12) and row["near_zero"] == 1
     assert [row[name] for name in ("median", "trimmed", "others")] == pytest.approx([-0.2] * 3)
-    low, high = lines.bulk_axis(frame, lines.beyond_the_bulk(frame))
+    low, high = figures_of_keys.bulk_axis(frame, figures_of_keys.beyond_the_bulk(frame))
     assert -0.3 < low < -0.2 and 0 < high < 0.1
     said = chart.replace('", "', " ").replace("\u00a0", " ")  # lines of the notes
     assert "means of layers 6 (up to +1,711 %), from keys with coefficients near zero" in said
@@ -333,12 +334,12 @@ def test_a_key_near_zero_does_not_stretch_figure_3_and_is_spoken_of():
 @pytest.mark.parametrize("change, coefficient", [(623.0, 1.0), (-0.3, 1e-5)], ids=["a true change", "no outlier"])
 def test_what_is_not_near_zero_or_no_outlier_stays_on_the_axis(change, coefficient):
     frame, chart = figure_3(change, coefficient)
-    assert lines.beyond_the_bulk(frame).is_empty() and "beyond the axis" not in chart
+    assert figures_of_keys.beyond_the_bulk(frame).is_empty() and "beyond the axis" not in chart
 
 
 def test_robust_means_of_mutations_are_those_of_a_brute_force():
     rows = synthetic()["mutations"]
-    found = measures.mutation_changes(rows, "of_ratios", 1)
+    found = keys_measures.mutation_changes(rows, "of_ratios", 1)
     for row in found.iter_rows(named=True):
         own = rows.filter((pl.col("layer") == row["layer"]) & (pl.col("mutation") == row["mutation"]))
         keys = sorted(own.group_by("key").agg(pl.col("change").mean())["change"].to_list())

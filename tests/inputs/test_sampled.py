@@ -15,10 +15,10 @@ from pipeline import config, step, write_inputs
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.claims import wording
 from ff_memories.inputs import fetch, registry
 from ff_memories.inputs.models import from_gguf
 from ff_memories.inputs.texts import sampled
+from ff_memories.judge import wording
 
 
 def test_every_token_is_the_one_that_its_draw_falls_on():

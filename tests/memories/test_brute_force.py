@@ -11,7 +11,7 @@ from pipeline import config, run_steps, write_inputs
 from reference import Reference, rule_sentences, triggers
 
 from ff_memories import tables
-from ff_memories.claims import measures
+from ff_memories.paper.layers import measures as layers_measures
 
 TYPES = words(44)
 
@@ -135,9 +135,9 @@ def test_agreeing_cases_by_layer(run):
     """E10, row by row: a layer's pairs with an agreeing memory, stop words and short prefixes among them."""
     _, _, _, frames = run
     stop, examples = {4, 6, 9}, {e["example"]: e for e in frames["examples"].iter_rows(named=True)}
-    cases = measures.agreeing_cases(frames["composition"], frames["examples"], frozenset(stop))
+    cases = layers_measures.agreeing_cases(frames["composition"], frames["examples"], frozenset(stop))
     share = lambda hits: sum(hits) / len(hits) if hits else None
-    made = measures.agreeing_by_layer(cases, 5)
+    made = layers_measures.agreeing_by_layer(cases, 5)
     for row in made.iter_rows(named=True):
         pairs = [r for r in frames["composition"].iter_rows(named=True) if r["layer"] == row["layer"]]
         some = [r for r in pairs if r["agreeing_memories"]]

@@ -17,8 +17,6 @@ from planted_run import planted
 
 from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import causal
-from ff_memories.memories.survey import Survey, survey
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.interventions import (
     Setting,
@@ -28,6 +26,8 @@ from ff_memories.model.interventions import (
     run_changed,
     with_settings,
 )
+from ff_memories.paper.beyond import causal
+from ff_memories.paper.beyond.survey import Survey, survey
 
 INTERVENTIONS = ("mean", "zero", "resample", "double")
 

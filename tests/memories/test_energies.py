@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from ff_memories.memories.composition import _active, effective_memories, fewest_with
+from ff_memories.paper.layers.composition import _active, effective_memories, fewest_with
 
 ENERGIES = arrays(np.float32, (3, 7), elements=st.floats(0, 100, width=32))
 

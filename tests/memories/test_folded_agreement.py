@@ -9,7 +9,7 @@ import tiny
 
 from ff_memories import tables
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import values
+from ff_memories.paper.values import predictions as values
 
 NAMES = ("agrees", "agreeing_triggers")
 

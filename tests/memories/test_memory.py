@@ -11,11 +11,11 @@ from pipeline import config, run_steps, write_inputs
 from benchmarks.models import SIZES, random_corpus, random_decoder
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.memories.search import batching, trigger_table, triggers
-from ff_memories.model.batches import buffers
+from ff_memories.model.batches import batching, buffers
 from ff_memories.model.batches.branches import Branches
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.paper.keys import trigger_table, triggers
 
 pytestmark = pytest.mark.more
 

@@ -16,7 +16,7 @@ from reference import Reference
 from ff_memories import api
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.memories import perplexity
+from ff_memories.model import perplexity
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import converted
 

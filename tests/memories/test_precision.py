@@ -26,12 +26,12 @@ from ff_memories.base.arithmetic import ROUNDOFF, SLACK
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.config import parse
-from ff_memories.memories.search import topk
-from ff_memories.memories.search.topk import TopTriggers
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint
 from ff_memories.model.loading import load_decoder, use_precision
 from ff_memories.model.matmul import attention, linear, with_bias
+from ff_memories.paper.keys import topk
+from ff_memories.paper.keys.topk import TopTriggers
 from ff_memories.workflow.runs.run import Run
 
 TYPES = words(44)

@@ -11,7 +11,7 @@ from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.memories import projection_seeds
+from ff_memories.paper.values import projection_seeds
 
 TYPES = words(44)
 

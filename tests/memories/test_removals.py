@@ -11,8 +11,8 @@ import transformers
 from changed import OfFairseq, OfTransformers, adding, corpus_of
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import removals
-from ff_memories.memories.survey import drawn_prefixes
+from ff_memories.paper.beyond import removals
+from ff_memories.paper.beyond.survey import drawn_prefixes
 
 NUMBERS = [1, 2, 5, 10, 20]
 

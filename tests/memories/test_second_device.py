@@ -32,14 +32,17 @@ from ff_memories.cli import main
 from ff_memories.config import parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import POSITIONS, Corpus
-from ff_memories.memories import composition, mutations, projection_seeds, values
-from ff_memories.memories.gallery import promoted, shading
-from ff_memories.memories.search import batching, topk, trigger_table, triggers
-from ff_memories.memories.search.topk import TopTriggers
+from ff_memories.gallery import promoted, shading
 from ff_memories.model import decoder as decoders
+from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import load_decoder
+from ff_memories.paper.keys import mutations, topk, trigger_table, triggers
+from ff_memories.paper.keys.topk import TopTriggers
+from ff_memories.paper.layers import composition
+from ff_memories.paper.values import predictions as values
+from ff_memories.paper.values import projection_seeds
 from ff_memories.report.gallery import TABLES, parts
 from ff_memories.workflow import speed
 

@@ -9,10 +9,11 @@ import torch
 from factories import convert, words, write_checkpoint
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import mutations, values
-from ff_memories.memories.search import batching, trigger_table, triggers
+from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint, converted
+from ff_memories.paper.keys import mutations, trigger_table, triggers
+from ff_memories.paper.values import predictions as values
 
 TYPES = words(44)  # 48 with fairseq's four specials
 

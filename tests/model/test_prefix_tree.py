@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.mutations import mutated_paths
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint
+from ff_memories.paper.keys.mutations import mutated_paths
 
 PATHS = st.lists(st.lists(st.integers(4, 6), max_size=20), min_size=1, max_size=12, unique_by=tuple)
 

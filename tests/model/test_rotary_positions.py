@@ -16,12 +16,12 @@ from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.inputs.models import proved_model
-from ff_memories.memories import mutations
-from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model import interventions
+from ff_memories.model.batches import batching
 from ff_memories.model.families import proof
 from ff_memories.model.transformer import hooked
 from ff_memories.model.transformer.describe import longer_contexts
+from ff_memories.paper.keys import mutations, trigger_table, triggers
 
 LIMIT = 13  # the original positions, of 60 in all; no multiple of what sentences are padded to
 LENGTHS = [1, 5, 5, 11, 12, 12, 13, 13, 16, 30, 58, 59]  # tokens; the start token is one more

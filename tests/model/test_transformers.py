@@ -22,17 +22,17 @@ from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
-from ff_memories.memories import composition, mutations
-from ff_memories.memories.search import batching, trigger_table, triggers
 from ff_memories.model import decoder
 from ff_memories.model import drawn as drawn_models
-from ff_memories.model.batches import packed
+from ff_memories.model.batches import batching, packed
 from ff_memories.model.families import families, proof
 from ff_memories.model.families.families import FAMILIES
 from ff_memories.model.families.proof import TOLERANCES, prove
 from ff_memories.model.matmul import attention
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe, matrix, scale_of
+from ff_memories.paper.keys import mutations, trigger_table, triggers
+from ff_memories.paper.layers import composition
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-6}  # several families compute parts of a layer in float32
 LENGTHS = [1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, tiny.LONGEST - 1]

@@ -10,13 +10,13 @@ import pytest
 
 from contrib.simulated_annotators import simulate
 from ff_memories import tables
+from ff_memories.annotate import annotation_files, annotation_plan, inter_annotator, scoring
+from ff_memories.annotate.annotation_plan import Item
+from ff_memories.annotate.records import Judgement, Pattern, Problems, Shown, check, check_judgements
 from ff_memories.base.errors import UserError
-from ff_memories.claims.measures import LABELS
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.patterns import annotation_files, annotation_plan, inter_annotator, scoring
-from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.records import Judgement, Pattern, Problems, Shown, check, check_judgements
+from ff_memories.paper.keys.measures import LABELS
 
 ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
 NAMES = [i.item for i in ITEMS]
@@ -251,7 +251,7 @@ def test_people_agree_about_keys_that_two_of_them_labelled():
 
 
 def test_nothing_of_the_corpus_can_break_out_of_a_form():
-    from ff_memories.patterns.forms import pages
+    from ff_memories.annotate.forms import pages
 
     html = pages.pattern_form("mine", ITEMS)
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from ff_memories.patterns import annotation_files
-from ff_memories.patterns.annotation_plan import Item
-from ff_memories.patterns.distance import Compared
-from ff_memories.patterns.forms import pages
-from ff_memories.patterns.records import Problems
+from ff_memories.annotate import annotation_files
+from ff_memories.annotate.annotation_plan import Item
+from ff_memories.annotate.distance import Compared
+from ff_memories.annotate.forms import pages
+from ff_memories.annotate.records import Problems
 
 browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
 pytestmark = pytest.mark.browser

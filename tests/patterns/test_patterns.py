@@ -17,14 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories import cli, tables
+from ff_memories.annotate import distance, sample
+from ff_memories.annotate.automatic import embedding, permutation_test, proxy, quality, semantic, shallow, tfidf
+from ff_memories.annotate.automatic.words import is_content, shape, stem
+from ff_memories.annotate.sample import Key
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus, Sentences
-from ff_memories.patterns import distance, sample
-from ff_memories.patterns.automatic import embedding, permutation_test, proxy, quality, semantic, shallow, tfidf
-from ff_memories.patterns.automatic.words import is_content, shape, stem
-from ff_memories.patterns.sample import Key
 
 STOP = ["the", "of", ",", "and", "to", "in", "a", "is", "(", ")", "that", "was"]
 SHOWN = 25

@@ -1,6 +1,7 @@
 """The house rules that a reader relies on: who may import whom, and which library is known where."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -12,16 +13,18 @@ from running import ROOT
 SOURCES = ROOT / "src" / "ff_memories"
 LAYERS = (  # from below: each room imports only from those before it, and from within itself
     "base",
+    "schema",
     "config",
     "tables",
     "declaration",
     "corpus",
     "model",
     "inputs",
-    "memories",
-    "claims",
-    "patterns",
+    "annotate",
+    "judge",
     "figures",
+    "paper",
+    "gallery",
     "report",
     "api",
     "workflow",
@@ -31,9 +34,10 @@ LAYERS = (  # from below: each room imports only from those before it, and from 
     "commands",
     "cli",
 )
+SECTIONS = ("keys", "values", "layers", "beyond")  # of the paper, likewise
 KNOWN = {  # who may import a library: the others need neither its time nor its habits
-    "torch": "api audit inputs memories model patterns steps workflow",
-    "altair": "atlas figures",
+    "torch": "annotate api audit gallery inputs model paper workflow",
+    "altair": "atlas figures paper",
     "snakemake": "workflow",
     "requests": "inputs",
     "tokenizers": "corpus",
@@ -83,6 +87,14 @@ def test_a_room_imports_only_from_those_below():
     assert not upward
 
 
+def test_a_section_imports_only_from_those_before_it():
+    part = lambda module: SECTIONS.index(module.split(".")[1]) if module.count(".") > 1 else len(SECTIONS)
+    paper = {m: path for m, path in modules().items() if m.startswith("paper.")}
+    assert not [
+        f"{m} imports {o}" for m, path in paper.items() for o in inner(path) if o in paper and part(o) > part(m)
+    ]
+
+
 def test_no_modules_import_each_other():
     TopologicalSorter({module: set(inner(path)) - {module} for module, path in modules().items()}).prepare()
 
@@ -98,8 +110,10 @@ def test_a_library_is_known_where_it_is_needed(library):
 
 def test_every_module_is_reached_from_a_step_or_the_workflow():
     """Nothing lies about that no command, rule or test utility of the package leads to."""
-    found = ("steps.", "commands.")  # by their names
-    begin = {m for m in modules() if m == "cli" or m.startswith(found)} | {"api"}
+    found = re.compile(
+        r"cli$|api$|commands\.|(paper\.\w+\.)?steps\.|paper\.\w+\.(tables|claims|figures)$"
+    )  # by their names
+    begin = {m for m in modules() if found.match(m)}
     begin |= {
         name.removeprefix("ff_memories.")
         for file in ("Snakefile", "workflow/rules/common.smk")

@@ -11,7 +11,7 @@ from projects import run
 from ff_memories import tables
 from ff_memories.audit import compare
 from ff_memories.base import machine
-from ff_memories.claims.register import register
+from ff_memories.judge.register import register
 from ff_memories.workflow import dvc_lock_file
 from qa import forgery
 

@@ -8,12 +8,12 @@ import pytest
 from reports import CONFIG, claims_table, made_report
 
 from ff_memories import tables
-from ff_memories.claims import wording
-from ff_memories.claims.numbers import measured
-from ff_memories.claims.register import register
-from ff_memories.claims.sensitivity import table as sensitivity
-from ff_memories.claims.wording import sentence
 from ff_memories.config import Settings
+from ff_memories.judge import sensitivity as sensitivity
+from ff_memories.judge import wording
+from ff_memories.judge.numbers import measured
+from ff_memories.judge.register import register
+from ff_memories.judge.wording import sentence
 from ff_memories.report.markdown import markdown
 from ff_memories.report.sections import outline
 from ff_memories.report.sections.answers import answer, clause, first_lines, how_sure, tally

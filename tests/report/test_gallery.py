@@ -20,7 +20,7 @@ from running import ROOT
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
-from ff_memories.memories.gallery import promoted
+from ff_memories.gallery import promoted
 from ff_memories.model.decoder import Decoder
 from ff_memories.report.gallery import TABLES, parts, postings, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts

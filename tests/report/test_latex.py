@@ -9,10 +9,10 @@ import pytest
 from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, frame, texts, value
 
 from ff_memories.base.text import latex
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging.verdicts import verdicts
-from ff_memories.claims.latex_table import to_latex
-from ff_memories.claims.register import register
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.latex_table import to_latex
+from ff_memories.judge.register import register
+from ff_memories.judge.verdicts import verdicts
 from ff_memories.report.excerpts import table1, table2
 
 SIGNS = r"\ { } $ & # % _ ^ ~ < > | \" - -- ` ' [ ] *"

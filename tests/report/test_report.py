@@ -29,10 +29,10 @@ from ff_memories import cli, tables
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.base.text import cell, csv_text, escape_invisible, latex
-from ff_memories.claims.numbers import measured, number, spread
-from ff_memories.claims.register import register
 from ff_memories.figures.other_types import SAID
 from ff_memories.figures.registry import FIGURES
+from ff_memories.judge.numbers import measured, number, spread
+from ff_memories.judge.register import register
 from ff_memories.report.cost import costs
 from ff_memories.report.excerpts import EXCERPTS, table1, table2, table3
 from ff_memories.report.passages import LONGEST

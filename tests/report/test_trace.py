@@ -23,7 +23,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories import composition, tracing
+from ff_memories.paper.layers import composition, tracing
 from ff_memories.report.gallery import parts
 from ff_memories.report.trace import listed
 from ff_memories.report.trace.page import page

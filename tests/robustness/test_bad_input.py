@@ -29,9 +29,9 @@ from ff_memories.commands.record import verify
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.memories.search import topk
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.info import read_info
+from ff_memories.paper.keys import topk
 from ff_memories.workflow import jobs
 from ff_memories.workflow.rules import refuse_bad_inputs
 from ff_memories.workflow.runs.run import Run

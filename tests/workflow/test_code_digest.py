@@ -54,12 +54,12 @@ def edited(package, file, old, new):
 @pytest.mark.parametrize(
     "file, old, new",
     [
-        ("memories/search/triggers.py", "HITS = 4096  #", "HITS = 4096  # a power of two:"),
-        ("memories/mutations.py", '"""', '"""In short: '),
-        ("memories/values.py", '    """Return', '    """Make and return'),
+        ("paper/keys/triggers.py", "HITS = 4096  #", "HITS = 4096  # a power of two:"),
+        ("paper/keys/mutations.py", '"""', '"""In short: '),
+        ("paper/values/predictions.py", '    """Return', '    """Make and return'),
         ("config/experiments.py", "number of triggers per key (t)", "how many triggers a key has (t)"),
         ("config/experiments.py", "\nfrom", "\nX = 1\nfrom"),
-        ("tables/measured.py", "E1: every key's triggers", "every key's triggers"),
+        ("paper/keys/tables.py", "E1: every key's triggers", "every key's triggers"),
         ("commands/explore/plan.py", "import argparse", "import argparse\nimport os"),
     ],
 )  # fmt: skip
@@ -71,14 +71,14 @@ def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old,
 @pytest.mark.parametrize(
     "file, old, new, some, others",
     [
-        ("memories/mutations.py", *LINE, {"mutations"}, {"values", "claims", "join", "report"}),
-        ("memories/search/topk.py", *LINE, {"triggers", "trigger-shard"}, {"claims", "corpus"}),
+        ("paper/keys/mutations.py", *LINE, {"mutations"}, {"values", "claims", "join", "report"}),
+        ("paper/keys/topk.py", *LINE, {"triggers", "trigger-shard"}, {"claims", "corpus"}),
         ("model/decoder.py", *LINE, {"triggers", "values", "interventions"}, {"claims", "join"}),
-        ("figures/drawn/rates.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
-        ("claims/claims.toml", "\n", "\n[[claims_of_tomorrow]]\n", {"claims", "baselines"}, {"values", "triggers"}),
+        ("figures/rates.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
+        ("paper/values/claims.toml", "\n", "\n[[later]]\n", {"claims", "baselines"}, {"values", "triggers"}),
         ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
-        ("tables/measured.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
-        ("steps/values.py", *LINE, {"values"}, {"composition", "mutations"}),
+        ("tables/gallery.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
+        ("paper/values/steps/values.py", *LINE, {"values"}, {"composition", "mutations"}),
     ],
 )  # fmt: skip
 def test_an_edit_makes_due_the_steps_that_import_its_module(package, before, file, old, new, some, others):

@@ -14,10 +14,10 @@ from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.base.text import csv_text
-from ff_memories.claims import wording
-from ff_memories.claims.numbers import measured, spread
-from ff_memories.claims.register import register
 from ff_memories.figures import render
+from ff_memories.judge import wording
+from ff_memories.judge.numbers import measured, spread
+from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report import atlas
 from ff_memories.report.sections.outline import BEYOND, SECTIONS

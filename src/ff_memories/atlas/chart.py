@@ -7,8 +7,8 @@ import polars as pl
 
 from ff_memories.atlas.panels import Panel
 from ff_memories.base.errors import UserError
-from ff_memories.figures.parts.controls import LINE
-from ff_memories.figures.parts.marks import Options, balanced, length, source, tooltips, wrapped
+from ff_memories.figures.controls import LINE
+from ff_memories.figures.marks import Options, balanced, length, source, tooltips, wrapped
 from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEADLINE, HEIGHT, MODEL_COLOURS, NOTE, STEP_COLOURS
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")

@@ -8,8 +8,12 @@ import polars as pl
 
 from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
 from ff_memories.base.draws import ends
-from ff_memories.claims import measures, removal
-from ff_memories.claims.statistics import medians
+from ff_memories.judge import measures
+from ff_memories.judge.statistics import medians
+from ff_memories.paper.beyond import measures as removal
+from ff_memories.paper.keys import measures as keys_measures
+from ff_memories.paper.layers import measures as layers_measures
+from ff_memories.paper.values import measures as values_measures
 from ff_memories.report.sections.outline import BEYOND
 
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
@@ -93,13 +97,13 @@ def _with_pattern(kind: str) -> Measure:
 
 def last_token(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the median change of a key's coefficient after removing its triggers' last token."""
-    keys = measures.key_changes(tables[MUTATIONS].filter(pl.col("mutation") == "last"), member.mean)
+    keys = keys_measures.key_changes(tables[MUTATIONS].filter(pl.col("mutation") == "last"), member.mean)
     return _medians(keys, "change", seed)
 
 
 def over_chance(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the agreement rate times the number of token types."""
-    rates = _named(measures.agreement(tables[VALUES], seed))
+    rates = _named(values_measures.agreement(tables[VALUES], seed))
     return rates.with_columns(pl.col("value", "low", "high") * member.info["vocab"])
 
 
@@ -118,7 +122,7 @@ def effective(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
 
 def settled(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the share of examples whose residual predicts the model's output."""
-    return _named(measures.residual_predicts(tables[REFINEMENT], seed))
+    return _named(layers_measures.residual_predicts(tables[REFINEMENT], seed))
 
 
 def _kind(kind: str) -> Measure:

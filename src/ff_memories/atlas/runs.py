@@ -13,9 +13,9 @@ from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tab
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.text import escape_invisible
-from ff_memories.claims import wording
-from ff_memories.claims.register import register
 from ff_memories.config import Config, load
+from ff_memories.judge import wording
+from ff_memories.judge.register import register
 from ff_memories.model.info import read_info
 from ff_memories.tables import VERDICTS
 from ff_memories.tables.annotation import ANNOTATOR

@@ -17,9 +17,9 @@ import torch
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
-from ff_memories.memories.values import value_predictions
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files.converted import Description
+from ff_memories.paper.values.predictions import value_predictions
 
 WINDOWS_WITHOUT_GPU = 8
 

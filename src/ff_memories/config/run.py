@@ -1,13 +1,12 @@
 """The config of one run: all its sections, and which of their values go together."""
 
-import tomllib
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
+from ff_memories.base import sections
 from ff_memories.config.corpus import CorpusSection
 from ff_memories.config.experiments import Causal, Composition, Mutations, Patterns, Removals, Triggers, Values
 from ff_memories.config.model import AnyModel
@@ -134,8 +133,8 @@ class Config(Section):
             if (given := self.at(path)) > self.triggers.top:
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
         faults += self._faults_of_keys()
-        declared = Path(__file__).parents[1] / "figures" / "figures.toml"
-        unknown = sorted(set(self.figures) - set(tomllib.loads(declared.read_text(encoding="utf-8"))))
+        declared = sections.declared("ff_memories.paper.*.figures").values()
+        unknown = sorted(set(self.figures).difference(*declared))
         faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in unknown]
         if faults:
             raise ValueError("\n  ".join(faults))

@@ -8,7 +8,7 @@ import altair as alt
 import polars as pl
 
 from ff_memories.config import FigureOptions, Settings
-from ff_memories.figures.parts import paper
+from ff_memories.figures import paper
 from ff_memories.figures.registry import DRAWN, refuse_useless
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
 from ff_memories.model.info import has_inactive, read_info

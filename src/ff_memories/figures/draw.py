@@ -6,15 +6,15 @@ from dataclasses import replace
 import altair as alt
 import polars as pl
 
+from ff_memories.base import sections
 from ff_memories.base.errors import UserError
 from ff_memories.config import Settings
+from ff_memories.figures import controls
 from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.drawn import boxes, figure6, figureb2, figureb3, lines, rates, sensitivity, stacks
-from ff_memories.figures.parts import controls
-from ff_memories.figures.registry import DRAWN
+from ff_memories.figures.registry import DRAWN, OF_SECTIONS
 
-MODULES = (boxes, figure6, figureb2, figureb3, lines, rates, sensitivity, stacks)
-DRAWINGS = {name: drawing for module in MODULES for name, drawing in module.DRAWINGS.items()}
+_modules = sections.modules(OF_SECTIONS).values()
+DRAWINGS = {name: drawing for module in _modules for name, drawing in module.DRAWINGS.items()}
 
 
 def data(

@@ -1,18 +1,20 @@
-"""Know every figure: what ``figures.toml`` says of it. Light to import, since workflows read it before any run."""
+"""Know every figure, by the `figures.toml` of its section.
+
+Light to import, since workflows read it before any run.
+"""
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from ff_memories.base import sections
 from ff_memories.base.errors import UserError
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, as ``figures.toml`` declares it.
+    """One figure, as TOML declares it.
 
     Attributes:
         section: the paper's section that discusses it, or ``beyond`` the paper, under which the report shows it; empty:
@@ -57,8 +59,10 @@ class Figure:
         return {"": "Our own", "beyond": "Beyond the paper"}.get(self.section, f"Section {self.section}")
 
 
-_declared = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
-DRAWN = {name: Figure(**declared) for name, declared in _declared.items()}
+OF_SECTIONS = "ff_memories.paper.*.figures"  # what draws each section's figures; they are declared beside it
+_declared = sections.declared(OF_SECTIONS).values()
+_figures = {name: Figure(**declared) for part in _declared for name, declared in part.items()}
+DRAWN = {name: _figures[name] for name in sorted(_figures, key=lambda name: not _figures[name].section)}  # ours last
 FIGURES = {name: figure for name, figure in DRAWN.items() if figure.section}  # those that every report shows
 SPECIAL = frozenset().union(*(figure.options for figure in DRAWN.values()))  # options that few figures have
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from ff_memories.claims.wording import VERDICTS
 from ff_memories.figures import font
+from ff_memories.judge.wording import VERDICTS
 from ff_memories.report import interactive
 from ff_memories.report.rendering import render
 from ff_memories.report.svg import inline

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ff_memories.base.text import escape_invisible
-from ff_memories.claims import wording
-from ff_memories.claims.numbers import measured, spread
+from ff_memories.judge import wording
+from ff_memories.judge.numbers import measured, spread
 from ff_memories.model.info import ABOUT
 from ff_memories.report.wording import listed
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from ff_memories.base.progress import duration
-from ff_memories.claims import wording
+from ff_memories.judge import wording
 from ff_memories.report.cost import costs
 
 SLOWEST = 5  # rules whose time it says

@@ -12,13 +12,13 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from ff_memories.claims import wording
-from ff_memories.claims.judging.training import MATTERS, OF_FACTOR
-from ff_memories.claims.register import register
 from ff_memories.config import Settings
 from ff_memories.figures import font
-from ff_memories.figures.parts.links import keys_behind
+from ff_memories.figures.links import keys_behind
 from ff_memories.figures.registry import DRAWN, caption, title
+from ff_memories.judge import wording
+from ff_memories.judge.register import register
+from ff_memories.judge.training import MATTERS, OF_FACTOR
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import interactive
 from ff_memories.report.excerpts import EXCERPTS

@@ -5,8 +5,8 @@ from functools import cache
 from jinja2 import Environment
 
 from ff_memories.base.text import environment as templates
-from ff_memories.claims import wording
-from ff_memories.claims.numbers import measured, number, spread
+from ff_memories.judge import wording
+from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.model.info import NOTICES
 
 

@@ -1,14 +1,14 @@
 """Write an annotation study's forms for the browser."""
 
 from ff_memories import tables
+from ff_memories.annotate import annotation_plan, distance
+from ff_memories.annotate.forms import pages
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
-from ff_memories.patterns import annotation_plan, distance
-from ff_memories.patterns.forms import pages
 
 
 def run(

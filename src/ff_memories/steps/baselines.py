@@ -7,16 +7,16 @@ import numpy as np
 
 from ff_memories import tables as schemas
 from ff_memories.base.parameters import Input, Inputs, Output
-from ff_memories.claims import measures
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging import baselines as measured
-from ff_memories.claims.register import UNTRAINED, register
-from ff_memories.claims.stop_words import stop_words
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
-from ff_memories.memories.targets import targets
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.register import UNTRAINED, register
+from ff_memories.judge.stop_words import stop_words
 from ff_memories.model.info import read_info
+from ff_memories.paper import baselines as measured
+from ff_memories.paper.layers import measures as layers_measures
+from ff_memories.paper.values.targets import targets
 
 
 def run(
@@ -50,14 +50,14 @@ def run(
     untrained = [made for name, made in of_models.items() if _kind(name) == UNTRAINED]
     schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
     options = config.composition
-    cases = measures.agreeing_cases(
+    cases = layers_measures.agreeing_cases(
         own["composition"],
         own["examples"],
         stop_words(options.stop_words, read_types(dictionary)),
         "output_top" if options.layer_prediction == "output" else "ffn_top",
     )
     short = next(claim.parameters["shorter_than"] for claim in register() if "shorter_than" in claim.parameters)
-    schemas.write(measures.agreeing_by_layer(cases, short), agreeing)
+    schemas.write(layers_measures.agreeing_by_layer(cases, short), agreeing)
 
 
 def _kind(folder: str) -> str:

@@ -11,13 +11,13 @@ from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging.verdicts import verdicts
-from ff_memories.claims.latex_table import to_latex
-from ff_memories.claims.numbers import measured
-from ff_memories.claims.register import register
-from ff_memories.claims.wording import SAMPLED_TEXT, natural, self_sampled
 from ff_memories.config import Settings
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.latex_table import to_latex
+from ff_memories.judge.numbers import measured
+from ff_memories.judge.register import register
+from ff_memories.judge.verdicts import verdicts
+from ff_memories.judge.wording import SAMPLED_TEXT, natural, self_sampled
 from ff_memories.model.info import quantised, read_info
 
 

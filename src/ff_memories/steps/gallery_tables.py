@@ -10,12 +10,12 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.memories.gallery import coefficient_sample
-from ff_memories.memories.gallery import promoted as promotion
-from ff_memories.memories.gallery import shading as shades
-from ff_memories.memories.gallery import similar as similarity
-from ff_memories.memories.search import memory_selection, trigger_table
+from ff_memories.gallery import coefficient_sample
+from ff_memories.gallery import promoted as promotion
+from ff_memories.gallery import shading as shades
+from ff_memories.gallery import similar as similarity
 from ff_memories.model.loading import load_model
+from ff_memories.paper.keys import memory_selection, trigger_table
 
 
 def run(

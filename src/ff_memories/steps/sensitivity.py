@@ -4,7 +4,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.parameters import Input, Inputs, Output
-from ff_memories.claims.sensitivity.table import rows
+from ff_memories.judge.sensitivity import rows
 
 
 def run(claims: Input, parts: Inputs, sensitivity: Output) -> None:

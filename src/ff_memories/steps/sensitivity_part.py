@@ -24,13 +24,16 @@ from ff_memories import declaration, tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution, Input, Output, Param, Wildcard
 from ff_memories.base.progress import Progress
-from ff_memories.claims.sensitivity.choices import Choice, parts, varied
-from ff_memories.claims.sensitivity.table import refused, rows
 from ff_memories.corpus import store
+from ff_memories.judge.choices import Choice, parts, varied
+from ff_memories.judge.sensitivity import refused, rows
 from ff_memories.model.families import families
+from ff_memories.paper.keys.steps import mutations, patterns, proxy, trigger_shard, triggers
+from ff_memories.paper.layers.steps import composition
+from ff_memories.paper.values.steps import values
 from ff_memories.steps import claims as judging
-from ff_memories.steps import composition, join, model, mutations, patterns, proxy, trigger_shard, triggers, values
 from ff_memories.steps import corpus as reading
+from ff_memories.steps import join, model
 from ff_memories.workflow.jobs import workflow
 from ff_memories.workflow.runs.run import Run
 

@@ -1,6 +1,7 @@
 """The schema of every table: columns, types, order, and how two runs' rows compare; checked when written and when read.
 
-A table is declared in one place, in one of the modules of this package. Tables are Parquet files, byte-identical from
+A table is declared in one place: in the `tables` of the paper's section that measures it, or in a module of this
+package. Tables are Parquet files, byte-identical from
 run to run. Token columns are dictionary ids, so tables contain no corpus text; text is joined when a table is shown.
 
 In a run with both signs (``triggers.signs``), tables of keys have a further key column ``sign``: 1 for the memory with
@@ -13,31 +14,35 @@ from pathlib import Path
 
 import polars as pl
 
+from ff_memories.base import sections
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
-from ff_memories.tables import annotation, measured, results
-from ff_memories.tables.measured import HISTOGRAM_BINS as HISTOGRAM_BINS
-from ff_memories.tables.measured import KIND as KIND
-from ff_memories.tables.measured import MUTATION as MUTATION
-from ff_memories.tables.measured import SAMPLED as SAMPLED
-from ff_memories.tables.measured import TOP_LEVEL as TOP_LEVEL
+from ff_memories.schema import KEY as KEY
+from ff_memories.schema import LAYER as LAYER
+from ff_memories.schema import POSITION as POSITION
+from ff_memories.schema import RANK as RANK
+from ff_memories.schema import SENTENCE as SENTENCE
+from ff_memories.schema import SIGN
+from ff_memories.schema import TOKEN as TOKEN
+from ff_memories.schema import Columns as Columns
+from ff_memories.schema import Schema as Schema
+from ff_memories.tables import annotation, gallery, results, text
+from ff_memories.tables.gallery import HISTOGRAM_BINS as HISTOGRAM_BINS
+from ff_memories.tables.gallery import TOP_LEVEL as TOP_LEVEL
 from ff_memories.tables.results import BASELINES as BASELINES
 from ff_memories.tables.results import LIMITS as LIMITS
+from ff_memories.tables.results import SAMPLED as SAMPLED
 from ff_memories.tables.results import SHOWS as SHOWS
 from ff_memories.tables.results import TRAINING as TRAINING
 from ff_memories.tables.results import VERDICTS as VERDICTS
-from ff_memories.tables.schema import KEY as KEY
-from ff_memories.tables.schema import LAYER as LAYER
-from ff_memories.tables.schema import POSITION as POSITION
-from ff_memories.tables.schema import RANK as RANK
-from ff_memories.tables.schema import SENTENCE as SENTENCE
-from ff_memories.tables.schema import SIGN
-from ff_memories.tables.schema import TOKEN as TOKEN
-from ff_memories.tables.schema import Columns as Columns
-from ff_memories.tables.schema import Schema as Schema
 
-TABLES = measured.TABLES | annotation.TABLES | results.TABLES
+_sections = sections.modules("ff_memories.paper.*.tables").values()
+TABLES = {
+    name: schema
+    for module in (text, *_sections, gallery, annotation, results)
+    for name, schema in module.TABLES.items()
+}
 PRECISION = "extraction.precision"  # the key in a file's metadata
 NEURONS = "d_m"  # likewise, of a table with both signs
 MOST_NEURONS = 1 << 15  # with both signs, so keys still fit their type

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import polars as pl
 
-from ff_memories.tables.schema import EXAMPLE, FOLLOWS, KEY, LAYER, RANK, Column, Schema
+from ff_memories.schema import EXAMPLE, FOLLOWS, KEY, LAYER, RANK, Column, Schema
 
 ANNOTATOR = "proxy"
 PEOPLE = "people"  # all people together

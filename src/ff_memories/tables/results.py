@@ -2,8 +2,9 @@
 
 import polars as pl
 
-from ff_memories.tables.schema import EXACT, FOLLOWS, LAYER, STATISTIC, Column, Schema
+from ff_memories.schema import EXACT, FOLLOWS, LAYER, STATISTIC, Column, Schema
 
+SAMPLED = "tokens_sampled_from_the_model"  # a reason in the table `counts` of the step `corpus`
 # whether a model shows what the paper claims: {the answer: (the verdict on the paper's model, on other models)}
 SHOWS = {
     "yes": ("reproduced", "holds"),

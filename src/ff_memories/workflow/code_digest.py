@@ -7,7 +7,9 @@ of its own.
 """
 
 import ast
+import fnmatch
 import hashlib
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,8 @@ from typing import Any
 from ff_memories.base.errors import UserError
 
 PACKAGE = Path(__file__).parents[1]
-CONFIG, TABLES = "ff_memories.config", "ff_memories.tables."  # modules whose content, or part of it, is in `params`
+CONFIG = "ff_memories.config"  # its modules' content is in `params`
+TABLES = re.compile(r"ff_memories\.(tables|paper\.\w+\.tables)(\.|$)")  # likewise the declarations of these
 DATA = {".conf", ".toml", ".j2", ".css", ".js", ".html"}
 WORDS = frozenset({"description", "help", "hint"})  # arguments that say something to a reader, in calls of:
 READ = {"Column", "Field", "Schema", "UserError", "add_argument"}
@@ -29,15 +32,16 @@ UNSEEN = {"ctx", "kind", "type_comment", "type_params"}  # fields of a syntax tr
 @cache
 def digest(step: str) -> str:
     """Return the digest of a step's code (hexadecimal). Raises ``UserError`` if there is no such step."""
-    start = f"ff_memories.steps.{step.replace('-', '_')}"
-    if start not in _modules():
+    of_step = re.compile(rf"ff_memories\.(paper\.\w+\.)?steps\.{re.escape(step.replace('-', '_'))}")
+    start = next(filter(of_step.fullmatch, _modules()), None)
+    if start is None:
         raise UserError(f"{step}: no such step", "ff-memories step --help lists them")
     code, waiting = dict[str, str](), [start]
     while waiting:
         if (name := waiting.pop()) not in code and not f"{name}.".startswith(f"{CONFIG}."):
             code[name], imported = _module(name)
             waiting += imported
-    data = {file: content for folder in {_modules()[name].parent for name in code} for file, content in _data(folder)}
+    data = {file: content for name in code for file, content in _data(_modules()[name])}
     return _digest(sorted((code | data).items()))
 
 
@@ -45,7 +49,7 @@ def digest(step: str) -> str:
 def declarations() -> dict[str, str]:
     """Return {table: a digest of its declaration}, without what steps do not read of it."""
     found: dict[str, str] = {}
-    for tree in (ast.parse(path.read_bytes()) for name, path in _modules().items() if name.startswith(TABLES)):
+    for tree in (ast.parse(path.read_bytes()) for name, path in _modules().items() if TABLES.match(name)):
         for name, row in (one for node in tree.body for one in _rows(node) or ()):
             found[name] = _digest(_tree(row, WORDS | OF_READERS))
     return found
@@ -68,22 +72,27 @@ def _module(name: str) -> tuple[str, list[str]]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             named |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("ff_memories."):
-            package = f"{node.value.rstrip('.')}."
-            named |= (
-                {module for module in _modules() if module.startswith(package)} if package.count(".") > 1 else set()
-            )
-    if name.startswith(TABLES):  # constants and shared columns: declarations are in `params`
+            package = node.value.rstrip(".")
+            named |= set(fnmatch.filter(_modules(), package)) if "*" in package else set()
+            if "." in package:
+                named |= {module for module in _modules() if module.startswith(f"{package}.")}
+    if TABLES.match(name):  # constants and shared columns: declarations are in `params`
         plain = (node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom))
         tree.body = [node for node in plain if _rows(node) is None]
     return _digest(_tree(tree)), sorted(named & _modules().keys())
 
 
 @cache
-def _data(folder: Path) -> list[tuple[str, str]]:
-    """Return the names and digests of the data files that belong to the package in a folder."""
-    inside = [path for path in sorted(folder.rglob("*")) if path.suffix in DATA]
-    own = [path for path in inside if next(f for f in path.parents if (f / "__init__.py").is_file()) == folder]
-    return [(path.relative_to(PACKAGE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in own]
+def _data(module: Path) -> list[tuple[str, str]]:
+    """Return the names and digests of a module's data files: of its name, or its package's that have no module's name.
+
+    Those in a package's folders without modules, such as ``templates``, are the package's.
+    """
+    inside = [path for path in sorted(module.parent.rglob("*")) if path.suffix in DATA]
+    package = [f for f in inside if next(p for p in f.parents if (p / "__init__.py").is_file()) == module.parent]
+    beside = {file: file.with_suffix(".py") for file in package}
+    read = [file for file, named in beside.items() if named == module or not named.exists()]
+    return [(path.relative_to(PACKAGE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in read]
 
 
 def _tree(node: Any, without: frozenset[str] = WORDS) -> Any:

@@ -12,10 +12,10 @@ from reference import Reference, rule_sentences
 
 from ff_memories import tables
 from ff_memories.corpus.store import Corpus
-from ff_memories.memories.gallery import coefficient_sample
-from ff_memories.memories.gallery.similar import closest
-from ff_memories.memories.search.topk import TopTriggers
-from ff_memories.memories.search.triggers import fired
+from ff_memories.gallery import coefficient_sample
+from ff_memories.gallery.similar import closest
+from ff_memories.paper.keys.topk import TopTriggers
+from ff_memories.paper.keys.triggers import fired
 
 TYPES = words(44)
 RUNS: dict[str, dict[str, Any]] = {

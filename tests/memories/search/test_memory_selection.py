@@ -11,7 +11,7 @@ from polars.testing import assert_frame_equal
 from ff_memories import config as configs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.memories.search import memory_selection
+from ff_memories.paper.keys import memory_selection
 
 LISTED = {1: [3, 0], 3: [7, 11, 2]}
 SAME = ("triggers", "values", "promoted", "examples", "composition", "refinement")  # shading runs in other batches

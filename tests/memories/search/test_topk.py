@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ff_memories.base.arithmetic import SLACK
-from ff_memories.memories.search.topk import MAX_PREFIXES, Entries, TopTriggers, load, save
+from ff_memories.paper.keys.topk import MAX_PREFIXES, Entries, TopTriggers, load, save
 
 KEYS = 3
 # few distinct coefficients, so that ties abound; a text decides the coefficient up to noise

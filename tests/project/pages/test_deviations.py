@@ -13,8 +13,8 @@ from pipeline import SMALL
 
 from ff_memories import config, tables
 from ff_memories.base.errors import UserError
-from ff_memories.claims.sensitivity.choices import SECTIONS, SHARES, SIZE
-from ff_memories.claims.sensitivity.table import changes
+from ff_memories.judge.choices import SECTIONS, SHARES, SIZE
+from ff_memories.judge.sensitivity import changes
 
 EXTRACTION = (*SECTIONS, "patterns")
 

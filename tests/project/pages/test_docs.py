@@ -26,9 +26,9 @@ from ff_memories import cli, tables
 from ff_memories.audit.recompute import tolerances
 from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
-from ff_memories.claims import wording
-from ff_memories.claims.register import register
 from ff_memories.commands import GROUPS
+from ff_memories.judge import wording
+from ff_memories.judge.register import register
 from ff_memories.model.info import NEEDED
 from ff_memories.workflow import dvc_lock_file
 from qa import rehearsal

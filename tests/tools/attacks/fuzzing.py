@@ -50,8 +50,8 @@ def config(path: Path) -> None:
 
 
 def annotations(path: Path) -> None:
-    from ff_memories.patterns.annotation_files import read_all
-    from ff_memories.patterns.records import Problems
+    from ff_memories.annotate.annotation_files import read_all
+    from ff_memories.annotate.records import Problems
 
     read_all([path], "small", Problems())
 
@@ -59,7 +59,7 @@ def annotations(path: Path) -> None:
 def exports(path: Path) -> None:
     """What Label Studio exports."""
     from contrib.label_studio import labelling
-    from ff_memories.patterns.records import Problems
+    from ff_memories.annotate.records import Problems
 
     labelling.read(path, "small", Problems())
 

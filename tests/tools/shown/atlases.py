@@ -8,7 +8,7 @@ import yaml
 from running import ROOT
 
 from ff_memories import tables
-from ff_memories.claims.register import register
+from ff_memories.judge.register import register
 
 VOCAB, NEURONS = 8, 4
 CLAIMS = {"K1": ("holds", -0.5), "K12": ("fails", 1.25), "K13": ("too_small", 3.0)}

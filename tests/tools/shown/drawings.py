@@ -9,11 +9,12 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.claims import measures
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.registry import FIGURES
+from ff_memories.paper.keys import measures as keys_measures
+from ff_memories.paper.layers import measures as layers_measures
 
 LAYERS, KEYS = 16, 12
 SECTIONS = {
@@ -29,7 +30,7 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS, seed: int = 0) -> dict[str
     cell = {"layer": np.repeat(np.arange(1, layers + 1), keys), "key": np.tile(np.arange(keys), layers)}
     n = layers * keys
     triggers = pl.DataFrame(cell).join(pl.DataFrame({"rank": [1, 2, 3]}), how="cross")
-    mutated = triggers.join(pl.DataFrame({"mutation": measures.MUTATIONS}), how="cross")
+    mutated = triggers.join(pl.DataFrame({"mutation": keys_measures.MUTATIONS}), how="cross")
     change = rng.uniform(-1, 0.2, len(mutated))
     case = {"example": np.repeat(np.arange(keys), layers), "layer": np.tile(np.arange(1, layers + 1), keys)}
     tokens = {name: rng.integers(0, 3, n) for name in ("residual_top", "ffn_top", "output_top", "model_top")}
@@ -43,14 +44,14 @@ def synthetic(layers: int = LAYERS, keys: int = KEYS, seed: int = 0) -> dict[str
             removed=pl.lit(1), coefficient=pl.lit(2.0), mutated=pl.Series(2 * (1 + change)), change=pl.Series(change)
         ),
         "pattern_labels": triggers.with_columns(
-            annotator=pl.lit("proxy"), label=pl.Series(rng.choice(measures.LABELS, len(triggers)))
+            annotator=pl.lit("proxy"), label=pl.Series(rng.choice(keys_measures.LABELS, len(triggers)))
         ),
         "composition": pl.DataFrame(case).with_columns(
             active=pl.Series(rng.integers(0, keys + 1, n)), ffn_top=pl.lit(1), output_top=pl.lit(1),
             agreeing_memories=pl.Series(rng.integers(0, 2, n)),
         ),
         "refinement": pl.DataFrame(case | tokens).with_columns(
-            residual_probability=pl.Series(rng.random(n)), kind=pl.Series(rng.choice(measures.KINDS, n))
+            residual_probability=pl.Series(rng.random(n)), kind=pl.Series(rng.choice(layers_measures.KINDS, n))
         ),
         "causal": synthetic_changes(layers, keys, rng),
         "removals": synthetic_removals(layers, keys, rng),

@@ -9,11 +9,11 @@ import polars as pl
 import pytest
 
 from ff_memories import cli, tables
-from ff_memories.claims.evidence import Evidence
-from ff_memories.claims.judging.verdicts import verdicts
-from ff_memories.claims.register import register
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.register import register
+from ff_memories.judge.verdicts import verdicts
 from ff_memories.report.passages import Texts
 from ff_memories.report.rendering import render
 

@@ -77,7 +77,10 @@ def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_
 def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(published, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(published, folder, symlinks=True)
-    shard, source = f"{RESULTS}/shards/1-of-2/lists.safetensors", folder / "src/ff_memories/steps/trigger_shard.py"
+    shard, source = (
+        f"{RESULTS}/shards/1-of-2/lists.safetensors",
+        folder / "src/ff_memories/paper/keys/steps/trigger_shard.py",
+    )
     whole = source.read_text()
     source.write_text(f"{whole}\nOTHER = 1\n")
     run(folder, "snakemake", "-q", "all", "--", shard)

@@ -11,8 +11,8 @@ import pytest
 from projects import INPUTS, RESULTS, configure, due, relinked, run, steps
 
 from ff_memories import tables
-from ff_memories.patterns import annotation_files
-from ff_memories.patterns.records import Pattern
+from ff_memories.annotate import annotation_files
+from ff_memories.annotate.records import Pattern
 
 pytestmark = pytest.mark.long
 
@@ -56,7 +56,7 @@ def source(folder):
 
 
 def comment(folder):
-    append(folder, "src/ff_memories/tables/schema.py", "\n# edited\n")
+    append(folder, "src/ff_memories/schema.py", "\n# edited\n")
     edit(folder, "src/ff_memories/config/experiments.py", "number of triggers per key", "triggers per key")
 
 

@@ -40,7 +40,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, available
 from ff_memories.model.info import read_info
-from ff_memories.tables.schema import FOLLOWS
+from ff_memories.schema import FOLLOWS
 from ff_memories.workflow.runs.run import Run
 
 # tables that the audit needs: what a run measured of its own model

@@ -15,6 +15,10 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
+from ff_memories.annotate import distance
+from ff_memories.annotate.automatic import proxy
+from ff_memories.annotate.automatic.embedding import train_counts
+from ff_memories.annotate.sample import Key, Prefix, read_keys
 from ff_memories.audit.recompute import reading, structure, tolerances
 from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result, numbers_agree
@@ -25,17 +29,13 @@ from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
-from ff_memories.memories import perplexity as perplexities
-from ff_memories.memories import survey
-from ff_memories.memories.search import memory_selection
-from ff_memories.memories.search.trigger_table import table as trigger_table
-from ff_memories.memories.search.triggers import trigger_examples
 from ff_memories.model import drawn
+from ff_memories.model import perplexity as perplexities
 from ff_memories.model.decoder import LanguageModel
-from ff_memories.patterns import distance
-from ff_memories.patterns.automatic import proxy
-from ff_memories.patterns.automatic.embedding import train_counts
-from ff_memories.patterns.sample import Key, Prefix, read_keys
+from ff_memories.paper.beyond import survey
+from ff_memories.paper.keys import memory_selection
+from ff_memories.paper.keys.trigger_table import table as trigger_table
+from ff_memories.paper.keys.triggers import trigger_examples
 from ff_memories.workflow.runs.run import Run
 
 OWN = {name: schema for name, schema in tables.TABLES.items() if schema.of_baselines}

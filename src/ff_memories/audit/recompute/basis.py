@@ -26,11 +26,11 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import POSITIONS, Corpus, whole_length
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
-from ff_memories.memories import survey
-from ff_memories.memories.search import memory_selection
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
+from ff_memories.paper.beyond import survey
+from ff_memories.paper.keys import memory_selection
 from ff_memories.workflow.runs.run import Run
 
 TableRow = dict[str, Any]

@@ -12,9 +12,9 @@ from ff_memories.audit.recompute.basis import Basis, TableRow
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result, equal, together, within
 from ff_memories.audit.references.activations import Activations, Changed
 from ff_memories.corpus.dictionary import BOS
-from ff_memories.memories import causal as changes
-from ff_memories.memories.composition import SHARES
-from ff_memories.memories.values import other
+from ff_memories.paper.beyond import causal as changes
+from ff_memories.paper.layers.composition import SHARES
+from ff_memories.paper.values.predictions import other
 from ff_memories.tables import TOP_LEVEL
 
 CHOICES = 64  # of memories that are removed, where rounding may choose others

@@ -20,12 +20,13 @@ from ff_memories.audit.recompute.tolerances import Tolerances
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.store import available
 from ff_memories.corpus.words import Words
-from ff_memories.memories import causal, composition, mutations, removals, survey
-from ff_memories.memories.gallery import coefficient_sample
-from ff_memories.memories.refinement import kinds
-from ff_memories.memories.search import memory_selection, trigger_table
-from ff_memories.memories.targets import targets
-from ff_memories.memories.values import other
+from ff_memories.gallery import coefficient_sample
+from ff_memories.paper.beyond import causal, removals, survey
+from ff_memories.paper.keys import memory_selection, mutations, trigger_table
+from ff_memories.paper.layers import composition
+from ff_memories.paper.layers.refinement import kinds
+from ff_memories.paper.values.predictions import other
+from ff_memories.paper.values.targets import targets
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]

@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 
 from ff_memories.base.text import latex
-from ff_memories.claims.measures import predictive_values
 from ff_memories.figures.other_types import SAID, other
 from ff_memories.model.info import neurons as neurons_of
+from ff_memories.paper.values.measures import predictive_values
 from ff_memories.report.excerpts.rows import Given, Key, Made, passage_latex, table_csv, table_latex
 from ff_memories.report.passages import Passage, Texts
 from ff_memories.report.rendering import render

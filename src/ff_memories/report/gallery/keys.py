@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.claims.measures import MUTATIONS
+from ff_memories.paper.keys.measures import MUTATIONS
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.text import number
 from ff_memories.report.passages import LONGEST

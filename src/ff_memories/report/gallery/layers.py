@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.claims.measures import LABELS, MUTATIONS, key_changes
+from ff_memories.paper.keys.measures import LABELS, MUTATIONS, key_changes
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.text import number
 from ff_memories.tables.annotation import MODEL

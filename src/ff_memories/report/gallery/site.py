@@ -10,10 +10,10 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole, wrote
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import environment
-from ff_memories.claims.measures import LABELS
 from ff_memories.config import Settings
 from ff_memories.corpus.store import available
 from ff_memories.model.info import TITLES, neurons
+from ff_memories.paper.keys.measures import LABELS
 from ff_memories.report.gallery import parts, postings
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary

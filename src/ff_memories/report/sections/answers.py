@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims.numbers import number
-from ff_memories.claims.wording import PROXY, SAMPLED_TEXT, VERDICTS, beside, self_sampled, sentence, word
 from ff_memories.config import Settings
+from ff_memories.judge.numbers import number
+from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, VERDICTS, beside, self_sampled, sentence, word
 from ff_memories.model.info import quantised
 from ff_memories.report.wording import counted, finished, listed, looked_at
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims.numbers import needed
-from ff_memories.claims.register import Claim, register
-from ff_memories.claims.wording import BASELINES, natural, notes, shown
 from ff_memories.figures.registry import FIGURES
+from ff_memories.judge.numbers import needed
+from ff_memories.judge.register import Claim, register
+from ff_memories.judge.wording import BASELINES, natural, notes, shown
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (B?\d+)")

@@ -6,10 +6,10 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.claims.numbers import measured
-from ff_memories.claims.register import register
-from ff_memories.claims.sensitivity.table import changes
-from ff_memories.claims.wording import word
+from ff_memories.judge.numbers import measured
+from ff_memories.judge.register import register
+from ff_memories.judge.sensitivity import changes
+from ff_memories.judge.wording import word
 from ff_memories.report.wording import finished, listed
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from ff_memories.base.text import key_and_sign
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.types import Types
-from ff_memories.memories import tracing
-from ff_memories.memories.tracing import LayerTrace, Tops
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.paper.layers import tracing
+from ff_memories.paper.layers.tracing import LayerTrace, Tops
 
 FORMAT = "ff-memories trace 1"
 PROMOTED = 5  # tokens that a value promotes

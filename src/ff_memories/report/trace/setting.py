@@ -12,10 +12,10 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import MINUS, key_and_sign, parse_memory
-from ff_memories.memories.tracing import layer_tops
 from ff_memories.model import interventions
 from ff_memories.model.interventions import Setting
 from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.paper.layers.tracing import layer_tops
 from ff_memories.report.trace.record import exact, tokens_of
 
 HINT = "give layer, key and number, such as 12:1034=0, 12:1034=x2 or 12:1034-=mean"

@@ -51,7 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.memories.gallery.shading import prefix_coefficients
+    from ff_memories.gallery.shading import prefix_coefficients
     from ff_memories.model.loading import load_model
 
     wanted = sorted({chosen(text) for text in args.keys})

@@ -1,0 +1,160 @@
+"""Measure the proxy's accuracy on this run's text: on random prefixes with planted patterns, and with none.
+
+A shallow pattern is planted by writing one n-gram of the text over the ends of 6 to 20 of a key's prefixes; a topic, by
+putting words of one group into that many of them. A group's words are close by embeddings or by TF-IDF, as the proxy
+searches for them, so the recall covers only topics that these measures know. Passages test how well they know the
+topics of real texts: 6 to 20 prefixes from neighbouring sentences, among random ones.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from ff_memories.annotate.automatic.proxy import Annotator
+from ff_memories.annotate.sample import Key, Prefix, random_prefixes
+from ff_memories.annotate.scoring import Measured, share
+from ff_memories.corpus.store import Corpus
+
+PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "passage": 40, "none": 400}  # keys of each kind
+LEAST, MOST = 6, 20  # prefixes with a planted pattern
+GROUP = 8
+PASSAGE = 30  # sentences in a row
+LENGTH = 8  # shortest prefix, in tokens, that patterns are planted in
+PURE, ENOUGH = 0.8, 0.5  # of a found pattern's prefixes that hold the planted one; of the planted one's that it finds
+
+Planted = tuple[frozenset[int], frozenset[int]]  # the tokens of a pattern, and its prefixes (indices)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A key whose patterns are known."""
+
+    sort: str
+    key: Key
+    planted: dict[str, Planted]
+
+
+def cases(
+    annotator: Annotator, corpus: Corpus, triggers: pl.DataFrame, top: int, seed: int, rng: np.random.Generator
+) -> list[Case]:
+    """Return planted keys of every kind; keys with nothing planted are plain random prefixes."""
+    needed = sum(PLANTED.values()) * top
+    drawn = iter(random_prefixes(corpus, triggers, 3 * needed, seed, "planted prefixes"))
+    foils = [[next(drawn) for _ in range(top)] for _ in range(PLANTED["none"])]
+    long = [p for p in drawn if len(p) >= LENGTH]
+    groups, passages, out = _groups(annotator, rng), _passages(corpus), []
+    if len(long) < top or not groups:
+        return [_case("none", prefixes, {}, 0) for prefixes in foils]
+    for sort in ("shallow", "semantic", "both", "passage"):
+        for number in range(PLANTED[sort]):
+            prefixes = [list(long[i]) for i in rng.choice(len(long), top, replace=False)]
+            planted = {}
+            if sort in ("semantic", "both"):
+                known = groups[number % len(groups)]
+                planted["semantic"] = _plant_topic(prefixes, known[rng.integers(len(known))], rng)
+            if sort in ("shallow", "both"):
+                planted["shallow"] = _plant_ngram(prefixes, _ngram(annotator, long, rng), rng)
+            if sort == "passage" and passages:
+                planted["passage"] = _plant_passage(prefixes, corpus, passages[rng.integers(len(passages))], rng)
+            out.append(_case(sort, prefixes, planted, number))
+    return out + [_case("none", prefixes, {}, number) for number, prefixes in enumerate(foils)]
+
+
+def _case(sort: str, prefixes: Sequence[Sequence[int]], planted: dict[str, Planted], number: int) -> Case:
+    topic = planted.get("semantic")
+    if topic:  # an n-gram may have been written over the only word of the topic
+        held = frozenset(i for i in topic[1] if topic[0] & set(prefixes[i]))
+        planted = planted | {"semantic": (topic[0], held)}
+    key = Key(0, number, tuple(range(1, len(prefixes) + 1)), tuple(tuple(p) for p in prefixes))
+    return Case(sort, key, planted)
+
+
+def _some(shown: int, rng: np.random.Generator) -> list[int]:
+    most = min(MOST, shown)
+    return rng.choice(shown, int(rng.integers(min(LEAST, most), most + 1)), replace=False).tolist()
+
+
+def _groups(annotator: Annotator, rng: np.random.Generator) -> list[list[list[int]]]:
+    """Return groups of types for each measure of closeness: a term with its nearest terms, one form of each."""
+    lexicon = annotator.topics.lexicon
+    terms = len(lexicon)
+    forms = np.full(terms, -1)
+    for token in np.argsort(lexicon.counts, kind="stable").tolist():  # the most frequent form is the last
+        if lexicon.term[token] >= 0:
+            forms[lexicon.term[token]] = token
+    groups = []
+    for near in lexicon.neighbours[:, :, :GROUP]:
+        known = np.flatnonzero((near < terms).all(1))
+        groups.append([forms[near[i]].tolist() for i in rng.permutation(known)[: 4 * GROUP].tolist()])
+    return [known for known in groups if known]
+
+
+def _passages(corpus: Corpus) -> list[list[int]]:
+    """Return the longer sentences of each passage of the training text with enough of them."""
+    long = np.flatnonzero(corpus.lengths[: corpus.train] > LENGTH)
+    passages = np.split(long, np.searchsorted(long, np.arange(PASSAGE, corpus.train, PASSAGE)))
+    return [sentences.tolist() for sentences in passages if len(sentences) >= MOST]
+
+
+def _ngram(annotator: Annotator, prefixes: list[Prefix], rng: np.random.Generator) -> list[int]:
+    """Return the last one to three tokens of some prefix, with a content word among them."""
+    for _ in range(1000):
+        tokens = prefixes[rng.integers(len(prefixes))][-int(rng.integers(1, 4)) :]
+        if any(annotator.topics.lexicon.term[t] >= 0 for t in tokens):
+            break
+    return list(tokens)
+
+
+def _plant_ngram(prefixes: list[list[int]], ngram: list[int], rng: np.random.Generator) -> Planted:
+    held = _some(len(prefixes), rng)
+    for i in held:
+        prefixes[i][-len(ngram) :] = ngram
+    return frozenset(ngram), frozenset(held)
+
+
+def _plant_topic(prefixes: list[list[int]], group: list[int], rng: np.random.Generator) -> Planted:
+    held = _some(len(prefixes), rng)
+    for i in held:
+        places = len(prefixes[i]) - 5  # not at the end: there it would be a shallow pattern too
+        for place in rng.choice(places, int(rng.integers(1, min(3, places) + 1)), replace=False).tolist():
+            prefixes[i][place] = int(rng.choice(group))
+    return frozenset(group), frozenset(held)
+
+
+def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int], rng: np.random.Generator) -> Planted:
+    held = _some(len(prefixes), rng)
+    for i, sentence in zip(held, rng.choice(passage, len(held), replace=False).tolist(), strict=True):
+        tokens = corpus.sentence(sentence)
+        prefixes[i] = tokens[: int(rng.integers(LENGTH, len(tokens)))].tolist()
+    return frozenset(), frozenset(held)
+
+
+def scores(annotator: Annotator, planted: list[Case]) -> list[Measured]:
+    """Return the proxy's (measure, value, low, high, n), with exact 95 % intervals of shares."""
+    return [(name, *share(right, n)) for name, right, n in measure(annotator, planted)]
+
+
+def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, int]]:
+    """Return (measure, successes, trials) of the proxy on keys whose patterns are known."""
+    right: Counter[str] = Counter()
+    trials: Counter[str] = Counter()
+    for case in planted:
+        found = annotator.annotate(case.key)
+        if case.sort == "none":
+            right["foil_rate"] += bool(found)
+            trials["foil_rate"] += 1
+            continue
+        for kind, (_, held) in case.planted.items():
+            sought = "semantic" if kind == "passage" else kind
+            pure = [f for k, _, f in found if k == sought and len(f.members & held) >= PURE * len(f.members)]
+            right[f"{kind}_recall"] += any(len(f.members & held) >= ENOUGH * len(held) for f in pure)
+            trials[f"{kind}_recall"] += 1
+        for kind, _, f in found if case.sort != "passage" else ():  # other patterns in a passage are real but unknown
+            _, held = case.planted.get(kind, (None, frozenset()))
+            right[f"{kind}_precision"] += len(f.members & held) >= PURE * len(f.members)
+            trials[f"{kind}_precision"] += 1
+    names = ["foil_rate", *(f"{kind}_{what}" for kind in ("shallow", "semantic") for what in ("precision", "recall"))]
+    return [(name, right[name], trials[name]) for name in [*names, "passage_recall"]]

@@ -1,0 +1,164 @@
+"""Find shallow patterns (section 3.1): what the last tokens of a key's prefixes literally have in common."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ff_memories.annotate.automatic.permutation_test import Correction, Found, distinct, frequent, tail
+from ff_memories.annotate.automatic.words import is_content, shape, stem
+from ff_memories.annotate.sample import FEWEST, Prefix
+
+WINDOW = 5  # tokens at the end of a prefix in which n-grams may recur
+LONGEST = 3
+LENGTHS = (1, 2, 3, 4, 6, 9, 14, 21)  # first length of each class; short prefixes are openings, with fewer words
+PRIOR = 100  # pseudo-count of prefixes of all lengths in each class
+
+Feature = tuple[str, tuple[Any, ...]]  # kind, and token ids or a word
+
+
+class Shallow:
+    """Find n-grams, word forms and shapes that recur at the ends of prefixes more often than by chance.
+
+    Args:
+        types: the dictionary's words by id.
+        reference: random prefixes, to estimate how frequent features are.
+        pool: other random prefixes, from which sets under the null hypothesis are drawn.
+        rng_of: returns the generator for sets of a given size.
+    """
+
+    def __init__(
+        self,
+        types: Sequence[str],
+        reference: Sequence[Prefix],
+        pool: Sequence[Prefix],
+        rng_of: Callable[[int], np.random.Generator],
+    ):
+        self.types = types
+        self._content: dict[int, bool] = {}
+        classes = length_classes(reference)
+        self._prefixes = np.bincount(classes, minlength=len(LENGTHS) + 1)
+        counts: dict[Feature, list[int]] = {}
+        for prefix, length in zip(reference, classes.tolist(), strict=True):
+            for feature in self.features(prefix):
+                if feature not in counts:
+                    counts[feature] = [0] * (len(LENGTHS) + 1)
+                counts[feature][length] += 1
+        self._counts = counts
+        self._unseen = [0] * (len(LENGTHS) + 1)
+        self._pool = [self.features(prefix) for prefix in pool]
+        self._pool_classes = length_classes(pool)
+        self.corrected = Correction(self._smallest, len(pool), rng_of)
+
+    def _is_content(self, token: int) -> bool:
+        if token not in self._content:
+            self._content[token] = is_content(self.types[token])
+        return self._content[token]
+
+    def features(self, prefix: Prefix) -> list[Feature]:
+        """Return all features that a prefix could share with others, once each, in a fixed order.
+
+        ``end``: its last one to three tokens; ``form``: its last word in any form; ``shape``: its last word's shape;
+        ``near``: n-grams with a content word among its last five tokens.
+        """
+        if not prefix:
+            return [("empty", ())]
+        out: list[Feature] = [("end", prefix[-n:]) for n in range(1, min(LONGEST, len(prefix)) + 1)]
+        word = self.types[prefix[-1]]
+        if self._is_content(prefix[-1]):
+            out.append(("form", (stem(word),)))
+        if looks := shape(word):
+            out.append(("shape", (looks,)))
+        window = prefix[-WINDOW:]
+        for first in range(len(window)):
+            content = False
+            for end in range(first + 1, min(first + LONGEST, len(window)) + 1):
+                content = content or self._is_content(window[end - 1])
+                if content:
+                    out.append(("near", window[first:end]))
+        return list(dict.fromkeys(out))
+
+    def _frequent(self, features: Sequence[Iterable[Feature]], classes: np.ndarray) -> tuple[list[Feature], np.ndarray]:
+        """Return the frequent features of prefixes, and their p-values.
+
+        Args:
+            features: the features of each prefix.
+            classes: (prefixes,) the length class of each.
+        """
+        counts = Counter(f for own in features for f in own)
+        several = [f for f, n in counts.items() if n >= FEWEST]
+        if not several:
+            return [], np.empty(0)
+        held = np.array([counts[f] for f in several])
+        shares = np.bincount(classes, minlength=len(LENGTHS) + 1) / len(classes)
+        known = np.array([self._counts.get(f, self._unseen) for f in several])
+        overall = (known.sum(1, keepdims=True) + 1) / (self._prefixes.sum() + 1)
+        chance = ((known + PRIOR * overall) / (self._prefixes + PRIOR) * shares).sum(1)
+        shows = frequent(held, len(features), chance)
+        return [f for f, s in zip(several, shows, strict=True) if s], tail(held, len(features), chance)[shows]
+
+    def _smallest(self, indices: np.ndarray) -> float:
+        features = [self._pool[i] for i in indices.tolist()]
+        return min(self._frequent(features, self._pool_classes[indices])[1], default=1.0)
+
+    def find(self, prefixes: Sequence[Prefix], alpha: float) -> tuple[list[Found], set[int]]:
+        """Find the patterns of one key.
+
+        Args:
+            prefixes: its triggers.
+            alpha: probability of any pattern in random prefixes.
+
+        Returns:
+            the patterns, and the tokens of everything that recurs, including redundant candidates.
+        """
+        features = [self.features(prefix) for prefix in prefixes]
+        significant = [
+            (feature, float(p))
+            for feature, p in zip(*self._frequent(features, length_classes(prefixes)), strict=True)
+            if self.corrected(float(p), len(prefixes)) <= alpha
+        ]
+        found, parts = [], set()
+        for (kind, what), p in significant:
+            members = frozenset(i for i, own in enumerate(features) if (kind, what) in own)
+            if kind == "near" and len(what) == 1 and not concentrated(what[0], prefixes):
+                continue  # it recurs anywhere in the prefixes, so it is a topic
+            if kind in ("end", "near"):
+                words, tokens = tuple(self.types[t] for t in what), set(what)
+            else:
+                last = {prefixes[i][-1] for i in members if prefixes[i]}
+                words, tokens = tuple(sorted({self.types[t] for t in last})), last
+            parts |= tokens
+            if kind == "form" and len(words) < 2:
+                continue  # equal to its only form
+            found.append(Found(words, kind if kind != "shape" else what[0], members, p))
+        return distinct(found), parts
+
+
+def length_classes(prefixes: Sequence[Prefix]) -> np.ndarray:
+    """Return each prefix's length class: 0 for the empty one, then by ``LENGTHS``."""
+    return np.searchsorted(LENGTHS, [len(prefix) for prefix in prefixes], side="right")
+
+
+def concentrated(token: int, prefixes: Sequence[Prefix]) -> bool:
+    """Say whether a token is near the end of its prefixes more often than at random places."""
+    holders = [prefix for prefix in prefixes if token in prefix]
+    near = sum(token in prefix[-WINDOW:] for prefix in holders)
+    elsewhere = [max(1 - WINDOW / len(prefix), 0.0) ** prefix.count(token) for prefix in holders]
+    return float(tail(near, len(holders), 1 - sum(elsewhere) / len(holders))) <= 0.05
+
+
+def describe(pattern: Found) -> str:
+    """Return a pattern's description, with at most three words in a row."""
+    words = " ".join(pattern.words)
+    match pattern.kind:
+        case "end":
+            return f'ends with "{words}"'
+        case "near":
+            return f'"{words}" near the end'
+        case "form":
+            return f"ends with a form of: {', '.join(pattern.words[:3])}"
+        case "empty":
+            return "is empty"
+        case looks:
+            return f"ends with a {looks}"

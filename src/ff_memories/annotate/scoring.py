@@ -1,0 +1,191 @@
+"""Turn annotators' records into tables and into scores of their reliability."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike
+
+from ff_memories import tables
+from ff_memories.annotate import inter_annotator
+from ff_memories.annotate.records import Pattern
+from ff_memories.base.draws import interval
+from ff_memories.tables.annotation import MODEL, PEOPLE, is_person
+
+Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
+Measured = tuple[str, *Score]  # a measure and its score
+Row = tuple[str, str, *Score]  # with the annotator: a row of ``annotation_scores``
+SAME = 0.5  # share of common prefixes (Jaccard) from which two patterns count as one
+
+
+def annotations(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of ``annotations``: numbered patterns of keys, without those of repeats and foils."""
+    keys = {item: (lay, key) for item, lay, key in plan.filter(kind="key").select("item", "layer", "key").iter_rows()}
+    rows = []
+    numbers: dict[tuple[str, str], int] = {}
+    for r in records:
+        if r.type and r.item in keys:
+            number = numbers[r.annotator, r.item] = numbers.get((r.annotator, r.item), 0) + 1
+            rows.append((r.annotator, *keys[r.item], number, r.description, r.type, sorted(r.ranks)))
+    return pl.DataFrame(rows, schema=tables.TABLES["annotations"].columns, orient="row")
+
+
+def item_labels(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
+    """Return the label of every prefix of every annotated item, with the item's columns from the plan."""
+    held: dict[tuple[str, str], dict[int, set[str]]] = {}
+    for r in records:
+        ranks = held.setdefault((r.annotator, r.item), {})
+        for rank in r.ranks if r.type else ():
+            ranks.setdefault(rank, set()).add(r.type)
+    prefixes = dict(plan.select("item", "prefixes").iter_rows())
+    rows = [
+        (annotator, item, rank, label_of(ranks.get(rank, set())))
+        for (annotator, item), ranks in sorted(held.items())
+        for rank in range(1, prefixes[item] + 1)
+    ]
+    schema: tables.Columns = {"annotator": pl.String, "item": pl.String, "rank": tables.RANK, "label": pl.String}
+    asked = plan.select("item", "kind", "layer", "key")
+    return pl.DataFrame(rows, schema=schema, orient="row").join(asked, on="item", how="left", maintain_order="left")
+
+
+def label_of(types: set[str]) -> str:
+    """Return the label of a prefix with patterns of these types (Figure 2)."""
+    return "both" if len(types) == 2 else next(iter(types), "none")
+
+
+def pattern_labels(labels: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of ``pattern_labels``: the prefixes of keys."""
+    schema = tables.TABLES["pattern_labels"].columns
+    return labels.filter(pl.col("kind") == "key").select(pl.col(c).cast(t) for c, t in schema.items())
+
+
+def scores(
+    found: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
+) -> list[Row]:
+    """Return the rows of ``annotation_scores`` based on the labels of people and of language models.
+
+    Args:
+        found, labels: of ``annotations`` and ``item_labels``.
+        proxy, proxy_labels: the proxy's ``annotations`` and ``pattern_labels``.
+        seed: of the bootstrap over keys.
+    """
+    rows = []
+    keys = labels.filter(is_person(), pl.col("kind") == "key")
+    by_key = [
+        inter_annotator.counted(
+            [unit.to_list() for unit in part.group_by("rank", maintain_order=True).agg("label")["label"]]
+        )
+        for _, part in keys.sort("layer", "key", "rank", "annotator").group_by("layer", "key", maintain_order=True)
+    ]
+    shared = [counts for counts in by_key if (counts.sum(1) >= 2).any()]
+    for measure in inter_annotator.MEASURES:
+        rows.append((PEOPLE, measure, *inter_annotator.over_keys(shared, seed, measure), len(shared)))
+    for (name,), mine in labels.group_by("annotator", maintain_order=True):
+        theirs = found.filter(pl.col("annotator") == name)
+        rows += [(name, *row) for row in of_annotator(theirs, mine.filter(pl.col("kind") == "key"), seed)]
+        rows += [(name, *row) for row in _noise(mine, seed)]
+        rows += [(name, *row) for row in _against(theirs, mine, proxy, proxy_labels, seed)]
+        if name.startswith(MODEL):
+            rows.append((name, "labels_as_people", *_same(mine.filter(pl.col("kind") == "key"), keys, seed)))
+    return rows
+
+
+def of_annotator(found: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[Measured]:
+    """Return (measure, value, low, high, n) of one annotator: keys, patterns per key, coverage."""
+    keys = labels.select("layer", "key").unique()
+    counts = found.group_by("layer", "key").len()
+    number = keys.join(counts, on=["layer", "key"], how="left").sort("layer", "key")["len"].fill_null(0).to_numpy()
+    covered = (
+        labels.group_by("layer", "key").agg((pl.col("label") != "none").mean().alias("share")).sort("layer", "key")
+    )["share"].to_numpy()
+    return [
+        ("patterns_per_key", *_mean(number, seed)),
+        ("keys_with_pattern", *_mean(number > 0, seed)),
+        ("coverage", *_mean(covered, seed)),
+    ]
+
+
+def _mean(values: ArrayLike, seed: int) -> Score:
+    values = np.asarray(values, dtype=np.float64)
+    if not len(values):
+        return None, None, None, 0
+    return float(values.mean()), *interval(values, seed), len(values)
+
+
+def share(right: int, n: int) -> Score:
+    """Return a share, its exact 95 % interval (Clopper and Pearson 1934) and n."""
+    if not n:
+        return None, None, None, 0
+    from scipy.stats import binomtest  # takes half a second to load
+
+    low, high = binomtest(right, n).proportion_ci(method="exact")
+    return right / n, float(low), float(high), n
+
+
+def _noise(mine: pl.DataFrame, seed: int) -> list[Measured]:
+    """Return the share of foils in which an annotator saw a pattern, and of repeated prefixes labelled alike."""
+    foils = mine.filter(pl.col("kind") == "foil").group_by("item").agg((pl.col("label") != "none").any().alias("seen"))
+    once, twice = (mine.filter(pl.col("kind") == kind) for kind in ("key", "repeat"))
+    return [
+        ("foil_rate", *share(int(foils["seen"].sum()), len(foils))),
+        ("repeat_agreement", *_same(once, twice, seed)),
+    ]
+
+
+def _same(mine: pl.DataFrame, theirs: pl.DataFrame, seed: int) -> Score:
+    """Return the share of prefixes with the same label: by key, the mean over its prefixes, then over keys."""
+    both = mine.join(theirs, on=["layer", "key", "rank"], suffix="_other")
+    same = both.group_by("layer", "key").agg((pl.col("label") == pl.col("label_other")).mean().alias("same"))
+    return _mean(same.sort("layer", "key")["same"], seed)
+
+
+def _against(
+    theirs: pl.DataFrame, mine: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
+) -> list[Measured]:
+    """Return how many of the proxy's patterns an annotator also found, and the reverse."""
+    done = mine.filter(pl.col("kind") == "key").select("layer", "key").unique()
+    machine = proxy.join(done, on=["layer", "key"], how="semi")
+    forth, alike = _shared(machine, theirs)
+    back, _ = _shared(theirs, machine)
+    given = proxy_labels.select("layer", "key", "rank", pl.col("label").cast(pl.String))
+    return [
+        ("proxy_patterns_found", *_mean(forth, seed)),
+        ("proxy_types_alike", *_mean(alike, seed)),
+        ("own_patterns_found_by_proxy", *_mean(back, seed)),
+        ("labels_as_proxy", *_same(mine.filter(pl.col("kind") == "key"), given, seed)),
+    ]
+
+
+def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[bool]]:
+    """Say for each pattern whether the others have one with similar prefixes, and if so, whether the types agree."""
+    there: dict[tuple[int, int], list[tuple[set[int], str]]] = {}
+    for layer, key, ranks, kind in others.select("layer", "key", "ranks", "type").iter_rows():
+        there.setdefault((layer, key), []).append((set(ranks), kind))
+    found, alike = [], []
+    ordered = some.sort("layer", "key", "annotator", "pattern")
+    for layer, key, ranks, kind in ordered.select("layer", "key", "ranks", "type").iter_rows():
+        own = set(ranks)
+        near = [(len(own & r) / len(own | r), k == kind) for r, k in there.get((layer, key), [])]
+        best = max(near, default=(0.0, False))
+        found.append(best[0] >= SAME)
+        if best[0] >= SAME:
+            alike.append(best[1])
+    return found, alike
+
+
+def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
+    """Return the rows of ``annotation_scores`` for E14: the share judged distant, and people's agreement."""
+    rows = []
+    for (name,), mine in judged.sort("annotator", "example").group_by("annotator", maintain_order=True):
+        rows.append((name, "distant", *_mean(mine["label"] == "distant", seed)))
+    people = judged.filter(is_person())
+    if people["annotator"].n_unique() > 1:
+        place = {"distant": "shallow", "related": "semantic"}  # any two names will do
+        units = [
+            inter_annotator.counted([[place[label] for label in part["label"]]])
+            for _, part in people.sort("example").group_by("example", maintain_order=True)
+        ]
+        shared = [counts for counts in units if counts.sum() >= 2]
+        for measure in ("agreement", "alpha_nominal"):
+            rows.append((PEOPLE, f"distance_{measure}", *inter_annotator.over_keys(shared, seed, measure), len(shared)))
+    return rows

@@ -1,1 +1,0 @@
-"""Judge claims: against their limits, and against untrained models."""

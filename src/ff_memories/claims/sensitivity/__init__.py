@@ -1,1 +1,0 @@
-"""Measure how each choice that the paper leaves open affects its claims."""

@@ -1,0 +1,146 @@
+"""Build the parts of charts: axes, notes, legends and titles.
+
+Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
+"""
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from ff_memories.figures.context import FigureContext, Headline
+from ff_memories.figures.phrases import NO_DATA
+from ff_memories.figures.registry import caption
+from ff_memories.figures.theme import HEADLINE, INK, NOTE
+from ff_memories.model.info import MARKS
+
+Options = dict[str, Any]  # of a mark, under Vega-Lite's names
+INTERVAL = "95% bootstrap interval"
+SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
+HALO: Options = {
+    "stroke": "white",
+    "strokeWidth": 2.2,
+    "opacity": 0.9,
+}  # under a thin line that crosses marks of any colour
+WIDTHS = (
+    ("ijl'|", 0.23),
+    (" .,:;!ftI/\u00a0", 0.29),
+    ("r-()[]", 0.34),
+    ("mwMW%", 0.89),
+    ("ABCDEFGHKNOPQRSUVXYZ+", 0.72),
+)
+OTHERS = 0.56  # digits and most small letters
+THIN: Options = {"color": INK, "strokeWidth": 0.6}
+
+
+def x_title(context: FigureContext, title: str) -> list[str]:
+    """Return the x axis title, with the mark of its scope, so an image cropped to its axes still shows it."""
+    room = context.width - 45  # the width left for the axes
+    return [*wrapped(title, room, 8), *(wrapped(mark, room, 8) if (mark := MARKS[context.scope]) else [])]
+
+
+def wrapped(text: str, points: float, size: float) -> list[str]:
+    """Return the text wrapped to a width in points, at breaking spaces only."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}".lstrip(" ")
+        lines = [*lines[:-1], longer] if not lines[-1] or length(longer, size) <= points else [*lines, word]
+    return lines
+
+
+def balanced(text: str, points: float, size: float) -> list[str]:
+    """Return the text in as few lines as fit, of similar length, so no word stands alone on the last line."""
+    lines = wrapped(text, points, size)
+    while len(narrower := wrapped(text, points - size, size)) == len(lines) > 1:
+        lines, points = narrower, points - size
+    return lines
+
+
+def length(text: str, size: float) -> float:
+    """Return an estimate, on the high side, of a text's width in points in the figures' font."""
+    return size * sum(next((width for letters, width in WIDTHS if letter in letters), OTHERS) for letter in text)
+
+
+def legend_fits(context: FigureContext, labels: list[str]) -> bool:
+    """Return whether a one-row legend of these labels fits above the plot, where it starts at the axis."""
+    return sum(18 + length(label, 7) for label in labels) <= context.width - 45
+
+
+def legend_columns(context: FigureContext, labels: list[str]) -> int:
+    """Return the number of columns for a legend of these labels: all in one row if they fit, else two or one."""
+    if legend_fits(context, labels):
+        return len(labels)
+    longest = max(labels, key=lambda label: length(label, 7))
+    return 2 if legend_fits(context, [longest] * 2) else 1
+
+
+def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:
+    """Return the x axis of layers 1..L, including layers without rows in the frame."""
+    return alt.X(
+        f"{field}:O",
+        title=x_title(context, "layer"),
+        scale=alt.Scale(domain=list(range(1, context.layers + 1)), padding=0.2),
+        axis=alt.Axis(labelAngle=0, labelOverlap="parity", bandPosition=0.5),
+    )
+
+
+def share_axis(field: str, title: str | list[str], domain: list[float] | None = None) -> alt.Y:
+    """Return a y axis that shows fractions as percentages."""
+    scale = alt.Scale(domain=domain, nice=False) if domain else alt.Scale(zero=True)
+    return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(format="~%", tickCount=6))
+
+
+def counted(frame: pl.DataFrame, context: FigureContext, unit: str) -> str:
+    """Return the note on n: one number if all layers have the same, else the lowest and highest."""
+    each = frame.select("layer", "n").unique()
+    low, high = (each.select(n).item() or 0 for n in (pl.col("n").min(), pl.col("n").max()))
+    low = low if each["layer"].n_unique() == context.layers else 0
+    return f"n = {low:,} {unit} per layer" if low == high else f"n = {low:,} to {high:,} {unit} per layer"
+
+
+def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
+    """Return one tooltip line for each column of the frame."""
+    return [
+        alt.Tooltip(f"{name}:{'Q' if kind.is_numeric() else 'N'}", format=".4~g" if kind.is_float() else alt.Undefined)
+        for name, kind in frame.schema.items()
+    ]
+
+
+def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
+    """Return the frame as inline data, NaN as null, in the frame's own order."""
+    return alt.Data(values=frame.fill_nan(None).to_dicts() if isinstance(frame, pl.DataFrame) else frame)
+
+
+def thin(context: FigureContext) -> float:
+    """Return the line width of a layer's marks, thinner for many layers so the marks stay visible."""
+    return min(0.7, context.width / context.layers / 12)
+
+
+def finish(
+    layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame, notes: list[str], headline: Headline
+) -> alt.LayerChart:
+    """Return the complete figure at its exact width, with its headline and notes above.
+
+    A figure without data says so, in its centre and as its headline.
+    """
+    if frame.is_empty():
+        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
+        layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
+    shown = NO_DATA if frame.is_empty() else headline(frame, context)
+    return (
+        alt.layer(*layers)
+        .resolve_scale(
+            color="independent", fill="independent", stroke="independent", shape="independent", strokeDash="independent"
+        )
+        .properties(
+            description=caption(context.figure, context.target, context.active),
+            width=context.width,
+            height=context.height,
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+            title=alt.TitleParams(
+                text=balanced(shown, context.width, HEADLINE),
+                subtitle=[line for note in notes for line in wrapped(note, context.width, NOTE)],
+            ),
+            usermeta={"headline": shown},
+        )
+    )

@@ -1,0 +1,104 @@
+"""Hold the input of the checks: a run's tables, the model's size, and the settings that measures depend on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from ff_memories.config import Settings
+from ff_memories.corpus.types import read_types
+from ff_memories.judge.measures import NEAR_ZERO
+from ff_memories.judge.stop_words import stop_words
+from ff_memories.model.info import has_inactive
+from ff_memories.tables import annotation as annotators
+
+
+class Missing(Exception):
+    """Raised if this run did not collect the data that a claim needs."""
+
+
+def of_types(frame: pl.DataFrame, types: str) -> pl.DataFrame:
+    """Return a table whose columns with the suffix ``_<types>`` replace those without a suffix."""
+    own = [column for column in frame.columns if column.endswith(f"_{types}")]
+    return frame.with_columns(pl.col(c).alias(c.removesuffix(f"_{types}")) for c in own).drop(own)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run's tables, and everything else that its measures depend on.
+
+    Attributes:
+        tables: by name; tables that the run did not make are absent.
+        layers, keys, vocab: L, d_m and the number of token types of the model. A memory with both signs counts once.
+        seed: of the bootstrap; without one, measurements have no intervals and no tests.
+        mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
+        prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
+        one_softmax: whether r, y and o share one softmax with linear logits, so the logits add up.
+        stop_words: token ids.
+        scope: whose results these are (``model.info``).
+        inactive: whether memories can be inactive (``model.info.has_inactive``).
+        activation: the activation function's name, for messages.
+        near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+    layers: int
+    keys: int
+    vocab: int
+    seed: int | None = 1
+    mean: str = "of_ratios"
+    prediction: str = "ffn_top"
+    one_softmax: bool = False
+    stop_words: frozenset[int] = field(default_factory=frozenset)
+    scope: str = "paper"
+    inactive: bool = True
+    activation: str = "relu"
+    near_zero: float = NEAR_ZERO["float32"]
+
+    @classmethod
+    def of_run(
+        cls, config: Settings, info: Mapping[str, Any], dictionary: Path, tables: Mapping[str, pl.DataFrame]
+    ) -> "Evidence":
+        """Return the evidence of a run from its config, model info, dictionary and tables."""
+        return cls(
+            tables=tables,
+            layers=info["layers"],
+            keys=info.get("neurons", info["keys"]),
+            vocab=info["vocab"],
+            seed=config.seed,
+            mean=config.mutations.mean,
+            prediction="output_top" if config.composition.layer_prediction == "output" else "ffn_top",
+            one_softmax=not info["final_norm"]
+            and (config.values.projection in ("flat", "head") or not info["adaptive_output"]),
+            stop_words=stop_words(config.composition.stop_words, read_types(dictionary)),
+            scope=info["scope"],
+            inactive=has_inactive(info),
+            activation=info.get("activation", "relu" if has_inactive(info) else "this activation function"),
+            near_zero=NEAR_ZERO[config.precision],
+        )
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Return a table. Raises ``Missing`` if this run did not make it."""
+        if name not in self.tables:
+            raise Missing(f"no table {name!r} in this run")
+        return self.tables[name]
+
+    def beside(self) -> "tuple[str, Evidence] | None":
+        """Return the other choice of ``values.types`` and its evidence, if the tables have both choices."""
+        for types in ("all", "trained"):
+            if f"top_token_{types}" in self.tables.get("values", pl.DataFrame()).columns:
+                return types, replace(self, tables={n: of_types(frame, types) for n, frame in self.tables.items()})
+        return None
+
+    def labels(self, name: str) -> tuple[pl.DataFrame, bool]:
+        """Return people's rows of a table of judgements, or else the proxy's, and whether they are the proxy's.
+
+        Raises ``Missing`` if the table is empty.
+        """
+        frame = self.table(name)
+        found = annotators.preferred(frame)
+        if found.is_empty():
+            raise Missing("nothing has been annotated")
+        return found, annotators.ANNOTATOR in found["annotator"]

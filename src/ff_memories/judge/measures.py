@@ -1,0 +1,76 @@
+"""Compute the paper's measures from the tables: one function per figure, shared by figures, claims and report.
+
+Every function takes tables and returns a small sorted frame with one row per mark of its figure. Shares are fractions
+in 0..1, changes are fractions (−0.5 = half), and intervals are 95 % bootstrap intervals over keys or examples.
+"""
+
+import polars as pl
+
+from ff_memories.base.arithmetic import ROUNDOFF, Precision
+from ff_memories.base.draws import interval
+
+# A coefficient below this share of its layer's largest one counts as near zero. Ratios to it can reach the hundreds,
+# and in tf32 and bfloat16 rounding may change them by a tenth.
+NEAR_ZERO: dict[Precision, float] = {
+    "float32": 1e-3,
+    "tf32": 20 * ROUNDOFF["tf32"],
+    "bfloat16": 20 * ROUNDOFF["bfloat16"],
+}
+MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
+
+
+def means(frame: pl.DataFrame, by: list[str], value: str, seed: int | None) -> pl.DataFrame:
+    """Return the mean of ``value`` per group with its interval: columns ``by``, ``mean``, ``low``, ``high``, ``n``."""
+    rows = []
+    for group, part in frame.drop_nulls(value).sort(by, maintain_order=True).group_by(by, maintain_order=True):
+        values = part[value].cast(pl.Float64).to_numpy()
+        rows.append((*group, float(values.mean()), *interval(values, seed), len(values)))
+    schema = {b: frame.schema[b] for b in by} | MEAN
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def boxes(frame: pl.DataFrame, value: str) -> pl.DataFrame:
+    """Return quartiles and whiskers (the last datum within 1.5 IQR) of ``value`` per layer."""
+    value_ = pl.col(value).cast(pl.Float64)
+    edges = (
+        frame.drop_nulls(value)
+        .group_by("layer")
+        .agg(
+            value_.quantile(0.25, "linear").alias("q1"),
+            value_.median().alias("median"),
+            value_.quantile(0.75, "linear").alias("q3"),
+            pl.len().alias("n"),
+        )
+    )
+    reach = 1.5 * (pl.col("q3") - pl.col("q1"))
+    return (
+        frame.drop_nulls(value)
+        .join(edges, on="layer")
+        .group_by("layer", "q1", "median", "q3", "n")
+        .agg(
+            value_.filter(value_ >= pl.col("q1") - reach).min().alias("low"),
+            value_.filter(value_ <= pl.col("q3") + reach).max().alias("high"),
+        )
+        .select("layer", "low", "q1", "median", "q3", "high", "n")
+        .sort("layer")
+    )
+
+
+def chance_agreement(frame: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:
+    """Return per ``layer`` how often randomly paired predictions and targets would be equal: ``chance``.
+
+    This is the expectation over all pairings within a layer, in closed form: the sum over tokens of the share of
+    predictions that are the token times the share of targets that are.
+    """
+    known = frame.drop_nulls([prediction, target])
+
+    def shares(column: str, name: str) -> pl.DataFrame:
+        counted = known.group_by("layer", pl.col(column).alias("token")).agg(pl.len().alias(name))
+        return counted.with_columns(pl.col(name) / pl.col(name).sum().over("layer"))
+
+    both = shares(prediction, "predicted").join(shares(target, "wanted"), on=["layer", "token"])
+    chances = both.group_by("layer").agg((pl.col("predicted") * pl.col("wanted")).sort().sum().alias("chance"))
+    layers = known.select("layer").unique().sort("layer")
+    return layers.join(chances, on="layer", how="left", maintain_order="left").with_columns(
+        pl.col("chance").fill_null(0.0)
+    )

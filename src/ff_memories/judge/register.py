@@ -1,0 +1,139 @@
+"""Read and check the claims of the sections' ``claims.toml``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from ff_memories.base import sections
+from ff_memories.judge.measurement import Limit
+from ff_memories.judge.statistics import wilson
+from ff_memories.judge.wording import beyond, natural
+from ff_memories.tables import BASELINES
+
+CLAIMS = "ff_memories.paper.*.claims"  # the checks of each section; its claims stand beside them
+UNTRAINED, SAME_SAMPLE, SHUFFLED = MODELS = ("untrained", "same_sample", "shuffled")  # baselines of every claim
+HUNDRED = 100
+BEYOND = "beyond the paper"
+KNOWN = ("stated", "read off a figure", "derived", BEYOND)
+PARTS = ("coefficients", "values", "active memories", "predictions", "sums")  # what a claim may rest on
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the paper or beyond it, as the `claims.toml` of its section declares it: in order of its number.
+
+    Layers and numbers of layers refer to the paper's 16. In a model of another depth they scale with it.
+
+    Attributes:
+        id: the next free number: claims stand in this order, in the section that `source` names
+        name: a short name, used for the claim's metric in DVC
+        statement: what the paper claims
+        sentence: what a run found, wherever it is told in words; {value} is the measured number, {size} the
+            same without its sign, and of {more|less} the first word is said of a number above zero
+        shown: where the sentence stands besides the table of claims: section, the answer of its section in the
+            report; first, also on the first screen and the terminal; readme, also in the README
+        next_tokens: it is about tokens that follow triggers, which a text sampled from the model makes easy
+        known: stated (in the paper's text or a table), read off a figure (by eye, roughly), derived from other
+            values, or beyond the paper, which states no such thing
+        check: section.function of its `claims` module, called with `parameters`; the file has the function
+        rests_on: what it measures that may be defined in another way on models of transformers: coefficients,
+            values, active memories, predictions (of r, y and o), sums (that o is read as r + y)
+        directional: the claim states a direction, so it can be tested on models other than the paper's
+        human: the paper's value rests on human judgement; an automatic proxy gives a number but reproduces
+            nothing
+        unit: how the measured number is shown: share, points, change, factor, correlation, layer or number
+        resampled: what the interval and the test resample: keys, values, examples, compositions or memories
+        baselines: what the same check measures besides untrained models (ff_memories.paper.baselines)
+        limit: what the judged number must reach (at_least) or must not exceed (at_most); at_least_like: the
+            lower end of the 95 % interval of so many in a hundred. The whole interval must lie within, so a
+            limit leaves room around the paper's number: a run with exactly that number must be able to show the
+            claim
+        limit_source: paper (its text), figure (read off by eye) or ours; limit_from: what it says
+        judged_as: the number that is judged, if it is not the measured one, and its judged_unit
+        less_untrained: the judged number is this run's on the untrained models' sentences, less their mean
+        least: with fewer units (of those resampled, not their rows), no judgement
+        matters: the smallest difference from untrained models that matters, if it is not that of the unit
+            (ff_memories.judge.training)
+        null: the value that the test compares the direction's number with; alternative: the side that the claim
+            states
+    """
+
+    id: str
+    name: str
+    statement: str
+    sentence: str
+    source: str
+    paper_value: str
+    known: str
+    check: str
+    rests_on: tuple[str, ...]
+    measured_as: str
+    unit: str
+    resampled: str
+    limit: Any
+    limit_source: str
+    limit_from: str
+    least: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    directional: bool = False
+    human: bool = False
+    baselines: tuple[str, ...] = MODELS
+    matters: float | None = None
+    shown: str = ""
+    next_tokens: bool = False
+    judged_as: str = ""
+    judged_unit: str = ""
+    less_untrained: bool = False
+    null: float | None = None
+    alternative: str = "greater"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))
+        object.__setattr__(self, "limit", _limit(self.limit))
+        object.__setattr__(self, "judged_as", self.judged_as or self.measured_as)
+        object.__setattr__(self, "judged_unit", self.judged_unit or self.unit)
+        if unknown := set(self.baselines) - set(BASELINES):
+            raise ValueError(f"{self.id}: unknown baseline {min(unknown)}")
+        if unknown := set(self.rests_on) - set(PARTS):
+            raise ValueError(f"{self.id}: rests_on has {min(unknown)!r}, not one of {', '.join(PARTS)}")
+        if self.known not in KNOWN:
+            raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
+        if (self.known == BEYOND) != beyond(self.id):
+            raise ValueError(f"{self.id}: the paper's claims are K1 and so on, and only others are {BEYOND}")
+
+    @property
+    def beyond(self) -> bool:
+        """Return whether the claim goes beyond the paper, so no model can reproduce it."""
+        return self.known == BEYOND
+
+    def judged(self, scope: str) -> bool:
+        """Return whether a run of this scope (``model.info``) judges the claim."""
+        return scope == "paper" or self.directional
+
+    @property
+    def paper(self) -> str:
+        """Return the paper's value, and how it is known unless the paper states it."""
+        return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
+
+
+def _limit(given: Any) -> Limit:
+    """Return a limit as the file has it; ``at_least_like``: the lower end of the interval of so many in a hundred."""
+    if isinstance(given, Limit):
+        return given
+    ends = dict(given)
+    if "at_least_like" in ends:
+        ends = {"at_least": wilson(ends.pop("at_least_like"), HUNDRED)[0]}
+    return Limit(ends.pop("at_least", None), ends.pop("at_most", None))
+
+
+@cache
+def register() -> tuple[Claim, ...]:
+    """Return all claims, in the paper's order, then those beyond it."""
+    declared = sections.declared(CLAIMS)
+    claims = [
+        Claim(**entry | {"check": f"{section}.{entry['check']}"})
+        for section, entries in declared.items()
+        for entry in entries["claim"]
+    ]
+    return tuple(sorted(claims, key=lambda claim: natural(claim.id)))

@@ -1,0 +1,112 @@
+"""Is a number due to training? Compare it with those of untrained models, on the same sentences."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scipy.stats import t
+
+from ff_memories.judge.measurement import Judged, Measurement
+from ff_memories.judge.register import SAME_SAMPLE, SHUFFLED, UNTRAINED, Claim
+from ff_memories.judge.statistics import holm
+
+LEVEL = 0.05
+# The smallest difference that matters, by unit, for claims that do not say it; of a factor, relative to the untrained
+# models' mean.
+MATTERS = {"share": 0.05, "points": 0.05, "change": 0.05, "correlation": 0.2, "number": 0.5, "layer": 1.0}
+OF_FACTOR = 0.25
+BOUNDS = {
+    "share": (0.0, 1.0),
+    "factor": (0.0, math.inf),
+    "correlation": (-1.0, 1.0),
+    "number": (0.0, math.inf),
+    "change": (-1.0, math.inf),
+    "layer": (1.0, math.inf),
+}
+COLUMNS = (
+    "sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "shuffled", "training",
+    "p_training",
+)  # fmt: skip
+
+
+def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a claim's columns of the comparison, with ``p_training`` not yet corrected for the number of claims.
+
+    One more untrained model's number lies in the prediction interval m ± t s √(1 + 1/n), where m is the mean of n
+    models, s their standard deviation, at least one model's own sampling error, and t has n − 1 degrees of freedom.
+    The test of the run's own number joins that spread with its sampling error (Welch and Satterthwaite). If all
+    untrained models have one number, without any error, their spread is unknown, not zero: such is the layer with the
+    fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models.
+
+    Args:
+        measured: the table ``baselines``, its rows by claim and baseline.
+    """
+    out = dict.fromkeys(COLUMNS)
+    sample, untrained, shuffled = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED, SHUFFLED))
+    out["shuffled"] = shuffled and shuffled["measured"]
+    if sample is not None:
+        out |= {"sample": sample["measured"], "sample_low": sample["low"], "sample_high": sample["high"]}
+    if untrained is None or untrained["measured"] is None:
+        return out
+    out["baseline"] = mean = untrained["measured"]
+    if (n := untrained["runs"]) < 2:
+        return out
+    spread = _spread(untrained)
+    reach = float(t.ppf(1 - LEVEL / 2, n - 1)) * spread
+    least, most = BOUNDS.get(claim.unit, (-math.inf, math.inf))
+    out |= {"baseline_low": max(least, mean - reach), "baseline_high": min(most, mean + reach)}
+    if sample is None or sample["measured"] is None:
+        return out
+    gap, error, degrees = _gap(sample, untrained)
+    if error == 0:
+        return out | {"p_training": 1.0 if gap == 0 else 1 / (n + 1), "training": "same" if gap == 0 else None}
+    matters = claim.matters or (OF_FACTOR * abs(mean) if claim.unit == "factor" else MATTERS[claim.unit])
+    alike = abs(gap) + float(t.ppf(1 - LEVEL, degrees)) * error <= matters
+    p = max(2 * float(t.sf(abs(gap) / error, degrees)), 0.0 if spread else 1 / (n + 1))
+    return out | {"p_training": p, "training": "same" if alike else None}
+
+
+def _spread(untrained: Mapping[str, Any]) -> float:
+    """Return the standard error of predicting one more untrained model's number by the mean of at least two."""
+    return float(max(untrained["deviation"] or 0.0, untrained["error"] or 0.0) * math.sqrt(1 + 1 / untrained["runs"]))
+
+
+def _gap(sample: Mapping[str, Any], untrained: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return the run's number less the untrained models' mean, its standard error and its degrees of freedom."""
+    spread, own = _spread(untrained), sample["error"] or 0.0
+    total = spread**2 + own**2
+    degrees = total**2 / (spread**4 / (untrained["runs"] - 1)) if spread else math.inf
+    return sample["measured"] - untrained["measured"], math.sqrt(total), degrees
+
+
+def less_untrained(
+    claim: Claim, found: Measurement, measured: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> Measurement:
+    """Return a measurement judged by the run's number less the untrained models' mean, on the same sentences.
+
+    ``measured``: as of ``compared``, whose spread is that of the interval.
+    """
+    sample, untrained = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED))
+    if found.value is None:
+        return found
+    if sample is None or untrained is None or sample["measured"] is None or untrained["runs"] < 2:
+        return replace(found, reason="it needs untrained models, at least two")
+    gap, error, degrees = _gap(sample, untrained)
+    reach = float(t.ppf(1 - LEVEL / 2, degrees)) * error
+    few = "" if error else "the untrained models' numbers have no spread"
+    return replace(found, judged=Judged(gap, gap - reach, gap + reach, claim.limit), few=few)
+
+
+def decide(rows: Sequence[dict[str, Any]]) -> None:
+    """Correct ``p_training`` for the number of claims (Holm), and say of each whether training changes its number.
+
+    ``higher`` and ``lower`` if the test says so; ``same`` if any difference is smaller than what matters (two one-sided
+    tests); else ``undecided``. Claims that cannot be compared have no answer.
+    """
+    tested = [row for row in rows if row["p_training"] is not None]
+    for row, p in zip(tested, holm([row["p_training"] for row in tested]), strict=True):
+        row["p_training"] = p
+        if p < LEVEL and row["training"] != "same":
+            row["training"] = "higher" if row["sample"] > row["baseline"] else "lower"
+        row["training"] = row["training"] or "undecided"

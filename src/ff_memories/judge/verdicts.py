@@ -1,0 +1,154 @@
+"""Turn measurements into verdicts. Only the paper's own model and corpus can reproduce a claim."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import polars as pl
+
+from ff_memories.base import sections
+from ff_memories.judge import training
+from ff_memories.judge.evidence import Evidence, Missing
+from ff_memories.judge.measurement import Judged, Measurement
+from ff_memories.judge.numbers import measured
+from ff_memories.judge.register import CLAIMS, Claim
+from ff_memories.judge.statistics import holm, p_value
+from ff_memories.judge.wording import SAMPLED_TEXT, TYPES
+from ff_memories.tables import SHOWS, TABLES, conform
+
+PROXY = "automatic proxy"
+JUDGED = tuple(dict.fromkeys(verdict for pair in SHOWS.values() for verdict in pair))
+FEWEST = 10  # units that a test needs; resamples of fewer are not informative
+OF_TYPES = ("values", "layers")  # sections with checks that depend on the types among which values predict
+
+
+def check_of(claim: Claim) -> Callable[..., Measurement]:
+    """Return a claim's check, ``(evidence, limit, **parameters) -> Measurement``."""
+    section, name = claim.check.split(".")
+    return getattr(sections.modules(CLAIMS)[section], name)
+
+
+def measure(claim: Claim, evidence: Evidence) -> Measurement:
+    """Measure a claim. Raises ``Missing`` if the run did not collect the data that it needs."""
+    return check_of(claim)(evidence, limit=claim.limit, **claim.parameters)
+
+
+def _joined(*parts: str) -> str | None:
+    return "; ".join(part for part in parts if part) or None
+
+
+def _beside(claim: Claim, found: Measurement, types: str, evidence: Evidence) -> str:
+    """Return the measurement under the other choice of ``values.types`` in words, or nothing if it is equal."""
+    other = measure(claim, evidence)
+    if other.value == found.value:
+        return ""
+    return f"{measured(other.value, claim.unit)} {TYPES[types]}"
+
+
+def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None, str | None]:
+    """Return the verdict on a claim, its reason, and whether the model shows what the claim says (``SHOWS``).
+
+    On other models than the paper's, only claims that state a direction are judged. Other claims are ``measured`` if
+    they have a number and ``not_applicable`` if not. On the paper's model, claims that people judged are
+    ``not_attempted`` by a proxy. Claims beyond the paper hold or fail; there is nothing to reproduce.
+    """
+    note = PROXY if found.proxy else ""
+    if not claim.judged(scope):
+        why = "not judged on a surrogate model" if scope == "surrogate" else "a number of the paper's model: not judged"
+        if found.value is None:
+            return "not_applicable", _joined(why if scope == "surrogate" else "", note, found.reason), None
+        return "measured", _joined(why, note, found.reason), None
+    units = f"too few {claim.resampled}: {found.units or 0:,}, and {claim.least:,} are needed"
+    few = found.few or (units if _lacks(claim, found) else "")
+    if found.judged is None and not few:
+        return "not_applicable", _joined(note, found.reason or "no data"), None
+    if scope == "paper" and claim.human and found.proxy:
+        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", found.reason), None
+    shows = "undecided" if few or found.judged is None else found.judged.shows
+    return SHOWS[shows][scope != "paper" or claim.beyond], _joined(note, few, found.reason), shows
+
+
+def _lacks(claim: Claim, found: Measurement) -> bool:
+    return found.judged is not None and (found.units or 0) < claim.least
+
+
+def verdicts(
+    claims: Iterable[Claim],
+    evidence: Evidence,
+    scope: str,
+    baselines: pl.DataFrame | None = None,
+    own: bool = False,
+) -> pl.DataFrame:
+    """Measure and judge every claim; return the ``claims`` table.
+
+    Args:
+        baselines: the table; without it, nothing is said of training.
+        own: whether the text was sampled from the model (``wording.self_sampled``).
+    """
+    rows: list[dict[str, Any]] = []
+    beside = evidence.beside()
+    held: dict[tuple[str, str], Mapping[str, Any]] = (
+        {} if baselines is None else {(row["claim"], row["baseline"]): row for row in baselines.iter_rows(named=True)}
+    )
+    claims = list(claims)
+    for claim in claims:
+        try:
+            found = measure(claim, evidence)
+            if claim.less_untrained:
+                found = training.less_untrained(claim, found, held)
+            verdict, reason, shows = judge(claim, found, scope)
+            if beside is not None and claim.check.split(".")[0] in OF_TYPES:
+                reason = _joined(reason or "", _beside(claim, found, *beside))
+            if own and claim.next_tokens:
+                reason = _joined(reason or "", SAMPLED_TEXT)
+        except Missing as missing:
+            found, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
+        rows.append(
+            {
+                "claim": claim.id,
+                "statement": claim.statement,
+                "source": claim.source,
+                "paper_value": claim.paper,
+                "measured": found.value,
+                "low": found.low,
+                "high": found.high,
+                "n": found.n,
+                "scope": scope,
+                "verdict": verdict,
+                "shows": shows,
+                **_judged(claim, found.judged if shows else None),
+                **training.compared(claim, held),
+                "resampled": claim.resampled if found.low is not None else None,
+                "p": _p(claim, found, verdict),
+                "p_holm": None,
+                "reason": reason,
+            }
+        )
+    for beyond in (False, True):  # two families of tests
+        family = [row for claim, row in zip(claims, rows, strict=True) if claim.beyond is beyond]
+        training.decide(family)
+        tested = [row for row in family if row["p"] is not None]
+        for row, p in zip(tested, holm([row["p"] for row in tested]), strict=True):
+            row["p_holm"] = p
+    schema = TABLES["claims"]
+    return conform(pl.DataFrame([{n: row[n] for n in schema.columns} for row in rows], schema=schema.columns), schema)
+
+
+def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:
+    if judged is None:
+        return dict.fromkeys(("judged", "judged_low", "judged_high", "limit", "limit_source"))
+    return {
+        "judged": judged.value,
+        "judged_low": judged.low,
+        "judged_high": judged.high,
+        "limit": judged.limit.nearest(judged.value),
+        "limit_source": claim.limit_source,
+    }
+
+
+def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:
+    """Return the p-value of a judged claim's direction; ``None`` if it is not judged or has no test."""
+    if verdict not in JUDGED or claim.null is None or found.draws is None or not len(found.draws):
+        return None
+    if found.units is not None and found.units < FEWEST:
+        return None
+    return p_value(found.draws, claim.null, claim.alternative)

@@ -1,1 +1,0 @@
-"""The science: memory coefficients, top triggers, mutations, value predictions, composition and refinement."""

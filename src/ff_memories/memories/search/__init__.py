@@ -1,1 +1,0 @@
-"""The search for every key's triggers: batches, lists of the best, shards, and the table that they give."""

@@ -1,0 +1,148 @@
+"""Measure how well the run's model predicts its validation text: read every claim with this number in mind."""
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import torch
+
+from ff_memories.base.draws import generator
+from ff_memories.base.progress import Progress
+from ff_memories.config.running import SAME_SAMPLE
+from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.types import Types
+from ff_memories.model.batches import batching
+from ff_memories.model.batches.buffers import halved, retry_smaller
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.vocabulary import Vocabulary
+
+SENTENCES = 2000  # validation sentences at most
+WINDOW = 1024  # tokens of a window at most
+IN_WINDOWS = "in_windows"  # the name of what `in_windows` returns, where both are recorded
+OF_UNTRAINED = 200  # validation sentences on which a drawn model's perplexity is measured, at most
+PASSED = 12  # tokens in windows for every sentence that is read by itself
+Surprises = dict[int, tuple[float, int]]  # by sentence or window: the sum of -log p of its tokens, and how many
+
+
+def sentences_of(model: str, sentences: int) -> int:
+    """Return on how many sentences, at most, a model of the baselines is measured; ``sentences``: of the sample."""
+    return min(SENTENCES if model == SAME_SAMPLE else OF_UNTRAINED, sentences)
+
+
+def perplexity(
+    decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int, sentences: int = SENTENCES
+) -> dict[str, Any]:
+    """Return the model's perplexity on validation sentences, each by itself after ``</s>``, as in the experiments.
+
+    Every token of a sentence counts, its end does not.
+
+    Args:
+        seed: of the sample of sentences.
+        sentences: how many to read; all, where there are fewer.
+
+    Returns:
+        ``perplexity``, null without a token, and what it was measured on: ``tokens``, ``sentences``, ``context``.
+    """
+    return of_sentences(sentence_surprises(decoder, corpus, seed, batch_tokens, sentences))
+
+
+def of_sentences(surprises: Surprises) -> dict[str, Any]:
+    """Return what ``perplexity`` does, given the surprises of all sentences that were read."""
+    return {
+        "perplexity": _perplexity(surprises),
+        "tokens": _tokens(surprises),
+        "sentences": len(surprises),
+        "context": "validation sentences, each by itself",
+    }
+
+
+def sentence_surprises(
+    decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int, sentences: int
+) -> Surprises:
+    """Return the surprises of all sentences; arguments as of ``perplexity``."""
+    every = np.arange(corpus.train, len(corpus))
+    chosen = np.sort(generator(seed, "perplexity").permutation(every)[:sentences])
+    lengths = corpus.lengths[chosen]
+    nats, vocabulary = np.zeros(len(chosen)), decoder.vocabulary.reading("adaptive")
+
+    def run(part: np.ndarray) -> None:
+        surprise = _surprise(decoder, vocabulary, [corpus.sentence(chosen[i]) for i in part])
+        own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
+        nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()
+
+    with torch.inference_mode(), Progress(len(chosen), "sentences", "perplexity") as progress:
+        for part in batching.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens):
+            retry_smaller(run, part, len(part), halved)
+            progress.step(len(part))
+    return {int(chosen[i]): (float(nats[i]), int(lengths[i])) for i in range(len(chosen))}
+
+
+def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int = SENTENCES) -> dict[str, Any]:
+    """Return the model's perplexity on running validation text, as it is usually reported: with context.
+
+    Validation sentences are joined by a blank, in the text's order. Windows of as many tokens as the model takes
+    (``WINDOW`` at most) begin at sentences spread evenly over the text. The second half of each counts, with the first
+    half and the start token as context.
+
+    Args:
+        types: what the model's tokens are: a joint is tokenised again.
+        sentences: how many ``perplexity`` reads at most: the number of windows follows.
+
+    Returns:
+        ``perplexity``, null without a token, and what it was measured on: ``tokens``, those that count; ``windows``;
+        ``window``, the tokens of one; ``context``.
+    """
+    return of_windows(window_surprises(decoder, corpus, types, sentences), decoder)
+
+
+def of_windows(surprises: Surprises, decoder: LanguageModel) -> dict[str, Any]:
+    """Return what ``in_windows`` does, given the surprises of all windows."""
+    return {
+        "perplexity": _perplexity(surprises),
+        "tokens": _tokens(surprises),
+        "windows": len(surprises),
+        "window": min(WINDOW, decoder.max_tokens),
+        "context": "joined validation sentences; the second half of a window counts, with the first as context",
+    }
+
+
+def window_surprises(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int) -> Surprises:
+    """Return the surprises of all windows; arguments as of ``in_windows``."""
+    vocabulary, begins = decoder.vocabulary.reading("adaptive"), corpus.offsets[corpus.train :]
+    length, total = min(WINDOW, decoder.max_tokens), int(begins[-1] - begins[0])
+    number = max(min(total, 1), min(total // length, PASSED * sentences // length))
+    places = begins[0] + np.linspace(0, max(0, total - length), number).astype(int)
+    out = {}
+    with torch.inference_mode(), Progress(number, "windows", "perplexity") as progress:
+        for window_number, first in enumerate(np.searchsorted(begins, places, side="right") - 1):
+            end = min(np.searchsorted(begins, begins[first] + length), len(begins) - 1)
+            texts = (types.words(corpus.sentence(i).tolist()) for i in range(corpus.train + first, corpus.train + end))
+            window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]
+            counted = _surprise(decoder, vocabulary, [window])[len(window) // 2 :]
+            out[window_number] = counted.sum().item(), len(counted)
+            progress.step(1)
+    return out
+
+
+def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequence[np.ndarray]) -> torch.Tensor:
+    """Return -log p (tokens,) in float64 of every token of sentences that are sorted by length."""
+    batch = decoder.pack(sentences)
+    x = decoder.embed(batch)
+    for layer in decoder.layers:
+        x = layer(x, batch).output
+    first = batch.positions == batch.positions[0]
+    inner = ~first.roll(-1)  # the last row of a sentence predicts its end
+    found = vocabulary.read(x[inner], batch.tokens.roll(-1)[inner], rank=False)
+    return -found.target_probability.double().log().cpu()
+
+
+def _tokens(surprises: Surprises) -> int:
+    return sum(tokens for _, tokens in surprises.values())
+
+
+def _perplexity(surprises: Surprises) -> float | None:
+    """Return exp of the mean surprise of a token, to six digits; None without a token."""
+    nats, tokens = math.fsum(nats for nats, _ in surprises.values()), _tokens(surprises)
+    return float(f"{math.exp(min(nats / tokens, 700)):.6g}") if tokens else None

@@ -1,0 +1,209 @@
+"""Measure every claim without the effect that it describes: the `baselines` and `control` tables.
+
+A baseline is a set of tables that the claims' own checks measure: the tables of untrained models, or this run's
+tables with predictions that are independent of the keys. So a claim and its baselines share one measure.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean, stdev
+
+import numpy as np
+import polars as pl
+
+from ff_memories.base.draws import generator
+from ff_memories.judge.evidence import Evidence, Missing
+from ff_memories.judge.measurement import Measurement
+from ff_memories.judge.register import MODELS, SAME_SAMPLE, Claim
+from ff_memories.judge.verdicts import measure
+from ff_memories.paper.layers.measures import active_memories, residual_predicts, zero_agreement
+from ff_memories.paper.layers.refinement import kinds
+from ff_memories.paper.values.measures import agreement
+from ff_memories.tables import TABLES, conform
+
+Tables = dict[str, pl.DataFrame]
+DRAWS = 3  # of each random baseline
+PREDICTED = ("top_token", "top_probability", "next_token_rank")
+
+
+def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
+    """Return the table ``values`` with other predictions than the values' own.
+
+    Args:
+        targets: triggers with their ``target`` (``targets.targets``).
+        predicted: the columns ``PREDICTED``, one row per value, in the table's order.
+    """
+    changed = values.select(TABLES["values"].columns.keys()).with_columns(predicted.select(PREDICTED))
+    tops = changed.select("layer", "key", top="top_token")
+    agreeing = (
+        targets.join(tops, on=["layer", "key"])
+        .group_by("layer", "key")
+        .agg((pl.col("target") == pl.col("top")).sum().alias("agreeing_triggers"))
+    )
+    return (
+        changed.drop("agreeing_triggers")
+        .join(agreeing, on=["layer", "key"], how="left", maintain_order="left")
+        .with_columns(
+            pl.col("agreeing_triggers").fill_null(0),
+            agrees=pl.col("next_token") == pl.col("top_token"),
+            next_token_rank=pl.when(pl.col("next_token").is_not_null()).then("next_token_rank"),
+        )
+        .select(values.select(TABLES["values"].columns.keys()).columns)
+    )
+
+
+def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -> Tables:
+    """Return a run with values shuffled among the keys of their layer, and residuals among examples.
+
+    The rank under another value is unknown, so it is null.
+    """
+    shuffled = [rng.permutation(part) for part in _rows_by_layer(run["values"])]
+    predicted = (
+        run["values"].select(PREDICTED)[np.concatenate(shuffled)].with_columns(next_token_rank=pl.lit(None, pl.UInt32))
+    )
+    refinement = run["refinement"].sort("layer", "example")
+    residuals = [refinement["residual_top"].to_numpy()[rng.permutation(part)] for part in _rows_by_layer(refinement)]
+    return {
+        "values": with_tops(run["values"].sort("layer", "key"), targets, predicted),
+        "refinement": _with_residuals(refinement, np.concatenate(residuals)),
+    }
+
+
+def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
+    """Return a run in which everything predicts the most frequent type, with ranks by frequency.
+
+    Args:
+        counts: (vocab,) number of occurrences of each type in the training text.
+    """
+    order = np.lexsort((np.arange(len(counts)), -counts))
+    rank = np.empty(len(counts), dtype=np.int64)
+    rank[order] = np.arange(len(counts))
+    values, refinement = run["values"], run["refinement"]
+    wanted = values["next_token"].fill_null(0).to_numpy()
+    predicted = pl.DataFrame(
+        {
+            "top_token": np.full(len(values), order[0], dtype=np.uint32),
+            "top_probability": np.full(len(values), counts[order[0]] / counts.sum(), dtype=np.float32),
+            "next_token_rank": rank[wanted].astype(np.uint32),
+        }
+    )
+    return {
+        "values": with_tops(values, targets, predicted),
+        "refinement": _with_residuals(refinement, np.full(len(refinement), order[0])),
+    }
+
+
+def random_types(run: Tables, targets: pl.DataFrame, vocab: int, rng: np.random.Generator) -> Tables:
+    """Return a run in which every value predicts a uniformly random type."""
+    n = len(run["values"])
+    predicted = pl.DataFrame(
+        {
+            "top_token": rng.integers(0, vocab, n).astype(np.uint32),
+            "top_probability": np.full(n, 1 / vocab, dtype=np.float32),
+            "next_token_rank": rng.integers(0, vocab, n).astype(np.uint32),
+        }
+    )
+    return {"values": with_tops(run["values"], targets, predicted)}
+
+
+def every_case(run: Tables) -> Tables:
+    """Return a run in which some memory agrees in every case, which turns claims about those cases into base rates."""
+    return {"composition": run["composition"].with_columns(pl.lit(1, pl.UInt16).alias("agreeing_memories"))}
+
+
+def _rows_by_layer(frame: pl.DataFrame) -> list[np.ndarray]:
+    layers = frame["layer"].to_numpy()
+    return [np.flatnonzero(layers == layer) for layer in np.unique(layers)]
+
+
+def _with_residuals(refinement: pl.DataFrame, tops: np.ndarray) -> pl.DataFrame:
+    changed = refinement.with_columns(pl.Series("residual_top", tops.astype(np.uint32)))
+    return changed.with_columns(kinds().cast(refinement.schema["kind"]).alias("kind"))
+
+
+def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -> Iterator[tuple[str, Tables]]:
+    """Yield every baseline that needs no model as (name, tables), once per draw."""
+    for draw in range(DRAWS):
+        rng = generator(seed, f"random baselines {draw}")
+        yield "random_pairs", run | random_pairs(run, targets, rng)
+        yield "random_types", run | random_types(run, targets, len(counts), rng)
+    yield "unigram", run | unigram(run, targets, counts)
+    yield "every_case", run | every_case(run)
+
+
+def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Tables]]) -> pl.DataFrame:
+    """Return the table ``baselines``.
+
+    Args:
+        evidence: the run's; its sizes and settings apply to baselines too.
+        measured: (name, tables) of each baseline, once per draw.
+    """
+    found: dict[tuple[str, str], list[Measurement]] = {}
+    for name, tables in measured:
+        seen = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
+        for claim in claims:
+            if name in claim.baselines:
+                found.setdefault((claim.id, name), []).append(_measure(claim, seen))
+    rows = []
+    for (claim_id, name), every in found.items():
+        runs = [one for one in every if one.value is not None]
+        values = [one.value for one in runs if one.value is not None]
+        low, high = min(values, default=None), max(values, default=None)
+        if name == SAME_SAMPLE and runs:
+            low, high = runs[0].low, runs[0].high
+        errors = [one.error for one in runs if one.error is not None]
+        rows.append(
+            {
+                "claim": claim_id,
+                "baseline": name,
+                "measured": fmean(values) if values else None,
+                "low": low,
+                "high": high,
+                "runs": len(values),
+                "holding": sum(one.judged is not None and one.judged.shows == "yes" for one in runs),
+                "deviation": stdev(values) if len(values) > 1 else None,
+                "error": fmean(errors) if errors else None,
+            }
+        )
+    return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
+
+
+def _measure(claim: Claim, evidence: Evidence) -> Measurement:
+    try:
+        return measure(claim, evidence)
+    except Missing:
+        return Measurement()
+
+
+MEASURES: Mapping[str, Callable[[Tables, int, int], pl.DataFrame]] = {
+    "agreement": lambda tables, keys, seed: agreement(tables["values"], seed).select("layer", value="mean"),
+    "active": lambda tables, keys, seed: active_memories(tables["composition"], keys).select("layer", value="median"),
+    "zero_agreement": lambda tables, keys, seed: zero_agreement(tables["composition"], seed).select(
+        "layer", value="mean"
+    ),
+    "residual_predicts": lambda tables, keys, seed: residual_predicts(tables["refinement"], seed).select(
+        "layer", value="mean"
+    ),
+}
+
+
+def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> pl.DataFrame:
+    """Return the table ``control``: measures of the untrained models by layer, as mean, minimum and maximum."""
+    out = pl.DataFrame({"layer": range(1, layers + 1)}, schema={"layer": pl.UInt8})
+    every_layer = out.select("layer")
+    fires = pl.concat(
+        every_layer.join(t["values"].drop_nulls("agrees").group_by("layer").len(), on="layer", how="left")
+        for t in untrained
+    )
+    least = fires.with_columns(pl.col("len").fill_null(0)).group_by("layer").agg(keys=pl.col("len").min())
+    out = out.join(least, on="layer", how="left", maintain_order="left").with_columns(
+        examples=pl.lit(min(t["examples"].height for t in untrained))
+    )
+    for name, of_layer in MEASURES.items():
+        every = pl.concat(of_layer(tables, keys, seed) for tables in untrained)
+        value = pl.col("value")
+        spread = every.group_by("layer").agg(
+            value.sort().mean().alias(name), value.min().alias(f"{name}_low"), value.max().alias(f"{name}_high")
+        )
+        out = out.join(spread, on="layer", how="left", maintain_order="left")
+    return conform(out, TABLES["control"])

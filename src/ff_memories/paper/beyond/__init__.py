@@ -1,0 +1,1 @@
+"""Beyond the paper: what changing or removing memories does to predictions."""

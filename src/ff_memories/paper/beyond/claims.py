@@ -1,0 +1,93 @@
+"""Beyond the paper: check what becomes of a memory's direct effect in the layers above, and of predictions without it.
+
+B1 to B3 rest on the table `causal`, B4 on `removals`.
+"""
+
+import numpy as np
+import polars as pl
+
+from ff_memories.base.draws import ends, resamples
+from ff_memories.judge.evidence import Evidence, Missing
+from ff_memories.judge.measurement import Limit, Measurement, itself
+from ff_memories.judge.numbers import measured
+from ff_memories.judge.statistics import percent, pooled_draws, pooled_share, rank_correlation
+from ff_memories.paper.beyond import measures as removal
+
+HALF = 0.5
+EMPTY = "no memory below the last layer has a direct effect"
+
+
+def _changes(evidence: Evidence) -> pl.DataFrame:
+    """Return the table. Raises ``Missing`` if the config asks for no changes."""
+    if evidence.table("causal").is_empty():
+        raise Missing("no memory was changed (causal.keys_per_layer)")
+    return evidence.table("causal")
+
+
+def sign_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """B1: total has the sign of direct more often than for matched memories, at the same prefixes."""
+    pairs = removal.paired(_changes(evidence), evidence.layers)
+    if pairs.is_empty():
+        return Measurement(reason=EMPTY)
+    kept, matched = (pairs[name].cast(pl.Float64) for name in ("kept", "matched"))
+    of = pairs.select("memory", difference=kept - matched).group_by("memory", maintain_order=True)
+    memories = of.agg(pl.col("difference").mean(), rows=pl.len())
+    rows = memories["rows"].to_numpy()
+    draws = resamples(memories["difference"].to_numpy(), evidence.seed, rows)
+    found = float((kept - matched).to_numpy().mean()), *ends(draws)
+    reason = f"{percent(float(kept.to_numpy().mean()))} against {percent(float(matched.to_numpy().mean()))}"
+    judged = itself(*found, limit, draws=draws)
+    return Measurement(*found, n=len(pairs), units=len(memories), judged=judged, reason=reason, draws=draws)
+
+
+def share_grows(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """B2: the higher a memory's layer, the larger the share of direct that total keeps, in rank."""
+    memories = removal.effects(_changes(evidence), evidence.layers).filter(pl.col("control") == "none")
+    layer, share = (memories[name].to_numpy() for name in ("layer", "share"))
+    rho = rank_correlation(layer.tolist(), share.tolist())
+    if rho is None:
+        return Measurement(n=len(memories), reason=EMPTY if memories.is_empty() else "too few layers with memories")
+    draws = removal.rank_correlations_of_pairs(layer, share, removal.drawn_memories(len(memories), evidence.seed))
+    found = rho, *ends(draws)
+    lowest, highest = (measured(float(np.median(share[layer == end])), "share") for end in (layer.min(), layer.max()))
+    reason = f"the median share is {lowest} in layer {layer.min()}, {highest} in layer {layer.max()}"
+    return Measurement(*found, n=len(memories), judged=itself(*found, limit, draws=draws), reason=reason, draws=draws)
+
+
+def effects_correlate(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """B3: rank correlation of direct and total within layers; untrained models' are what it is judged against."""
+    rows = removal.ranks(_changes(evidence), evidence.layers)
+    products = rows.group_by("memory", maintain_order=True).agg(
+        both=(pl.col("direct") * pl.col("total")).sum(),
+        direct=pl.col("direct").pow(2).sum(),
+        total=pl.col("total").pow(2).sum(),
+    )
+    both, direct, total = (products[name].to_numpy() for name in ("both", "direct", "total"))
+    if not direct.sum() or not total.sum():
+        return Measurement(n=len(rows), reason=EMPTY if rows.is_empty() else "each layer has only one change")
+    drawn = removal.drawn_memories(len(products), evidence.seed)
+    size = np.sqrt(direct[drawn].sum(1) * total[drawn].sum(1))
+    draws = np.divide(both[drawn].sum(1), size, out=np.zeros(len(drawn)), where=size > 0)
+    rho = float(both.sum() / np.sqrt(direct.sum() * total.sum()))
+    return Measurement(rho, *ends(draws), n=len(rows), units=len(products))
+
+
+def prediction_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """B4: a layer predicts the same token without the memory with the largest effect on its margin, more than half."""
+    rows = evidence.table("removals")
+    if rows.is_empty():
+        raise Missing("no memory was removed (removals.prefixes)")
+    rows, same = rows.filter(pl.col("by") == "margin"), ~pl.col("layer_top_changed")
+    share = pooled_share(rows, same, "prefix", evidence.seed)
+    if share is None:
+        return Measurement(reason="no row by margin")
+    draws = pooled_draws(rows, same, "prefix", evidence.seed)
+    low, high = (
+        rows.group_by("layer")
+        .agg(same.mean().alias("share"))
+        .select(low=pl.col("share").min(), high=pl.col("share").max())
+        .row(0)
+    )
+    reason = f"by layer, {percent(low)} to {percent(high)}"
+    judged = itself(*share, limit, draws=draws, null=HALF)
+    return Measurement(*share, n=len(rows), units=rows["prefix"].n_unique(), judged=judged, reason=reason, draws=draws)

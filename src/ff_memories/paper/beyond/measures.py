@@ -1,0 +1,120 @@
+"""Measure what changing a memory does to the tokens that its value promotes, from the table `causal`.
+
+This goes beyond the paper. All functions leave the last layer out: no layer runs above it, so ``total`` follows from
+``direct`` there. Intervals resample memories, because a memory's rows at several prefixes depend on each other.
+
+From the table `removals`: what removing several memories together does to predictions. Intervals resample prefixes.
+"""
+
+import numpy as np
+import polars as pl
+from scipy.stats import rankdata
+
+from ff_memories.base.draws import RESAMPLES, interval
+from ff_memories.judge.statistics import share_interval
+
+SIGNS = 1 << 20  # more than twice the keys of a layer: numbers memories, both signs of a key apart
+CONTROLS = ("none", "matched", "direction")  # that change something at the memory's own prefix
+
+
+def tested(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
+    """Return the rows of the intervention that controls take, below the last layer, of which ``direct`` is not zero.
+
+    They gain ``memory``, a number of layer, key and sign.
+    """
+    first = causal.filter(pl.col("control") != "none")["intervention"].head(1)
+    rows = causal.filter((pl.col("layer") < layers) & (pl.col("direct") != 0))
+    if len(first):
+        rows = rows.filter(pl.col("intervention") == first[0])
+    below = (pl.col("sign") < 0) if "sign" in causal.columns else pl.lit(False)
+    number = pl.col("layer").cast(pl.Int64) * SIGNS + pl.col("key").cast(pl.Int64) * 2 + below.cast(pl.Int64)
+    return rows.with_columns(memory=number).sort("memory", "prefix", "control")
+
+
+def paired(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
+    """Return each memory's prefixes with a matched control: ``layer``, ``memory``, ``kept``, ``matched``.
+
+    ``kept`` and ``matched`` say whether ``total`` has the sign of ``direct``, of the memory and of the other one.
+    """
+    rows = tested(causal, layers).with_columns(kept=pl.col("direct") * pl.col("total") > 0)
+    of = lambda control: rows.filter(pl.col("control") == control)
+    other = of("matched").select("memory", "prefix", matched="kept")
+    own = of("none").select("layer", "memory", "prefix", "kept")
+    return own.join(other, on=["memory", "prefix"], maintain_order="left")
+
+
+def effects(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
+    """Return what becomes of each memory's direct effect: one row per memory and control that has rows.
+
+    Columns: ``layer``, ``memory``, ``control``, ``n`` prefixes, ``size`` (the sum of the memory's own |direct|),
+    ``share`` (the sum of ``total`` in the direction of the memory's own ``direct``, over ``size``), and the means of
+    ``direct`` and ``total``.
+    """
+    rows = tested(causal, layers)
+    own = rows.filter(pl.col("control") == "none").select("memory", "prefix", wanted="direct")
+    towards = pl.col("total").cast(pl.Float64) * pl.col("wanted").sign()
+    size = pl.col("wanted").cast(pl.Float64).abs().sum()
+    return (
+        rows.filter(pl.col("control").is_in(CONTROLS))
+        .join(own, on=["memory", "prefix"], maintain_order="left")
+        .group_by("layer", "memory", "control", maintain_order=True)
+        .agg(
+            n=pl.len(),
+            size=size,
+            share=towards.sum() / size,
+            direct=pl.col("direct").cast(pl.Float64).mean(),
+            total=pl.col("total").cast(pl.Float64).mean(),
+        )
+        .sort("layer", "memory", "control")
+    )
+
+
+def shares(causal: pl.DataFrame, layers: int, seed: int | None) -> pl.DataFrame:
+    """Figure B1: the share of the direct effect that is left, per ``layer`` and ``control``, over memories by size.
+
+    Columns: ``mean``, ``low``, ``high`` and ``n``, the number of memories.
+    """
+    out = []
+    for (layer, control), part in effects(causal, layers).group_by("layer", "control", maintain_order=True):
+        share, size = part["share"].to_numpy(), part["size"].to_numpy()
+        out.append((layer, control, (share * size).sum() / size.sum(), *interval(share, seed, size), len(part)))
+    schema = {"layer": pl.UInt8, "control": pl.String, "mean": pl.Float64, "low": pl.Float64, "high": pl.Float64,
+              "n": pl.UInt32}  # fmt: skip
+    return pl.DataFrame(out, schema=schema, orient="row").sort("layer", "control")
+
+
+def ranks(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
+    """Return the memories' rows with ranks of ``direct`` and ``total`` within their layer, from -1 to 1."""
+    rows = tested(causal, layers).filter(pl.col("control") == "none")
+    ranked = lambda name: (2 * pl.col(name).rank() - pl.len() - 1) / pl.len()
+    return rows.select("layer", "memory", *((ranked(n).over("layer")).alias(n) for n in ("direct", "total")))
+
+
+def drawn_memories(n: int, seed: int | None) -> np.ndarray:
+    """Return resamples (draws, n) of the numbers of ``n`` memories; none without a seed."""
+    if seed is None or not n:
+        return np.empty((0, n), dtype=np.int64)
+    return np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
+
+
+def rank_correlations_of_pairs(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlation (draws,) of ``x`` and ``y`` (n,), 0 where one side of a resample is constant."""
+    a, b = (rankdata(side[drawn], axis=1) - (drawn.shape[1] + 1) / 2 for side in (x, y))
+    size = np.sqrt((a**2).sum(1) * (b**2).sum(1))
+    return np.divide((a * b).sum(1), size, out=np.zeros(len(drawn)), where=size > 0)
+
+
+def lost(removals: pl.DataFrame, seed: int | None) -> pl.DataFrame:
+    """Figure B3: how often a prediction changes without a layer's largest memories, over prefixes.
+
+    Columns: ``layer``, ``series`` (whose prediction: that of the ``layer``, or of the ``model``), ``removed`` (how many
+    memories), ``mean``, ``low``, ``high`` and ``n``, the number of prefixes.
+    """
+    rows, out = removals.filter(pl.col("by") == "size").sort("layer", "removed", "prefix"), []
+    for (layer, removed), part in rows.group_by("layer", "removed", maintain_order=True):
+        for series, column in (("layer", "layer_top_changed"), ("model", "top_changed")):
+            hits = part[column].to_numpy()
+            out.append((layer, series, removed, hits.mean(), *share_interval(hits, seed), len(hits)))
+    schema = {"layer": pl.UInt8, "series": pl.String, "removed": pl.UInt16, "mean": pl.Float64, "low": pl.Float64,
+              "high": pl.Float64, "n": pl.UInt32}  # fmt: skip
+    return pl.DataFrame(out, schema=schema, orient="row").sort("layer", "series", "removed")

@@ -1,0 +1,49 @@
+"""Beyond the paper: change memories' coefficients, and remove several together (tables `causal` and `removals`)."""
+
+from ff_memories import tables
+from ff_memories.base.parameters import Execution, Input, Output, Shard
+from ff_memories.config import Settings
+from ff_memories.corpus import store
+from ff_memories.model.loading import load_model
+from ff_memories.paper.beyond import causal as changes
+from ff_memories.paper.beyond import removals as removed
+from ff_memories.paper.keys import memory_selection
+
+
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    causal: Output,
+    removals: Output,
+    causal_counts: Output,
+    removal_counts: Output,
+    execution: Execution,
+    shard: Shard = (1, 1),
+) -> None:
+    """Measure one shard of the changed coefficients and of the prefixes; the first one counts what was left out."""
+    text = store.read(corpus)
+    decoder = load_model(weights, description, execution, config.precision)
+    drawn, changed = changes.table(
+        decoder,
+        text,
+        config.causal,
+        config.values,
+        seed=config.seed,
+        batch_tokens=execution.batch_tokens,
+        looked_at=memory_selection.of_model(config.looked_at, decoder, config),
+        shard=shard,
+    )
+    without = removed.table(
+        decoder, text, config.removals, seed=config.seed, batch_tokens=execution.batch_tokens, shard=shard
+    )
+    layers, keys, zero = decoder.description.layers, decoder.description.keys, changes.values_of_zero_length(decoder)
+    left_out = (
+        ("causal", changes.reasons(drawn, layers, zero, config.causal), causal_counts),
+        ("removals", removed.reasons(text, config.seed, config.removals, keys), removal_counts),
+    )
+    for table, reasons, path in left_out:
+        tables.write_counts(table, reasons if shard[0] == 1 else dict.fromkeys(reasons, 0), path)
+    tables.write(changed, causal, decoder.precision, decoder.neurons)
+    tables.write(without, removals, decoder.precision)

@@ -1,0 +1,202 @@
+"""Check the claims of section 3 (K1 to K9)."""
+
+import numpy as np
+import polars as pl
+from scipy.stats import trim_mean
+
+from ff_memories.base.draws import ends, interval, resamples
+from ff_memories.judge.evidence import Evidence, Missing
+from ff_memories.judge.layers import between, in_layers
+from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
+from ff_memories.judge.numbers import measured
+from ff_memories.judge.statistics import (
+    average,
+    by_layer,
+    expanded,
+    mean_of,
+    percent,
+    pooled_share,
+    rank_correlation,
+    rank_correlations,
+    share_interval,
+    within_groups,
+)
+from ff_memories.paper.keys.measures import LABELS, TRIMMED, key_changes, near_zero_keys, pattern_shares
+
+
+def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit, ties: bool = False) -> Measurement:
+    """K1, K2, K3: one mutation lowers the mean coefficient more than another, in so many of 16 layers.
+
+    Measured over the keys that have both mutations, as a paired difference; judged by the number of layers.
+    """
+    keys = key_changes(evidence.table("mutations"), evidence.mean)
+    sides = (
+        keys.filter(pl.col("mutation") == m).select("layer", "key", pl.col("change").alias(side))
+        for m, side in ((stronger, "stronger"), (weaker, "weaker"))
+    )
+    paired = next(sides).join(next(sides), on=["layer", "key"]).sort("layer", "key")
+    if paired.is_empty():
+        return Measurement(reason="no key has mutated triggers")
+    paired = paired.with_columns(margin=pl.col("stronger") - pl.col("weaker"))
+    margins = by_layer(paired.group_by("layer").agg(pl.col("margin").mean()).sort("layer"), "margin")
+    weaker_in = lambda margin: (margin < 0) | (ties & (margin == 0))
+    keys_in = dict(paired.group_by("layer").len().iter_rows())
+    again = {
+        layer: expanded(drawn, margins[layer], keys_in[layer])
+        for layer, drawn in within_groups(paired, "margin", evidence.seed).items()
+        if keys_in[layer] > 1  # one key has no spread, so its layer is sure on neither side
+    }
+    differences = paired["margin"].to_numpy()
+    draws = resamples(differences, evidence.seed)
+    small = near_zero_keys(evidence.table("mutations"), evidence.near_zero)
+    judged, text = in_layers(
+        {layer: bool(weaker_in(np.array(m))) for layer, m in margins.items()},
+        {layer: weaker_in(drawn) for layer, drawn in again.items()},
+        evidence.layers,
+        limit,
+        is_clear(draws, below=True),
+    )
+    reason = f"{text}; median {measured(float(np.median(differences)), 'points')}"
+    reason += f", trimmed mean {measured(float(trim_mean(differences, TRIMMED)), 'points')}"
+    reason += f"; keys with coefficients near zero: {len(small)}" if len(small) else ""
+    return Measurement(
+        float(differences.mean()), *ends(draws), n=len(differences), judged=judged, reason=reason, draws=draws
+    )
+
+
+def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
+    """K4: removing the last token changes the coefficient less in the upper layers.
+
+    Measured as a rank correlation over layers; judged by the mean size of the change, lower layers less upper.
+    """
+    keys = key_changes(evidence.table("mutations"), evidence.mean).filter(pl.col("mutation") == "last")
+    changes = by_layer(keys.group_by("layer").agg(pl.col("change").mean()).sort("layer"), "change")
+    sizes = {layer: abs(change) for layer, change in changes.items()}
+    below, above = (average(sizes, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    rho = rank_correlation(list(changes), list(changes.values()))
+    if rho is None or below is None or above is None:
+        return Measurement(n=len(changes), reason="too few layers with mutated triggers")
+    again = within_groups(keys, "change", evidence.seed)
+    draws = rank_correlations(list(changes), np.stack([again[layer] for layer in changes], axis=1))
+    drawn = {layer: np.abs(own) for layer, own in again.items()}
+    under, over = (mean_of(drawn, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    return Measurement(
+        rho,
+        *ends(draws),
+        n=len(keys),
+        judged=by_draws(below - above, under - over, limit),
+        reason=f"mean size of the change {percent(below)} in the lower layers, {percent(above)} in the upper",
+        draws=draws,
+    )
+
+
+def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K5: the mean change after removing the last token in the first layer."""
+    keys = key_changes(evidence.table("mutations"), evidence.mean)
+    first = keys.filter((pl.col("mutation") == "last") & (pl.col("layer") == 1))["change"].to_numpy()
+    if not len(first):
+        return Measurement(reason="no mutated trigger in the first layer")
+    mean, draws = float(first.mean()), resamples(first, evidence.seed)
+    judged = itself(mean, *ends(draws), limit, draws=draws)
+    return Measurement(mean, *ends(draws), n=len(first), judged=judged, draws=draws)
+
+
+KEY = ["annotator", "layer", "key"]
+
+
+def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, bool]:
+    """Return the number of patterns of each annotated key, that is, each key with labelled triggers."""
+    labels, proxy = evidence.labels("pattern_labels")
+    found = evidence.table("annotations").group_by(KEY).agg(pl.len().alias("patterns"))
+    keys = labels.select(KEY).unique().join(found, on=KEY, how="left")
+    return keys.with_columns(pl.col("patterns").fill_null(0)).sort(KEY), proxy
+
+
+def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, float]], bool]:
+    labels, proxy = evidence.labels("pattern_labels")
+    shares = pattern_shares(labels, evidence.seed)
+    return labels, {kind: by_layer(shares.filter(pl.col("label") == kind), "mean") for kind in LABELS}, proxy
+
+
+def _keys(labels: pl.DataFrame) -> int:
+    return labels.select(KEY).n_unique()
+
+
+def keys_with_a_pattern(evidence: Evidence, *, limit: Limit, proxy: float) -> Measurement:
+    """K6: the share of annotated keys with at least one pattern; ``proxy``: the limit for the automatic proxy."""
+    keys, by_proxy = _patterns_per_key(evidence)
+    found = (keys["patterns"] > 0).to_numpy()
+    share, spread = float(found.mean()), share_interval(found, evidence.seed)
+    judged = (
+        itself(share, *spread, Limit(proxy)) if by_proxy else itself(share, share, share, limit)
+    )  # all of them, or not
+    return Measurement(share, *spread, n=len(found), judged=judged, proxy=by_proxy)
+
+
+def patterns_per_key(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K7: the mean number of patterns of an annotated key."""
+    keys, by_proxy = _patterns_per_key(evidence)
+    counts = keys["patterns"].cast(pl.Float64).to_numpy()
+    mean, spread = float(counts.mean()), interval(counts, evidence.seed)
+    return Measurement(mean, *spread, n=len(counts), judged=itself(mean, *spread, limit), proxy=by_proxy)
+
+
+def coverage(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K8: the share of triggers with a pattern."""
+    labels, shares, by_proxy = _labelled(evidence)
+    covered = [1 - share for share in shares["none"].values()]
+    units = labels.with_columns(pl.concat_str(KEY, separator=" ").alias("unit"))
+    share = pooled_share(units, pl.col("label") != "none", "unit", evidence.seed)
+    if share is None:
+        raise Missing("nothing has been annotated")
+    extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
+    judged = itself(*share, limit)
+    return Measurement(*share, n=labels.height, units=_keys(labels), judged=judged, reason=extremes, proxy=by_proxy)
+
+
+def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
+    """K9: shallow labels dominate the lower layers, and semantic ones rise from lower to upper layers.
+
+    A trigger with patterns of both kinds counts for neither, as in Figure 2. The smaller of both margins is judged.
+    """
+    labels, shares, by_proxy = _labelled(evidence)
+    bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
+    parts = (("lower", bottom), ("upper", top))
+    means = {
+        (kind, part): mean
+        for kind in ("shallow", "semantic", "both")
+        for part, layers in parts
+        if (mean := average(shares[kind], layers)) is not None
+    }
+    if len(means) < 6:
+        raise Missing("needs annotations in lower and upper layers")
+    rise = means["semantic", "upper"] - means["semantic", "lower"]
+    margin = means["shallow", "lower"] - means["semantic", "lower"]
+    again = {kind: _again(labels, kind, evidence.seed) for kind in ("shallow", "semantic")}
+    draws = mean_of(again["semantic"], top) - mean_of(again["semantic"], bottom)
+    margins = mean_of(again["shallow"], bottom) - mean_of(again["semantic"], bottom)
+    spreads = [ends(own) for own in (draws, margins)]
+    low, high = (min(one[end] for one in spreads) for end in (0, 1))  # the smaller of two resampled would be biased
+    anything = {part: means["semantic", part] + means["both", part] for part, _ in parts}
+    return Measurement(
+        rise,
+        *ends(draws),
+        n=labels.height,
+        units=_keys(labels),
+        judged=Judged(min(rise, margin), low, high, limit),
+        reason=f"shallow {percent(means['shallow', 'lower'])} in the lower layers, "
+        f"{percent(means['shallow', 'upper'])} in the upper; semantic {percent(means['semantic', 'lower'])} and "
+        f"{percent(means['semantic', 'upper'])}; "
+        f"with any semantic pattern {percent(anything['lower'])} and {percent(anything['upper'])}",
+        proxy=by_proxy,
+        draws=draws,
+    )
+
+
+def _again(labels: pl.DataFrame, label: str, seed: int | None) -> dict[int, np.ndarray]:
+    """Return resamples (draws,) over keys of the share of a label, by layer; the same keys for every label."""
+    keys = labels.group_by(KEY).agg((pl.col("label") == label).mean().alias("share"), pl.len().alias("rows")).sort(KEY)
+    return {
+        layer: resamples(part["share"].to_numpy(), None if seed is None else [seed, layer], part["rows"].to_numpy())
+        for (layer,), part in keys.sort("layer", maintain_order=True).group_by("layer", maintain_order=True)
+    }

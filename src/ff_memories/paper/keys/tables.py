@@ -1,0 +1,60 @@
+"""Tables of section 3: triggers, how often keys fire, and what removing a token changes."""
+
+import polars as pl
+
+from ff_memories.schema import (
+    COEFFICIENT,
+    COUNT,
+    FOLLOWS,
+    KEY,
+    LAYER,
+    POSITION,
+    RANK,
+    SENTENCE,
+    TOKEN,
+    Column,
+    Schema,
+)
+
+MUTATION = pl.Enum(["first", "last", "random"])
+
+TABLES = {
+    "triggers": Schema(
+        about="E1: every key's triggers, the prefixes with its highest memory coefficients",
+        by={"layer": LAYER, "key": KEY, "rank": RANK},
+        fields={
+            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
+            "sentence": Column(SENTENCE),
+            "position": Column(POSITION),
+            "next_token": Column(TOKEN, null=True),
+        },
+        measured=True,
+        score="coefficient",
+        open_rows=True,
+    ),
+    "firing": Schema(
+        about="how often every key fires: of so many prefixes of the training text (`triggers.positions`), "
+        "`fired` have a positive memory coefficient",
+        by={"layer": LAYER, "key": KEY},
+        fields={
+            "fired": Column(pl.UInt64, compared=COUNT),
+            "prefixes": Column(pl.UInt64),
+        },
+        measured=True,
+    ),
+    "mutations": Schema(
+        about="E3: memory coefficients of triggers with one token removed; with `mutations.unit: word`, with "
+        "the `removed_tokens` tokens of a word removed, of which `removed` is the first",
+        by={"layer": LAYER, "key": KEY, "rank": RANK, "mutation": MUTATION},
+        fields={
+            "removed": Column(pl.UInt16),
+            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
+            "mutated": Column(pl.Float32, compared=COEFFICIENT),
+            "change": Column(pl.Float32, compared=FOLLOWS),
+            "removed_tokens": Column(pl.UInt16, optional=True),
+        },
+        measured=True,
+        open_rows=True,
+        of_baselines=True,
+    ),
+}

@@ -1,0 +1,133 @@
+"""Prefixes by their numbers, and the tables ``triggers`` and ``firing`` made from the lists of all keys."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ff_memories import tables
+from ff_memories.base.arithmetic import Precision
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.corpus.store import Corpus, available
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.paper.keys.topk import MAX_PREFIXES, TopTriggers
+
+
+@dataclass(frozen=True)
+class Prefixes:
+    """Numbers of all prefixes: sentence s, length j is prefix ``starts[s] + j``, j in 0..N."""
+
+    starts: np.ndarray
+
+    @classmethod
+    def of(cls, corpus: Corpus) -> "Prefixes":
+        starts = corpus.offsets + np.arange(len(corpus.offsets))
+        if starts[-1] > MAX_PREFIXES:
+            raise UserError(f"{starts[-1]:,} prefixes are more than {MAX_PREFIXES:,}", "set corpus.train.max_sentences")
+        return cls(starts)
+
+    def locate(self, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return (sentence, position) of prefix numbers."""
+        sentence = np.searchsorted(self.starts, prefixes, side="right") - 1
+        return sentence, prefixes - self.starts[sentence]
+
+
+def require_enough(corpus: Corpus, top: int, positions: str, per_sentence: str) -> None:
+    """Raise ``UserError`` where the training text has fewer prefixes than a key's list is to hold."""
+    prefixes = available(corpus, positions)
+    n = int((prefixes > 0).sum() if per_sentence == "best" else prefixes.sum())
+    if n < top:
+        what = "sentences with a prefix" if per_sentence == "best" else "prefixes"
+        raise UserError(
+            f"triggers.top is {top}, and the training text has {n} {what}",
+            "lower triggers.top (and mutations.top, patterns.top), or give more text",
+        )
+
+
+def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
+    """Return the ``triggers`` table: ranks from 1, no row for a place that no prefix fills."""
+    prefixes, parts = Prefixes.of(corpus), []
+    for layer in range(len(best.lists)):
+        entries, rank = best.ranked(layer)
+        sentence, position = prefixes.locate(entries.prefix.cpu().numpy())
+        parts.append(
+            pl.DataFrame(
+                {
+                    "layer": np.full(len(entries), layer + 1, dtype=np.int64),
+                    "key": entries.key.cpu().numpy(),
+                    "rank": rank.cpu().numpy(),
+                    "coefficient": entries.coefficient.cpu().numpy(),
+                    "sentence": sentence,
+                    "position": position,
+                    "next_token": corpus.following(sentence, position),
+                }
+            ).with_columns(pl.when(pl.col("next_token") >= 0).then("next_token").alias("next_token"))
+        )
+    return pl.concat(parts)
+
+
+def reasons(triggers: pl.DataFrame, corpus: Corpus, options: Any, keys: int) -> dict[str, int]:
+    """Return what the ``counts`` table says of the trigger pass.
+
+    Args:
+        triggers: the table.
+        options: the config's section ``triggers``.
+        keys: how many keys the run looks at, both signs of a memory as two.
+    """
+    filled = triggers.group_by("layer", "key").len()["len"].cast(pl.Int64)
+    return {
+        "keys": keys,
+        "keys_that_never_fire": keys - len(filled),
+        "keys_with_fewer_triggers": int((filled < options.top).sum()),
+        "triggers": len(triggers),
+        "triggers_with_the_text_of_a_better_one": repeated(triggers, corpus),
+        "places_unfilled": keys * options.top - int(filled.sum()),
+        "sentences_without_prefix": int((available(corpus, options.positions) == 0).sum()),
+    }
+
+
+def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
+    """Return how many rows of the ``triggers`` table repeat the prefix text of a better one of their key."""
+    numbers: dict[bytes, int] = {}
+    prefixes = triggers.select("sentence", "position").unique(maintain_order=True)
+    same = [
+        numbers.setdefault(corpus.sentence(sentence)[:position].tobytes(), len(numbers))
+        for sentence, position in prefixes.iter_rows()
+    ]
+    texts = triggers.join(prefixes.with_columns(text=pl.Series(same, dtype=pl.UInt32)), on=["sentence", "position"])
+    return texts.height - texts.select("layer", "key", "text").n_unique()
+
+
+def firing(counts: np.ndarray, prefixes: int, keys: list[tuple[int, int]] | None) -> pl.DataFrame:
+    """Return the ``firing`` table.
+
+    Args:
+        counts: (layers, memories) int64.
+        prefixes: how many prefixes the training text has.
+        keys: (layer, key) of those looked at, ``None`` for all.
+    """
+    layer, key = (
+        np.array(keys, dtype=np.int64).reshape(-1, 2).T
+        if keys is not None
+        else (grid.ravel() + first for grid, first in zip(np.indices(counts.shape), (1, 0), strict=True))
+    )
+    return pl.DataFrame({"layer": layer, "key": key, "fired": counts[layer - 1, key]}).with_columns(
+        prefixes=pl.lit(prefixes, pl.UInt64)
+    )
+
+
+def read(path: str | Path, decoder: LanguageModel, corpus: Corpus, precision: Precision = "float32") -> pl.DataFrame:
+    """Read a ``triggers`` table. Raises ``UserError`` where it is not one of this model, text and precision."""
+    frame = tables.read(path)
+    tables.require_precision(path, precision)
+    columns = ("layer", "key", "sentence", "position", "next_token")
+    layer, key, sentence, position, told = (frame[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in columns)
+    inside = (layer >= 1) & (layer <= decoder.description.layers) & (key < decoder.memories) & (sentence < len(corpus))
+    ours = bool(inside.all())
+    if ours:
+        ours = bool(((position <= corpus.lengths[sentence]) & (told == corpus.following(sentence, position))).all())
+    if not ours:
+        raise UserError(f"{path}: not the triggers of this model in this text", rebuild_hint(path))
+    return frame

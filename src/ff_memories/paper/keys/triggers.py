@@ -1,0 +1,315 @@
+"""E1, section 3.1: the prefixes of the training text with the highest memory coefficients of every key.
+
+One forward pass serves all layers and keys. No vocabulary projection is made, nor the last layer's second matrix.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import torch
+
+from ff_memories.base.draws import generator
+from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import WHOLE, Shard, share
+from ff_memories.base.progress import Progress
+from ff_memories.corpus.store import POSITIONS, Corpus
+from ff_memories.model.batches import batching
+from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
+from ff_memories.model.decoder import Batch, LanguageModel
+from ff_memories.model.matmul import require_finite
+from ff_memories.paper.keys.topk import Entries, TopTriggers
+from ff_memories.paper.keys.trigger_table import Prefixes
+
+ROWS = 64  # compared at a time on a CPU, to count on how many each memory fires: as fits in a cache
+HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache of a CPU
+ON_GPU = 1 << 25  # numbers along sentences, likewise, as memory allows: every piece is some 15 launches
+_POWER_TABLE = torch.from_numpy(generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
+
+
+def prefix_hashes(batch: Batch, limits: Sequence[int] = ()) -> torch.Tensor:
+    """Return (rows,) int64: equal for prefixes with the same tokens, different (to 2**-64) otherwise.
+
+    ``limits``: of the model; prefixes of sentences on two sides of one have other coefficients, so they differ.
+    """
+    device = batch.tokens.device
+    powers = _POWER_TABLE[: int(batch.positions.max()) + 1].to(device)
+    terms = (batch.tokens + 1) * powers[batch.positions]
+    sums = terms.cumsum(0)  # modulo 2**64, as int64 arithmetic is
+    first, rows = (torch.from_numpy(part).to(device) for part in batch.sentences())
+    hashes = sums - torch.repeat_interleave(sums[first] - terms[first], rows, output_size=len(sums))
+    if limits:
+        sides = torch.bucketize(batch.wholes, torch.tensor(limits, dtype=torch.int64)).to(device)
+        hashes += sides * _POWER_TABLE[-1].to(device)
+    return hashes
+
+
+def trigger_examples(
+    decoder: LanguageModel,
+    corpus: Corpus,
+    blocks: list[tuple[int, int]],
+    *,
+    top: int,
+    positions: str = "inner",
+    per_sentence: str = "best",
+    duplicates: str = "keep",
+    batch_tokens: int = 16_384,
+    keys: list[tuple[int, int]] | None = None,
+    shard: Shard = WHOLE,
+) -> TopTriggers:
+    """Find the ``top`` prefixes of every key in blocks of the training text, and count those on which it fires.
+
+    Args:
+        decoder: the model.
+        corpus, blocks: the text, and (first, end) of the blocks of sentences to look at.
+        top: t.
+        positions: prefix lengths, see ``POSITIONS``.
+        per_sentence: ``best``, a sentence's best prefix alone (the first of equals), or ``all``.
+        duplicates: ``drop`` keeps a prefix text at most once per key.
+        batch_tokens: rows of one forward pass.
+        keys: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among them.
+        shard: of the batches; shards of blocks need no list of all batches.
+
+    Raises:
+        UserError: coefficients that are not finite; ``drop`` where a text may have two coefficients.
+    """
+    if duplicates == "drop" and len(set(np.searchsorted(decoder.limits, corpus.lengths + 1).tolist())) > 1:
+        raise UserError(
+            f"triggers.duplicates: in sentences of over {decoder.limits[0]} tokens the model reads texts otherwise",
+            "set triggers.duplicates: keep",
+        )
+    shape, prefixes = decoder.description, Prefixes.of(corpus)
+    low, high = POSITIONS[positions]
+    copies = 1 if duplicates == "drop" else top
+    best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision, decoder.neurons)
+    columns, depth = [AllKeys() for _ in range(shape.layers)], shape.layers
+    if keys is not None:
+        asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)
+        depth = int(asked[:, 0].max())
+        columns = [SomeKeys(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
+        best.expect(max(own.count for own in columns))
+    space = ScratchBuffer()
+
+    def run(part: batching.Plan) -> None:
+        try:
+            run_batch(decoder, corpus, prefixes, part, best, low, high, per_sentence, columns[:depth], space)
+        except (RuntimeError, MemoryError):
+            best.again = True  # layers before the one that failed have offered their prefixes, and will once more
+            space.release()
+            raise
+
+    parts: Iterable[batching.Plan] = (
+        part
+        for first, end in blocks
+        for part in batching.batches(corpus, first, end, batch_tokens, max(1, low - high), high == 0)
+    )
+    total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
+    if shard != WHOLE:
+        parts = share(list(parts), shard)
+        total = sum(part.size(corpus)[0] for part in parts)
+    with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
+        for part in parts:
+            retry_smaller(run, part, len(part.sentences), batching.Plan.halves)
+            if best.again:
+                best.finish()
+                best.again = False
+            progress.step(*part.size(corpus))
+        best.finish()
+    return best
+
+
+def run_batch(
+    decoder: LanguageModel,
+    corpus: Corpus,
+    prefixes: Prefixes,
+    part: batching.Plan,
+    best: TopTriggers,
+    low: int,
+    high: int,
+    per_sentence: str,
+    columns: "list[AllKeys] | list[SomeKeys]",
+    space: ScratchBuffer,
+) -> None:
+    """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate.
+
+    Add the number of prefixes on which each key fires only when the whole batch is done: a batch may start again.
+    """
+    depth = len(columns)
+    cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
+    batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
+    rows = BatchRows(part, prefixes, batch, low, decoder.signs, decoder.limits)
+    x, counts = decoder.embed(batch), torch.zeros_like(best.fired)
+    for index, layer in enumerate(decoder.layers[:depth]):
+        seen = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
+        if columns[index].count:
+            coefficients = columns[index].of(seen.coefficients)
+            offer_hits(index, coefficients, rows, best, per_sentence, columns[index])
+            own = fired(coefficients, rows.weights, decoder.signs)
+            counts[index, columns[index].names(torch.arange(len(own), device=own.device))] = own
+        x = seen.output
+    place = f"sentences {min(part.sentences)} to {max(part.sentences)}: numbers that the model computes"
+    require_finite(place, seen.residual, seen.coefficients.amax(), seen.coefficients.amin())
+    best.fired += counts
+
+
+def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> torch.Tensor:
+    """Return (signs * d_m,) int64: on how many rows each memory's coefficient is positive, each row by its weight.
+
+    Args:
+        coefficients: (rows, d_m).
+        weights: (rows,) float32, whole numbers whose sum is below 2**24, so that float32 counts exactly.
+        signs: 2 also counts the negative coefficients, as those of memories ``d_m + i``.
+    """
+    rows, keys = coefficients.shape
+    size = rows if coefficients.device.type == "cuda" else min(rows, ROWS)
+    found = weights.new_empty(size, keys)
+    counts = weights.new_zeros(signs, keys)
+    for part, own in zip(coefficients.split(size), weights.split(size), strict=True):
+        for sign, compare in enumerate((torch.gt, torch.lt)[:signs]):
+            counts[sign] += own @ compare(part, 0, out=found[: len(part)])
+    return counts.flatten().to(torch.int64)
+
+
+class AllKeys:
+    """The memories of a layer, each of which is looked at."""
+
+    count = 1
+
+    def of(self, coefficients: torch.Tensor) -> torch.Tensor:
+        """Return the coefficients to look at."""
+        return coefficients
+
+    def names(self, key: torch.Tensor) -> torch.Tensor:
+        """Return the model's numbers of keys, given by their columns."""
+        return key
+
+    def gates(self, gate: torch.Tensor) -> torch.Tensor:
+        """Return the gate of every column's key."""
+        return gate
+
+
+class SomeKeys(AllKeys):
+    """Some memories of a layer: only their columns are searched.
+
+    With both signs column ``n + i`` is the memory of column i with its sign changed. If only one of its signs is asked
+    for, nothing reaches the other's gate.
+
+    Args:
+        keys: (count,) int64, of memories ``d_m + i`` too.
+        neurons: d_m.
+    """
+
+    def __init__(self, keys: torch.Tensor, neurons: int):
+        self.count = len(keys)
+        self.index = torch.unique(keys % neurons)
+        self.every = torch.cat([self.index, self.index + neurons])
+        self.asked = torch.isin(self.every, keys)
+
+    def of(self, coefficients: torch.Tensor) -> torch.Tensor:
+        return coefficients.index_select(1, self.index)
+
+    def names(self, key: torch.Tensor) -> torch.Tensor:
+        return self.every[key]
+
+    def gates(self, gate: torch.Tensor) -> torch.Tensor:
+        own = self.every[self.every < len(gate)]
+        return torch.where(self.asked[: len(own)], gate[own], torch.inf)
+
+
+class BatchRows:
+    """Where the prefixes of a batch's sentences lie, and to which prefixes of the corpus they belong.
+
+    ``weights`` (rows,) float32: how many prefixes of the corpus each row is, 0 for a row that is none.
+    """
+
+    def __init__(
+        self,
+        part: batching.Plan,
+        prefixes: Prefixes,
+        batch: Batch,
+        low: int,
+        signs: int = 1,
+        limits: Sequence[int] = (),
+    ):
+        device = batch.tokens.device
+        counts = np.array([len(c) for c in part.copies])
+        self.groups = batch.groups
+        begins, length = batch.sentences()
+        send = lambda array: torch.from_numpy(array).to(device)
+        self.sentences = len(counts)
+        self.all_single = bool((counts == 1).all())
+        self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
+        self.start = send(prefixes.starts[np.concatenate(part.copies)] + low)
+        self.first, self.length = send(begins + low), send(length - low)
+        # where each sentence's rows before its prefixes begin, then its prefixes, and so on
+        self.parts = send(np.append(np.stack([begins, begins + low], 1), len(batch.tokens)))
+        self.steps = torch.arange(batch.groups[-1][2] - low, device=device)
+        self.low, self.text, self.signs = low, prefix_hashes(batch, limits), signs
+        copies = torch.repeat_interleave(self.count, self.length + low, output_size=len(batch.tokens))
+        self.weights = (copies * (batch.positions >= low)).to(torch.float32)
+
+    def maxima(self, coefficients: torch.Tensor) -> torch.Tensor:
+        """Return the largest coefficient of each sentence and memory, (sentences, d_m).
+
+        With both signs (sentences, 2 d_m): memory ``d_m + i`` is memory i with its sign changed.
+        """
+        if coefficients.is_cuda:
+            most = lambda kind: torch.segment_reduce(coefficients, kind, offsets=self.parts, axis=0, unsafe=True)[1::2]
+            return most("max") if self.signs == 1 else torch.cat([most("max"), most("min").neg_()], 1)
+        keys = coefficients.shape[1]
+        out, before = coefficients.new_empty(self.sentences, self.signs * keys), 0
+        for start, n, rows in self.groups:
+            view = coefficients[start : start + n * rows].view(n, rows, -1)[:, self.low :]
+            own = out[before : before + n]
+            if self.signs == 1:
+                torch.amax(view, 1, out=own)
+            else:
+                own[:, :keys], own[:, keys:] = view.amax(1), view.amin(1).neg_()
+            before += n
+        return out
+
+    def along(self, coefficients: torch.Tensor, sentence: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
+        """Return the coefficients along sentences, (hits, longest): behind a sentence's end those of what follows it.
+
+        Sentences, hence hits, come by length, so there is always enough that follows.
+        """
+        (rows, keys), longest = coefficients.shape, int(self.length[sentence[-1]])
+        windows = coefficients.as_strided((rows - longest + 1, keys, longest), (keys, 1, keys))
+        found = windows[self.first[sentence], key % keys]
+        return found if self.signs == 1 else torch.where(key[:, None] < keys, found, -found)
+
+    def entries(
+        self, key: torch.Tensor, coefficient: torch.Tensor, sentence: torch.Tensor, along: torch.Tensor
+    ) -> Entries:
+        """Return the entries of hits in sentences of the batch, for all sentences of the corpus with the same text."""
+        text = self.text[self.first[sentence] + along]
+        if self.all_single:
+            return Entries(key, coefficient, self.start[sentence] + along, text)
+        count = self.count[sentence]
+        each = torch.repeat_interleave(torch.arange(len(key), device=key.device), count)
+        inside = torch.arange(len(each), device=key.device) - torch.repeat_interleave(count.cumsum(0) - count, count)
+        start = self.start[self.copy[sentence][each] + inside]
+        return Entries(key[each], coefficient[each], start + along[each], text[each])
+
+
+def offer_hits(
+    layer: int, coefficients: torch.Tensor, rows: BatchRows, best: TopTriggers, per_sentence: str, columns: AllKeys
+) -> None:
+    """Offer what reaches the gate: first the best of each sentence is compared, then only the sentences that hit."""
+    maxima = rows.maxima(coefficients)
+    if best.is_new(layer):
+        best.raise_gate(layer, maxima, columns.names)
+    gate = columns.gates(best.gate[layer])
+    sentence, key = (maxima >= gate).nonzero(as_tuple=True)
+    if not len(sentence):
+        return
+    piece = max(HITS, ON_GPU // len(rows.steps)) if sentence.is_cuda else HITS
+    for s, k in zip(sentence.split(piece), key.split(piece), strict=True):
+        along, names = rows.along(coefficients, s, k), columns.names(k)
+        if per_sentence == "best":
+            most = maxima[s, k]
+            first = (along == most[:, None]).view(torch.uint8).argmax(1)  # of equals, hence within the sentence
+            best.offer(layer, rows.entries(names, most, s, first))
+        else:
+            reaches = (along >= gate[k, None]) & (rows.steps[: along.shape[1]] < rows.length[s, None])
+            which, at = reaches.nonzero(as_tuple=True)
+            best.offer(layer, rows.entries(names[which], along[which, at], s[which], at))

@@ -1,0 +1,317 @@
+"""Check the claims of section 5 (K18 to K30)."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from ff_memories.base.draws import ends
+from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.layers import PAPER, at, between, in_layers
+from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
+from ff_memories.judge.measures import means
+from ff_memories.judge.statistics import (
+    Share,
+    average,
+    by_layer,
+    joint_medians,
+    joint_shares,
+    lowest_of_joint,
+    percent,
+    pooled_draws,
+    pooled_share,
+    share_interval,
+)
+from ff_memories.paper.layers.measures import (
+    active_memories,
+    agreeing_cases,
+    effective_memories,
+    residual_predicts,
+    residual_probabilities,
+    zero_agreement,
+)
+
+EMPTY = "no examples"
+
+
+def _active(evidence: Evidence) -> dict[int, float]:
+    return by_layer(active_memories(evidence.table("composition"), evidence.keys), "median")
+
+
+def _active_again(evidence: Evidence) -> np.ndarray:
+    """Return resamples (draws, layers) of the median share of active memories."""
+    return joint_medians(evidence.table("composition"), "active", evidence.seed) / evidence.keys
+
+
+def _lowest_again(evidence: Evidence, layers: list[int]) -> np.ndarray:
+    """Return resamples (draws,) of the layer with the fewest active memories."""
+    again = _active_again(evidence)
+    return np.array(layers)[again.argmin(1)].astype(np.float64) if len(again) else np.empty(0)
+
+
+def _effective(evidence: Evidence) -> dict[int, float]:
+    """Return the median effective number of memories by layer; nothing if no table has it."""
+    table = evidence.table("composition")
+    return by_layer(effective_memories(table), "median") if "effective" in table.columns else {}
+
+
+def _not_defined(evidence: Evidence, instead: str) -> Measurement:
+    """Return a measurement without a number, for models none of whose memories is inactive."""
+    why = f"active memories are not defined with {evidence.activation}: no coefficient is exactly zero"
+    return Measurement(n=evidence.table("composition").height, reason="; ".join(filter(None, [why, instead])))
+
+
+def _effective_share(evidence: Evidence) -> str:
+    """Return in words the share of effective memories, for a model without inactive ones."""
+    if not (shares := {layer: median / evidence.keys for layer, median in _effective(evidence).items()}):
+        return ""
+    ends_ = f"medians from {percent(min(shares.values()))} to {percent(max(shares.values()))} by layer"
+    middle = percent(float(np.median(list(shares.values()))))
+    return f"the effective number of memories is {middle} of {evidence.keys:,} ({ends_})"
+
+
+def _fewest_effective(evidence: Evidence) -> str:
+    """Return in words where the effective number of memories is lowest, for a model without inactive ones."""
+    if not (medians := _effective(evidence)):
+        return ""
+    lowest = min(medians, key=lambda layer: (medians[layer], layer))
+    return f"the effective number of memories is lowest in layer {lowest}, with a median of {medians[lowest]:.3g}"
+
+
+def minority_active(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K18: the median share of active memories, as the median over layers, is within a range."""
+    if not evidence.inactive:
+        return _not_defined(evidence, _effective_share(evidence))
+    medians = _active(evidence)
+    if not medians:
+        return Measurement(reason=EMPTY)
+    middle, draws = float(np.median(list(medians.values()))), np.median(_active_again(evidence), axis=1)
+    return Measurement(
+        middle,
+        *ends(draws),
+        n=evidence.table("composition").height,
+        units=evidence.table("composition")["example"].n_unique(),
+        judged=by_draws(middle, draws, limit),
+        reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer",
+    )
+
+
+def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measurement:
+    """K19: the layer with the fewest active memories is in a range (of the paper's 16 layers)."""
+    if not evidence.inactive:
+        return _not_defined(evidence, _fewest_effective(evidence))
+    medians = _active(evidence)
+    below = average(medians, between(bottom, evidence.layers))
+    dip = between([int(limit.low or 1), int(limit.high or PAPER)], evidence.layers)
+    if not medians or below is None or not dip:
+        return Measurement(reason=EMPTY if not medians else "too few layers")
+    lowest = min(medians, key=lambda layer: (medians[layer], layer))
+    draws = _lowest_again(evidence, list(medians))
+    return Measurement(
+        lowest,
+        *ends(draws),
+        n=evidence.table("composition")["example"].n_unique(),
+        judged=by_draws(lowest, draws, Limit(min(dip), max(dip))),
+        reason=f"{percent(medians[lowest])} there, {percent(below)} in the bottom layers",
+    )
+
+
+def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K20: the share of examples without an agreeing memory, in the layer where it is lowest."""
+    shares = zero_agreement(evidence.table("composition"), evidence.seed)
+    if shares.is_empty():
+        return Measurement(reason=EMPTY)
+    row = shares.sort("mean", "layer").row(0, named=True)
+    zero = evidence.table("composition").select("example", "layer", hit=pl.col("agreeing_memories") == 0)
+    found = row["mean"], *lowest_of_joint(zero, evidence.seed)
+    return Measurement(*found, row["n"], judged=itself(*found, limit), reason=f"in layer {row['layer']}")
+
+
+def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
+    """Return the (example, layer) pairs with an agreeing memory, their share of hits, and the share of all pairs."""
+    agreeing = pairs.filter(pl.col("agreeing_memories") > 0)
+    base = pooled_share(pairs, hit, "example", evidence.seed)
+    return agreeing, pooled_share(agreeing, hit, "example", evidence.seed), base[0] if base else 0.0
+
+
+def agreeing_stop_words(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K21: the share of stop words among layer predictions that a memory agrees with, compared with all pairs."""
+    words = pl.Series(sorted(evidence.stop_words), dtype=pl.UInt32)
+    hit = pl.col(evidence.prediction).is_in(words.implode())
+    agreeing, share, base = _agreeing_share(evidence, evidence.table("composition"), hit)
+    if share is None:
+        return Measurement(n=0, reason="no memory ever agrees with its layer")
+    reason = f"base rate {percent(base)}{_in_the_text(evidence)}"
+    units = agreeing["example"].n_unique()
+    return Measurement(*share, n=agreeing.height, units=units, judged=itself(*share, limit), reason=reason)
+
+
+def _in_the_text(evidence: Evidence) -> str:
+    """Return the same two shares for the next tokens in the text instead of the layers' predictions."""
+    if "examples" not in evidence.tables:
+        return ""
+    cases = agreeing_cases(evidence.table("composition"), evidence.table("examples"), evidence.stop_words)
+    share, base = (part.select(pl.col("next_is_stop_word").mean()).item() for part in (cases.filter("agrees"), cases))
+    if share is None or base is None:
+        return ""
+    return f"; next tokens in the text: {percent(share)}, base rate {percent(base)}"
+
+
+def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Limit) -> Measurement:
+    """K22: the share of short prefixes where a memory agrees with its layer, compared with all pairs."""
+    pairs = evidence.table("composition").join(
+        evidence.table("examples").select("example", "position"), on="example", how="inner"
+    )
+    agreeing, share, base = _agreeing_share(evidence, pairs, pl.col("position") < shorter_than)
+    if share is None:
+        return Measurement(n=0, reason="no memory ever agrees with its layer")
+    judged, units = itself(*share, limit), agreeing["example"].n_unique()
+    return Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=f"base rate {percent(base)}")
+
+
+EMPTY = "no examples"
+MOST = 0.5
+
+
+def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
+    """K23: how often the lowest layers' residual already predicts the output, as a mean over those layers."""
+    lowest = between(layers, evidence.layers)
+    table = evidence.table("refinement").filter(pl.col("layer").is_in(lowest))
+    share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
+    if share is None:
+        return Measurement(reason=EMPTY if lowest else "too few layers")
+    return Measurement(*share, n=table["example"].n_unique(), judged=itself(*share, limit))
+
+
+def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit: Limit) -> Measurement:
+    """K24: the residual predicts the output in the last layer; judged by its gain per layer, late less early."""
+    shares = residual_predicts(evidence.table("refinement"), evidence.seed)
+    by = by_layer(shares, "mean")
+    spans = [[at(layer, evidence.layers) for layer in bounds] for bounds in (early, late)]
+    if any(last <= first for first, last in spans) or not {layer for span in spans for layer in span} <= set(by):
+        return Measurement(reason="too few layers" if by else EMPTY)
+    before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
+    hits = evidence.table("refinement").select("example", "layer", hit=pl.col("residual_top") == pl.col("model_top"))
+    again = joint_shares(hits, evidence.seed)
+    early_, late_ = (
+        (again[:, by_[1]] - again[:, by_[0]]) / (last - first)
+        for by_, (first, last) in (([sorted(by).index(layer) for layer in span], span) for span in spans)
+    )
+    row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
+    final = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
+    return Measurement(
+        row["mean"],
+        *share_interval((final["residual_top"] == final["model_top"]).to_numpy(), evidence.seed),
+        row["n"],
+        judged=by_draws(after - before, late_ - early_, limit),
+        reason=f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late",
+        draws=late_ - early_,
+    )
+
+
+def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measurement:
+    """K25: the median probability of the final prediction in the last layer; judged by its rise since ``start``."""
+    medians = by_layer(residual_probabilities(evidence.table("refinement")), "median")
+    first = at(start, evidence.layers)
+    layers = [layer for layer in range(first, evidence.layers + 1) if layer in medians]
+    if len(layers) < 2:
+        return Measurement(reason="too few layers" if medians else EMPTY)
+    falls = sum(medians[b] < medians[a] for a, b in pairwise(layers))
+    begin, end = medians[layers[0]], medians[layers[-1]]
+    ends_ = evidence.table("refinement").filter(pl.col("layer").is_in([layers[0], layers[-1]]))
+    again = joint_medians(ends_, "residual_probability", evidence.seed)
+    draws = again[:, -1] - again[:, 0]
+    return Measurement(
+        end,
+        *ends(again[:, -1]),
+        n=evidence.table("refinement")["example"].n_unique(),
+        judged=by_draws(end - begin, draws, limit),
+        reason=f"from {begin:.3g} in layer {layers[0]}; {_falls(falls)}",
+        draws=draws,
+    )
+
+
+def _falls(times: int) -> str:
+    """Return in words how often the median falls from one layer to the next."""
+    return {0: "the median never falls", 1: "the median falls once"}.get(times, f"the median falls {times} times")
+
+
+def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K26: the share of examples whose prediction the layer leaves unchanged, in the layer where it is lowest."""
+    kept = pl.col("kind").is_in(["residual", "agreement"])
+    stands = evidence.table("refinement").select("example", "layer", hit=kept)
+    shares = means(stands, ["layer"], "hit", evidence.seed)
+    if shares.is_empty():
+        return Measurement(reason=EMPTY)
+    row = shares.sort("mean", "layer").row(0, named=True)
+    found = row["mean"], *lowest_of_joint(stands, evidence.seed)
+    # each resample's own lowest share is biased downwards, so the test is conservative
+    draws = joint_shares(stands, evidence.seed).min(1)
+    judged = Judged(*found, limit, clear=is_clear(draws, MOST))
+    return Measurement(*found, row["n"], judged=judged, reason=f"in layer {row['layer']}", draws=draws)
+
+
+def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, np.ndarray]]:
+    """Compare two kinds: the share of ``most`` among both, and in which layers it is larger, with resamples of that.
+
+    Layers with neither kind do not count.
+    """
+    table = evidence.table("refinement")
+    both = table.filter(pl.col("kind").is_in([most, least]))
+    share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed)
+    if share is None:
+        return Measurement(n=0, reason="no layer changes a prediction" if len(table) else EMPTY), {}, {}
+    more = table.select(
+        "example", "layer", hit=(pl.col("kind") == most).cast(pl.Int8) - (pl.col("kind") == least).cast(pl.Int8)
+    )
+    layers = sorted(both["layer"].unique().to_list())
+    every = sorted(table["layer"].unique().to_list())
+    margins = by_layer(more.group_by("layer").agg(pl.col("hit").mean()).sort("layer"), "hit")
+    drawn = joint_shares(more, evidence.seed)
+    draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
+    holding = {layer: margins[layer] > 0 for layer in layers}
+    again = {layer: drawn[:, every.index(layer)] > 0 for layer in layers}
+    found = Measurement(*share, n=both.height, units=both["example"].n_unique(), draws=draws)
+    return found, holding, again
+
+
+def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K27: when the residual's prediction is unchanged, the feed-forward usually predicts another, by layers."""
+    found, holding, again = _compared(evidence, "residual", "agreement")
+    if found.value is None:
+        return replace(found, reason="no layer leaves a prediction unchanged" if found.reason != EMPTY else EMPTY)
+    judged, text = in_layers(holding, again, evidence.layers, limit, is_clear(found.draws, MOST))
+    return replace(found, judged=judged, reason=f"the larger share {text}")
+
+
+def compromise(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K28: the share of compositions, in which a third token wins, among changed predictions."""
+    found, holding, _ = _compared(evidence, "composition", "ffn")
+    if found.value is None:
+        return found
+    judged = itself(found.value, found.low, found.high, limit, draws=found.draws, null=MOST)
+    return replace(
+        found, judged=judged, reason=f"the larger share {in_layers(holding, {}, evidence.layers, Limit(0), None)[1]}"
+    )
+
+
+def no_third_token(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K29: residual and feed-forward never agree while the output differs, if the projection is linear."""
+    table = evidence.table("refinement")
+    third = (pl.col("residual_top") == pl.col("ffn_top")) & (pl.col("output_top") != pl.col("residual_top"))
+    share = pooled_share(table, third, "example", evidence.seed)
+    if share is None:
+        return Measurement(reason=EMPTY)
+    none = Judged(share[0], share[0], share[0], Limit(high=0.0))
+    # the logits add up under one flat softmax, so there cannot be a single case
+    judged = none if evidence.one_softmax else itself(*share, limit)
+    return Measurement(*share, n=table.height, units=table["example"].n_unique(), judged=judged)
+
+
+def distant_compositions(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K30: the share of last-layer compositions that are semantically distant from the predictions they replace."""
+    labels, proxy = evidence.labels("distance_labels")
+    distant = (labels.sort("annotator", "example")["label"] == "distant").to_numpy()
+    found = float(distant.mean()), *share_interval(distant, evidence.seed)
+    return Measurement(*found, n=len(distant), judged=itself(*found, limit), proxy=proxy)

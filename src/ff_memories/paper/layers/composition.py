@@ -1,0 +1,276 @@
+"""E8-E13, sections 5.1 and 5.2: how memories compose in a layer, and how layers refine the residual's prediction.
+
+One forward pass of every example serves both sections.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.base.draws import generator
+from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import Shard
+from ff_memories.corpus.store import Corpus
+from ff_memories.model.batches import batching
+from ff_memories.model.batches.buffers import run_batches
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.matmul import require_finite
+from ff_memories.paper.layers.refinement import kinds
+
+SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
+# shortest prefix, and what is added to N for the longest
+POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
+
+
+def sample_examples(
+    lengths: np.ndarray, first: int, *, examples: int, sample: str, positions: str, seed: int
+) -> pl.DataFrame:
+    """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn.
+
+    Args:
+        lengths: (sentences,) tokens of the validation sentences.
+        first: number of the first of them in the corpus.
+        examples: how many; all there are where there are fewer.
+        sample: ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or ``uniform`` over all
+            prefixes of all sentences.
+        positions: prefix lengths, see ``POSITIONS``.
+        seed: of both draws.
+    """
+    low, high = POSITIONS[positions]
+    choices = np.maximum(lengths + high - low + 1, 0)  # prefixes of each sentence
+    rng = generator(seed, "examples")
+    if sample == "per_sentence":
+        order = rng.permutation(len(lengths))
+        chosen = order[choices[order] > 0][:examples]
+        position = low + np.floor(rng.random(len(chosen)) * choices[chosen]).astype(np.int64)
+    else:
+        total = int(choices.sum())
+        drawn = rng.choice(total, size=min(examples, total), replace=False)
+        ends = np.cumsum(choices)
+        chosen = np.searchsorted(ends, drawn, side="right")
+        position = low + drawn - (ends[chosen] - choices[chosen])
+    if not len(chosen):
+        raise UserError(
+            "no validation sentence is long enough for a prefix",
+            "give corpus.validation.files more text, or set composition.positions to 0..N",
+        )
+    return pl.DataFrame({"example": np.arange(len(chosen)), "sentence": first + chosen, "position": position})
+
+
+def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.DataFrame:
+    """Return a shard's examples: whole batches, which run as they would with all."""
+    position = examples["position"].to_numpy().astype(np.int64)
+    own = batching.by_length(position, batch_tokens, shard)
+    return examples[np.sort(np.concatenate([np.zeros(0, np.int64), *own]))]
+
+
+@dataclass
+class Observation:
+    """What was seen at every example and layer: (examples, layers) each, ``model_top`` (examples,)."""
+
+    active: np.ndarray
+    effective: np.ndarray
+    agreeing: dict[str, np.ndarray]
+    residual_top: np.ndarray
+    ffn_top: np.ndarray
+    output_top: np.ndarray
+    residual_probability: np.ndarray
+    model_top: np.ndarray
+
+    @classmethod
+    def empty(cls, examples: int, layers: int, types: Iterable[str]) -> "Observation":
+        """Return room for what will be seen; ``types``: among which values predict."""
+        ids = lambda: np.zeros((examples, layers), dtype=np.int64)
+        numbers = lambda: np.zeros((examples, layers), dtype=np.float32)
+        agreeing = {name: ids() for name in types}
+        return cls(ids(), numbers(), agreeing, ids(), ids(), ids(), numbers(), np.zeros(examples, dtype=np.int64))
+
+
+def observe(
+    decoder: LanguageModel,
+    corpus: Corpus,
+    examples: pl.DataFrame,
+    value_tops: dict[str, np.ndarray],
+    *,
+    layer_prediction: str,
+    memories: str,
+    batch_tokens: int,
+    residual: str = "added",
+) -> Observation:
+    """Run every example and read all its layers.
+
+    Args:
+        examples: ``sentence`` and ``position``.
+        value_tops: (layers, d_m) top token of every value, for each choice of ``values.types``.
+        layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
+        memories: ``active`` memories may agree (coefficient > 0), ``all``, or those of ``share:0.9``: the fewest that
+            have 90 % of the sum of (m_i |v_i|)^2.
+        residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
+            input. A sequential block reads what y is added to.
+    """
+    beside = residual == "read" and decoder.parallel
+    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
+    seen = Observation.empty(len(examples), decoder.description.layers, value_tops)
+    tops = {name: torch.from_numpy(ids.astype(np.int64)).to(decoder.device) for name, ids in value_tops.items()}
+
+    def run(part: np.ndarray) -> None:
+        prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
+        states = _run(decoder, prefixes, memories, beside)
+        read = _read(decoder, states)
+        seen.effective[part] = states.effective.cpu().numpy()
+        seen.ffn_top[part], seen.output_top[part], seen.residual_top[part], seen.residual_probability[part] = read
+        seen.model_top[part] = seen.output_top[part, -1]
+        says = seen.ffn_top if layer_prediction == "ffn" else seen.output_top
+        for index, active in enumerate(states.fires):
+            said = torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
+            seen.active[part, index] = active.sum(1).cpu().numpy()
+            for name, own in tops.items():
+                same = own[index] == said
+                seen.agreeing[name][part, index] = (same if memories == "all" else same & active).sum(1).cpu().numpy()
+
+    run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
+    return seen
+
+
+@dataclass(frozen=True)
+class States:
+    """What a model computes at the last token of some prefixes, layer by layer.
+
+    Attributes:
+        residual, update: (prefixes, layers, d), r and y; the layer's output is r + y.
+        fires: of each layer (prefixes, memories), which ones count as active.
+        effective: (prefixes, layers), the effective number of memories (``effective_memories``).
+        given: (prefixes, layers, d), what each block reads, if that counts as its residual; else ``None``.
+    """
+
+    residual: torch.Tensor
+    update: torch.Tensor
+    fires: list[torch.Tensor]
+    effective: torch.Tensor
+    given: torch.Tensor | None = None
+
+
+# tops of y, o and r, and the probability of o^L's top in r
+Read = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def effective_memories(energies: torch.Tensor) -> torch.Tensor:
+    """Return the effective number of memories (rows,): (sum e)^2 / sum e^2, the participation ratio; 0 without any.
+
+    Args:
+        energies: (rows, d_m), e_i = (m_i |v_i|)^2, how much each memory adds to the layer.
+    """
+    e = energies.double()
+    return (e.sum(1).square() / e.square().sum(1).clamp(min=torch.finfo(torch.double).tiny)).float()
+
+
+def fewest_with(energies: torch.Tensor, share: float) -> torch.Tensor:
+    """Return (rows, d_m) bool: the fewest memories whose energies have at least a share of the row's sum."""
+    ordered, index = energies.double().sort(1, descending=True)
+    before = ordered.cumsum(1) - ordered
+    needed = (before < share * ordered.sum(1, keepdim=True)) & (ordered > 0)
+    return torch.zeros_like(needed).scatter_(1, index, needed)
+
+
+def _active(m: torch.Tensor, energies: torch.Tensor, memories: str, signs: int) -> torch.Tensor:
+    """Return (rows, memories) bool: which memories count as active."""
+    positive, negative = m > 0, m < 0
+    if memories in SHARES:
+        chosen = fewest_with(energies, SHARES[memories])
+        positive, negative = positive & chosen, negative & chosen
+    return positive if signs == 1 else torch.cat([positive, negative], 1)
+
+
+def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool = False) -> States:
+    """Run prefixes, which come by length, through all layers; ``beside``: keep what each block reads."""
+    batch = decoder.pack(prefixes)
+    given, residuals, updates, fires, effective = [], [], [], [], []
+    x = decoder.embed(batch)
+    for number, layer in enumerate(decoder.layers, 1):
+        if beside:
+            given.append(x[batch.last])
+        seen = layer(x, batch)
+        x = seen.output
+        residuals.append(seen.residual[batch.last])
+        updates.append(seen.update[batch.last])
+        m = seen.coefficients[batch.last]
+        energies = (m * layer.values[: m.shape[1]].float().norm(dim=1)).square()
+        require_finite(f"layer {number}: memory coefficients", m)
+        require_finite(f"layer {number}: residuals and updates", residuals[-1], updates[-1])
+        require_finite(f"layer {number}: squares of coefficients times value lengths", energies)
+        fires.append(_active(m, energies, memories, decoder.signs))
+        effective.append(effective_memories(energies))
+    r, y = torch.stack(residuals, 1), torch.stack(updates, 1)
+    return States(r, y, fires, torch.stack(effective, 1), torch.stack(given, 1) if beside else None)
+
+
+def _read(decoder: LanguageModel, states: States) -> Read:
+    """Read the vocabulary from residuals, feed-forward outputs y and o = r + y."""
+    vocabulary, (r, y) = decoder.vocabulary, (states.residual, states.update)
+    grid = lambda tensor: tensor.view(r.shape[:2]).cpu().numpy()
+    ffn_top, output_top = (grid(vocabulary.read_tops(h.flatten(0, 1))) for h in (y, r + y))
+    target = torch.from_numpy(output_top[:, -1]).to(decoder.device).repeat_interleave(r.shape[1])
+    given = r if states.given is None else states.given
+    found = vocabulary.read(given.flatten(0, 1), target, rank=False)
+    return ffn_top, output_top, grid(found.top), grid(found.target_probability)
+
+
+def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str = "all") -> dict[str, pl.DataFrame]:
+    """Return the tables ``examples``, ``composition`` and ``refinement``; ``types``: ``values.types`` of the run."""
+    sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
+    following = pl.Series("next_token", corpus.following(sentence, position))
+    count, layers = seen.active.shape
+    key = {
+        "example": np.repeat(examples["example"].to_numpy(), layers),
+        "layer": np.tile(np.arange(1, layers + 1), count),
+    }
+    flat = lambda array: array.ravel()
+    tops = {n: flat(getattr(seen, n)) for n in ("residual_top", "ffn_top", "output_top")}
+    return {
+        "examples": examples.with_columns(
+            pl.when(following >= 0).then(following).alias("next_token"),
+            pl.Series("model_top", seen.model_top),
+        ),
+        "composition": pl.DataFrame(
+            {
+                **key,
+                "active": flat(seen.active),
+                "effective": flat(seen.effective),
+                "ffn_top": tops["ffn_top"],
+                "output_top": tops["output_top"],
+                **{
+                    "agreeing_memories" + ("" if name == types else f"_{name}"): flat(agreeing)
+                    for name, agreeing in seen.agreeing.items()
+                },
+            }
+        ),
+        "refinement": pl.DataFrame(
+            {
+                **key,
+                **tops,
+                "model_top": np.repeat(seen.model_top, layers),
+                "residual_probability": flat(seen.residual_probability),
+            }
+        ).with_columns(kinds().alias("kind")),
+    }
+
+
+def reasons(refinement: pl.DataFrame, examples: int, missing: int) -> dict[str, int]:
+    """Return what the ``counts`` table says of the examples.
+
+    Args:
+        refinement: the table.
+        examples: how many there are.
+        missing: how many fewer than the config asks for.
+    """
+    both = pl.col("residual_top") == pl.col("ffn_top")
+    return {
+        "examples": examples,
+        "examples_missing": missing,
+        "residual_and_ffn_agree_output_differs": refinement.filter(
+            both & (pl.col("output_top") != pl.col("residual_top"))
+        ).height,
+    }

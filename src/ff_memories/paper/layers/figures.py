@@ -1,0 +1,147 @@
+"""Figures 7 to 11: active memories, agreement with the layer, and what predicts the output."""
+
+import altair as alt
+import polars as pl
+
+from ff_memories.config import Settings
+from ff_memories.figures import beside, controls
+from ff_memories.figures.boxes import BOXES, box_chart
+from ff_memories.figures.context import Drawing, FigureContext, Tables
+from ff_memories.figures.marks import (
+    counted,
+    share_axis,
+)
+from ff_memories.figures.phrases import HALF, both_ends, extremes, first_and_last, percent
+from ff_memories.figures.rates import rates
+from ff_memories.figures.stacks import EDGES, stack_chart, stacked
+from ff_memories.figures.theme import KIND_COLOURS
+from ff_memories.paper.layers import measures
+
+RANDOM_KEYS = 0.5  # without bias, a key from a symmetric distribution is active for half of all inputs
+KIND_NAMES = dict(
+    zip(measures.KINDS, ["residual", "agreement (both)", "composition (neither)", "ffn (feed-forward)"], strict=True)
+)
+
+
+def active(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure 7: quartiles of the share of active memories per layer; of effective ones if no memory is inactive."""
+    if not context.active:
+        return measures.effective_memories(tables["composition"])
+    return measures.active_memories(tables["composition"], context.keys)
+
+
+def active_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    """Figure 7: boxes, beside the level of random keys."""
+    n = counted(frame, context, "examples")
+    if not context.active:
+        notes = [n, "effective: as many equal ones would add as much", *([] if frame.is_empty() else [BOXES])]
+        return box_chart(frame, context, alt.Y("low:Q", title="effective memories"), notes, active_headline, None)
+    notes = [f"{n}, {context.keys:,} memories", BOXES, "dotted: random keys"]
+    y = share_axis("low", "active memories", [0, 1])
+    return box_chart(frame, context, y, notes, active_headline, behind=controls.level(RANDOM_KEYS))
+
+
+def active_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 7: what share of memories is active."""
+    if not context.active:
+        median = extremes(frame, "median", lambda value: f"{value:,.3g}")
+        return f"The effective number of memories: median {median}"
+    medians = frame["median"].to_numpy()
+    many = "Most memories are" if medians.min() > HALF else "In some layers, half or more of the memories are"
+    who = "A minority of memories is" if medians.max() < HALF else many
+    return f"{who} active: median {extremes(frame, 'median')}"
+
+
+def probabilities(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure 10: quartiles of the output token's probability under the residual per layer."""
+    return measures.residual_probabilities(tables["refinement"])
+
+
+def probabilities_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    """Figure 10: boxes."""
+    y = alt.Y("low:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=6))
+    return box_chart(frame, context, y, [counted(frame, context, "examples"), BOXES], probabilities_headline)
+
+
+def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 10: whether the residual's probability of the output grows."""
+    ends = first_and_last(frame)
+    said = "grows" if ends[-1]["median"] > ends[0]["median"] else "does not grow"
+    if len(ends) == 1:
+        return f"The residual's median probability of the output: {both_ends(frame, 'median')}"
+    return f"The residual's probability of the output {said}: median {both_ends(frame, 'median')}"
+
+
+def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure 8: share of examples with zero agreement per layer."""
+    composition, measure = tables["composition"], lambda table: measures.zero_agreement(table, settings.seed)
+    return beside.with_other(measure(composition), composition, "agreeing_memories", "mean", measure)
+
+
+def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 8: how often no memory makes its layer's prediction."""
+    low, high = frame["mean"].to_numpy().min(), frame["mean"].to_numpy().max()
+    where = "Usually" if low > HALF else "In some layers, usually" if high > HALF else "Sometimes"
+    if high == 0:
+        return "Some active memory always predicts what its layer predicts"
+    return f"{where} no active memory predicts what its layer predicts: {extremes(frame, 'mean')}"
+
+
+def residual_predicts(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure 9: share of examples per layer whose residual predicts the model's output, and the ``chance`` level."""
+    found = measures.residual_predicts(tables["refinement"], settings.seed)
+    return controls.with_chance(found, tables["refinement"], "residual_top", "model_top")
+
+
+def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 9: whether the residual predicts the output more often in upper layers, with the untrained share."""
+    ends = first_and_last(frame)
+    last = ends[-1]
+    bare = last.get("untrained")
+    without = "" if bare is None else f" (untrained:\u00a0{percent(bare)})"
+    if len(ends) == 1:
+        share = percent(last["mean"])
+        return f"In layer\u00a0{last['layer']}, the residual predicts the output in {share} of cases{without}"
+    said = "more" if last["mean"] > ends[0]["mean"] else "no more"
+    return f"The residual predicts the output {said} often in upper layers: {both_ends(frame, 'mean')}{without}"
+
+
+def kinds(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure 11: share of examples per layer and kind of prediction."""
+    return stacked(measures.refinement_kinds(tables["refinement"], settings.seed), "kind", measures.KINDS)
+
+
+def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    """Figure 11: stacked bars."""
+    return stack_chart(frame, context, "examples", KIND_NAMES, KIND_COLOURS, EDGES, kinds_headline)
+
+
+def kinds_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure 11: which prediction most outputs follow, over all layers."""
+    says = {
+        "residual": "the residual only",
+        "agreement": "both residual and feed-forward",
+        "composition": "neither residual nor feed-forward",
+        "ffn": "the feed-forward only",
+    }
+    total = frame.group_by("series").agg(pl.col("mean").mean()).sort("mean", "series")
+    top = total.row(-1, named=True)["series"]
+    often = "Over all layers, most outputs follow"
+    if total["mean"][-1] <= HALF:
+        often = "The most frequent case: outputs follow"
+    return f"{often} {says[top]}: {extremes(frame.filter(pl.col('series') == top), 'mean')}"
+
+
+DRAWINGS = {
+    "figure7": Drawing(active, active_chart, active_headline),
+    "figure8": rates(zero_agreement, zero_agreement_headline, ["examples with", "zero agreement"], "examples"),
+    "figure9": rates(
+        residual_predicts,
+        residual_predicts_headline,
+        ["residual predicts", "the output"],
+        "examples",
+        "residual and output",
+    ),
+    "figure10": Drawing(probabilities, probabilities_chart, probabilities_headline),
+    "figure11": Drawing(kinds, kinds_chart, kinds_headline),
+}

@@ -1,0 +1,88 @@
+"""What claims and figures of the section measure, from its tables."""
+
+import polars as pl
+
+from ff_memories.judge.measures import boxes, means
+from ff_memories.paper.layers.tables import KIND
+
+KINDS = tuple(KIND.categories)
+
+
+def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
+    """E8, Figure 7: quartiles of the share of active memories (coefficient > 0) of ``keys`` per layer."""
+    return boxes(composition.with_columns((pl.col("active") / keys).alias("share")), "share")
+
+
+def effective_memories(composition: pl.DataFrame) -> pl.DataFrame:
+    """Return quartiles per layer of the effective number of memories, (sum e)^2 / sum e^2 with e = (m |v|)^2."""
+    return boxes(composition, "effective")
+
+
+def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
+    """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
+    return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
+
+
+def agreeing_cases(
+    composition: pl.DataFrame, examples: pl.DataFrame, stop_words: frozenset[int], prediction: str = "ffn_top"
+) -> pl.DataFrame:
+    """E10: for every example and layer, whether a memory agrees, and which tokens are stop words.
+
+    Columns: ``example``, ``layer``, ``agrees``, ``is_stop_word``, ``next_is_stop_word`` (null if the sentence
+    ends), ``position``.
+    """
+    words = pl.Series(sorted(stop_words), dtype=pl.UInt32).implode()
+    pairs = composition.join(examples.select("example", "position", "next_token"), on="example", maintain_order="left")
+    return pairs.select(
+        "example",
+        "layer",
+        (pl.col("agreeing_memories") > 0).alias("agrees"),
+        pl.col(prediction).is_in(words).alias("is_stop_word"),
+        pl.col("next_token").is_in(words).alias("next_is_stop_word"),
+        "position",
+    )
+
+
+def agreeing_by_layer(cases: pl.DataFrame, shorter_than: int) -> pl.DataFrame:
+    """E10, by layer: shares among the pairs with an agreeing memory, and among all pairs.
+
+    Columns: ``layer``, ``pairs``, ``agreeing``, then two shares each for ``stop_word``, ``next_stop_word`` and
+    ``short``: ``agreeing_...``, null if no memory agrees, and ``every_...``, the base rate.
+    """
+    hits = {
+        "stop_word": pl.col("is_stop_word"),
+        "next_stop_word": pl.col("next_is_stop_word"),
+        "short": pl.col("position") < shorter_than,
+    }
+    return (
+        cases.group_by("layer")
+        .agg(
+            pl.len().alias("pairs"),
+            pl.col("agrees").sum().alias("agreeing"),
+            *(hit.filter(pl.col("agrees")).mean().alias(f"agreeing_{name}") for name, hit in hits.items()),
+            *(hit.mean().alias(f"every_{name}") for name, hit in hits.items()),
+        )
+        .sort("layer")
+    )
+
+
+def residual_predicts(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame:
+    """E11, Figure 9: share of examples whose residual predicts the model's output, per layer."""
+    hit = (pl.col("residual_top") == pl.col("model_top")).alias("hit")
+    return means(refinement.with_columns(hit), ["layer"], "hit", seed)
+
+
+def residual_probabilities(refinement: pl.DataFrame) -> pl.DataFrame:
+    """E12, Figure 10: quartiles of the model's output token's probability under the residual, per layer."""
+    return boxes(refinement, "residual_probability")
+
+
+def refinement_kinds(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame:
+    """E13, Figure 11: share of examples per layer and kind: ``layer``, ``kind``, ``mean``, ``low``, ``high``, ``n``."""
+    parts = [
+        means(refinement.with_columns((pl.col("kind") == kind).alias("is")), ["layer"], "is", seed).with_columns(
+            pl.lit(kind, dtype=pl.String).alias("kind")
+        )
+        for kind in KINDS
+    ]
+    return pl.concat(parts).select("layer", "kind", "mean", "low", "high", "n").sort("layer", "kind")

@@ -1,0 +1,162 @@
+"""Follow one text through a model's memories: what every layer predicts at every prefix, and which memories add most.
+
+A layer's predictions and its kind are those of section 5.2 (``composition``, ``refinement``). A memory's share says how
+much of the layer's feed-forward output is its own: |m_i| |v_i| over the sum of that over all memories of the layer. The
+bias of the second matrix is no memory and has no share.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.paper.layers.refinement import kinds
+
+LOGITS = 1 << 24  # log-probabilities held at once
+
+
+@dataclass(frozen=True)
+class Tops:
+    """The most probable tokens of some vectors, most probable first: (rows, n) ids int64 and probabilities float32."""
+
+    ids: np.ndarray
+    probabilities: np.ndarray
+
+
+@dataclass(frozen=True)
+class LayerTrace:
+    """What one layer does, a row per prefix of the text, the empty one first.
+
+    Attributes:
+        number: layer, from 1.
+        residual, update, output: what r, y and o = r + y predict, ``Tops`` of (rows, n).
+        kinds: (rows,) ``residual``, ``agreement``, ``composition`` or ``ffn``.
+        memories: (rows, top) int64, largest share first; with both signs, d_m + i is memory i of sign -1.
+        coefficients: (rows, top) float32; of sign -1, with their signs changed.
+        shares: (rows, top) float32, of the sum over all memories of the layer; 0 for a memory that adds nothing.
+    """
+
+    number: int
+    residual: Tops
+    update: Tops
+    output: Tops
+    kinds: list[str]
+    memories: np.ndarray
+    coefficients: np.ndarray
+    shares: np.ndarray
+
+
+def trace(
+    decoder: LanguageModel,
+    vocabulary: Vocabulary,
+    tokens: np.ndarray,
+    *,
+    layers: Sequence[int],
+    top: int,
+    predictions: int,
+    residual: str = "added",
+) -> list[LayerTrace]:
+    """Return what layers do at every prefix of a text.
+
+    Args:
+        decoder: the model.
+        vocabulary: how layers are read.
+        tokens: (tokens,) ids, without the start token.
+        layers: which ones, from 1.
+        top: memories per prefix and layer, at most d_m.
+        predictions: tokens per prediction, at most the vocabulary's size.
+        residual: as ``composition.residual``: r is what y is ``added`` to, or what a parallel block ``read``.
+    """
+    found = []
+    with torch.inference_mode():
+        batch = decoder.pack([tokens])
+        x = decoder.embed(batch)
+        for number, layer in enumerate(decoder.layers, 1):
+            seen = layer(x, batch)
+            if number in layers:
+                given = x if residual == "read" and decoder.parallel else seen.residual
+                three = given, seen.update, seen.residual + seen.update
+                r, y, o = (layer_tops(vocabulary, h, predictions) for h in three)
+                first = {"residual_top": r.ids[:, 0], "ffn_top": y.ids[:, 0], "output_top": o.ids[:, 0]}
+                kind = pl.DataFrame(first).select(kinds()).to_series().to_list()
+                most = largest(seen.coefficients, layer.values, top, decoder.signs)
+                found.append(LayerTrace(number, r, y, o, kind, *most))
+            x = seen.output
+    return found
+
+
+def largest(
+    coefficients: torch.Tensor, values: torch.Tensor, top: int, signs: int = 1
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return each row's memories with the largest shares, their coefficients and their shares, (rows, top) each.
+
+    Args:
+        coefficients: (rows, d_m), m.
+        values: (memories, d), the first d_m of which are v.
+        top: how many, at most d_m.
+        signs: 2 where a negative coefficient is a memory of its own: its number is d_m + i, its coefficient -m.
+    """
+    neurons = coefficients.shape[1]
+    weights = (coefficients.abs() * values[:neurons].float().norm(dim=1)).double()
+    total = weights.sum(1, keepdim=True).clamp(min=torch.finfo(torch.double).tiny)
+    best = (weights / total).float().topk(min(top, neurons), dim=1)
+    m = coefficients.gather(1, best.indices)
+    negative = (m < 0) & (signs == 2)
+    memories = torch.where(negative, best.indices + neurons, best.indices)
+    return tuple(part.cpu().numpy() for part in (memories, torch.where(negative, -m, m), best.values))  # type: ignore[return-value]
+
+
+def layer_tops(vocabulary: Vocabulary, h: torch.Tensor, n: int) -> Tops:
+    """Return the ``n`` tokens that layer vectors (rows, d) predict most, through the model's whole output layer.
+
+    The first is that of ``Vocabulary.read``, as the experiments have it.
+    """
+    found = vocabulary.read(h, rank=False)
+    log = lambda part: vocabulary.log_probabilities(vocabulary.output(part), whole=True)
+    return _tops(log, h, n, vocabulary.size, found.top, found.probability)
+
+
+def value_tops(
+    decoder: LanguageModel, vocabulary: Vocabulary, layer: int, memories: Sequence[int], n: int, types: str = "all"
+) -> Tops:
+    """Return the ``n`` tokens that values promote most (section 4), (memories, n).
+
+    Args:
+        vocabulary: how values are read; what it leaves out counts for ``types`` alone.
+        layer: layer, from 1.
+        memories: memories of the layer.
+        types: ``values.types``, the types among which the tokens are.
+    """
+    with torch.inference_mode():
+        values = decoder.layers[layer - 1].values[torch.tensor(list(memories), device=decoder.device)]
+        found = vocabulary.predict(values, rank=False)
+        if types == "all":
+            return _tops(vocabulary.log_probabilities, values, n, vocabulary.size, found.top, found.probability)
+        never = vocabulary.never[vocabulary.never < vocabulary.size]
+        log = lambda part: vocabulary.log_probabilities(part).index_fill(1, never, -torch.inf)
+        n = min(n, vocabulary.size - len(never))
+        return _tops(log, values, n, vocabulary.size, found.trained_top, found.trained_probability)
+
+
+def _tops(
+    log: Callable[[torch.Tensor], torch.Tensor],
+    h: torch.Tensor,
+    n: int,
+    size: int,
+    first: torch.Tensor,
+    probability: torch.Tensor,
+) -> Tops:
+    """Return the ``n`` most probable tokens by ``log``; of equals, ``first`` (rows,) leads, with its probability."""
+    best = [log(part).topk(min(n, size), dim=1) for part in h.split(max(1, LOGITS // size))]
+    ids = torch.cat([part.indices for part in best])
+    p = torch.cat([part.values for part in best]).float().exp()
+    missing = ~(ids == first[:, None]).any(1)
+    ids[missing, -1] = first[missing]
+    order = torch.where(ids == first[:, None], -1, torch.arange(ids.shape[1], device=ids.device)).argsort(1)
+    ids, p = ids.gather(1, order), p.gather(1, order)
+    p[:, 0] = probability
+    return Tops(ids.cpu().numpy(), p.cpu().numpy())

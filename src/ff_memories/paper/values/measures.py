@@ -1,0 +1,47 @@
+"""What claims and figures of the section measure, from its tables."""
+
+import polars as pl
+
+from ff_memories.judge.measures import MEAN, boxes, means
+
+
+def agreement(values: pl.DataFrame, seed: int | None) -> pl.DataFrame:
+    """E4, Figure 4: share of values whose top token is the target of their key's top trigger, per layer."""
+    return means(values, ["layer"], "agrees", seed)
+
+
+def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
+    """E5, Figure 5: quartiles of the target's rank in the value's distribution, per layer (0 = top)."""
+    return boxes(values, "next_token_rank")
+
+
+def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int | None) -> pl.DataFrame:
+    """E6, Figure 6: agreement per bin of the value's top probability: ``bin`` (right edge), ``left``, means.
+
+    The bins have equal width on [0, max]; empty bins are left out.
+    """
+    binned = by_probability(values, bins)
+    if binned.is_empty():
+        return pl.DataFrame(schema={"left": pl.Float64(), "bin": pl.Float64(), **MEAN})
+    out = means(binned, ["bin"], "agrees", seed)
+    return out.select((pl.col("bin") - binned["width"][0]).alias("left"), pl.all())
+
+
+def by_probability(values: pl.DataFrame, bins: int) -> pl.DataFrame:
+    """Return the values with a target, with the right edge of their ``bin`` and the bins' ``width``.
+
+    There are ``bins`` bins of equal width on [0, max] of the top probability.
+    """
+    known = values.drop_nulls("agrees")
+    most = float(known["top_probability"].to_numpy().max()) if len(known) else 1.0
+    width = most / bins
+    index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
+    return known.with_columns((index * width).alias("bin"), pl.lit(width).alias("width"))
+
+
+def predictive_values(values: pl.DataFrame, most: int = 100) -> pl.DataFrame:
+    """E7, Table 2: the values with the highest top probability, with ``precision`` = agreeing_triggers / triggers."""
+    ordered = values.sort(["top_probability", "layer", "key"], descending=[True, False, False]).head(most)
+    return ordered.with_columns(
+        pl.when(pl.col("triggers") > 0).then(pl.col("agreeing_triggers") / pl.col("triggers")).alias("precision")
+    )

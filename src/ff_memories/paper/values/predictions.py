@@ -1,0 +1,199 @@
+"""E4-E7, section 4: what each value predicts, softmax(v E), and whether its key's triggers are followed by it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+
+from ff_memories.base.parameters import WHOLE, Shard, share
+from ff_memories.base.progress import Progress
+from ff_memories.corpus.store import Corpus
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.matmul import require_finite
+from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.paper.keys import memory_selection
+from ff_memories.paper.values.targets import targets as targets
+
+TILE = 4096  # values projected between two progress reports
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What every value predicts, (layers, d_m) each.
+
+    Attributes:
+        top: most probable token, int64.
+        probability: its probability, float32.
+        rank: of the target token, int64; 0 = top, -1 for no target.
+    """
+
+    top: np.ndarray
+    probability: np.ndarray
+    rank: np.ndarray
+
+
+def keys_of_shard(
+    decoder: LanguageModel, keys: list[tuple[int, int]] | None, shard: Shard
+) -> list[tuple[int, int]] | None:
+    """Return (layer, key) of a shard's values, of those asked for: whole tiles, with both signs; None for all."""
+    if shard == WHOLE:
+        return keys
+    neurons = decoder.description.keys
+    tiles: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    if keys is None:
+        keys = [(layer, key) for layer in range(1, decoder.description.layers + 1) for key in range(decoder.memories)]
+    for layer, key in keys:
+        tiles.setdefault((layer, key % neurons // TILE), []).append((layer, key))
+    return [key for tile in share(sorted(tiles), shard) for key in tiles[tile]]
+
+
+def value_predictions(
+    decoder: LanguageModel, vocabulary: Vocabulary, target: np.ndarray, keys: list[tuple[int, int]] | None = None
+) -> dict[str, Predicted]:
+    """Return every value's top token, its probability, and the rank of its target token, for both ``values.types``.
+
+    Where one softmax covers the vocabulary, one product serves both signs of a memory.
+
+    Args:
+        decoder: the model; values are taken as they are: unscaled, without bias or norm (section 4).
+        vocabulary: how they are read (``Vocabulary.reading``).
+        target: (layers, d_m) int64 token ids, -1 for none.
+        keys: (layer, key) of those asked for, None for all. What the others predict stays zero, but in an adaptive
+            softmax: there the others of a ``TILE`` are projected as well, since products of other sizes differ in
+            their last bits, and the recorded runs' bytes do not depend on which memories are asked for.
+
+    Returns:
+        ``all``: among all types; ``trained``: among those that the model is trained to predict.
+    """
+    kinds = {"top": np.int64, "probability": np.float32, "target_rank": np.int64}
+    kinds |= {"trained_top": np.int64, "trained_probability": np.float32, "trained_rank": np.int64}
+    asked = np.ones(target.shape, bool) if keys is None else np.zeros(target.shape, bool)
+    for layer_, key in keys or ():
+        asked[layer_ - 1, key] = True
+    signs, neurons = decoder.signs, decoder.description.keys
+    grids = {name: np.zeros((len(target), signs, neurons), kind) for name, kind in kinds.items()}
+    wanted, either = target.reshape(-1, signs, neurons), np.asarray(asked.reshape(-1, signs, neurons).any(1))
+    total = int(either.sum()) * signs
+    with torch.inference_mode(), Progress(total, "values", "values") as progress:
+        for number, layer in enumerate(decoder.layers):
+            values = layer.values[:neurons] if either[number].any() else None
+            for start in range(0, neurons, TILE):
+                part = np.arange(start, min(start + TILE, neurons))
+                own = part[either[number, part]]
+                if values is None or not len(own):
+                    continue
+                part = own if vocabulary.plain else part
+                first, end = int(part[0]), int(part[-1]) + 1
+                asked_for = values[first:end] if end - first == len(part) else values[part]  # a view where it can be
+                tokens = torch.from_numpy(wanted[number][:, part]).to(decoder.device)
+                for sign, found in enumerate(vocabulary.predict_signs(asked_for, tokens, signs)):
+                    for name, grid in grids.items():
+                        grid[number, sign, part] = getattr(found, name).cpu().numpy()
+                progress.step(len(own) * signs)
+    parts = [grid.reshape(len(target), -1) for grid in grids.values()]
+    require_finite("predictions of values", *(torch.from_numpy(parts[i]) for i in (1, 4)))
+    return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
+
+
+def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.ndarray]:
+    """Return the top token (layers, d_m) int64 of every value as it is, for both ``values.types``."""
+    with torch.inference_mode():
+        found = [vocabulary.predict(layer.values) for layer in decoder.layers]
+    stack = lambda tops: np.stack([top.cpu().numpy() for top in tops])
+    return {"all": stack([f.top for f in found]), "trained": stack([f.trained_top for f in found])}
+
+
+def every_top(
+    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, types: str
+) -> dict[str, np.ndarray]:
+    """Return the top token (layers, d_m) int64 of every value for both ``values.types``, as the table has them.
+
+    The predictions of values that the table lacks are computed.
+
+    Args:
+        values: the ``values`` table.
+        types: among which its columns without a suffix are.
+    """
+    grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
+    names = {types: "top_token", other(types): f"top_token_{other(types)}"}
+    if len(values) < grid[0] * grid[1]:
+        found = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64))
+        return {choice: found[choice].top for choice, name in names.items() if name in values}
+    return {c: values[name].to_numpy().astype(np.int64).reshape(grid) for c, name in names.items() if name in values}
+
+
+def other(types: str) -> str:
+    """Return the other one of ``values.types``."""
+    return "trained" if types == "all" else "all"
+
+
+def table(
+    decoder: LanguageModel,
+    vocabulary: Vocabulary,
+    triggers: pl.DataFrame,
+    corpus: Corpus,
+    target: str,
+    types: str = "all",
+    keys: list[tuple[int, int]] | None = None,
+    folds: np.ndarray | None = None,
+) -> pl.DataFrame:
+    """Return the ``values`` table (E4-E7), a row per key that the run looks at.
+
+    A key without triggers, or whose target is unknown, has nulls.
+
+    Args:
+        target: ``next`` or ``last``, see ``targets``.
+        types: among which the columns without a suffix are; those of the other choice have its name as a suffix.
+        keys: (layer, key) of those that the run looks at, None for all.
+        folds: the class (vocab,) int64 of every type (``Tokenizer.folded``), to compare tokens by class also.
+    """
+    known = targets(triggers, corpus, target)
+    first = known.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
+    wanted = np.full((decoder.description.layers, decoder.memories), -1, dtype=np.int64)
+    wanted[first["layer"].to_numpy() - 1, first["key"].to_numpy()] = first["target"].to_numpy()
+    found = value_predictions(decoder, vocabulary, wanted, keys)
+    layer, key = np.indices(wanted.shape)
+    values = pl.DataFrame(
+        {
+            "layer": (layer.ravel() + 1).astype(np.uint8),
+            "key": key.ravel().astype(np.uint16),
+            "next_token": wanted.ravel(),
+        }
+    ).with_columns(pl.when(pl.col("next_token") >= 0).then("next_token").alias("next_token"))
+    known = known.drop_nulls("target")
+    counts = known.group_by("layer", "key").agg(pl.len().alias("triggers"))
+    values = values.join(counts, on=["layer", "key"], how="left", maintain_order="left")
+    for choice, suffix in ((types, ""), (other(types), f"_{other(types)}")):
+        values = _with_predictions(values, known, found[choice], suffix, folds)
+    return memory_selection.rows(keys, values.with_columns(pl.col("triggers").fill_null(0)))
+
+
+def _with_predictions(
+    values: pl.DataFrame, known: pl.DataFrame, found: Predicted, suffix: str, folds: np.ndarray | None
+) -> pl.DataFrame:
+    """Add what values predict among some types, and how many of their keys' triggers are followed by it."""
+    values = values.with_columns(
+        pl.Series("top_token" + suffix, found.top.ravel().astype(np.uint32)),
+        pl.Series("top_probability" + suffix, found.probability.ravel().astype(np.float32)),
+        pl.Series("next_token_rank" + suffix, found.rank.ravel()),
+    ).with_columns(
+        pl.when(pl.col("next_token_rank" + suffix) >= 0)
+        .then("next_token_rank" + suffix)
+        .alias("next_token_rank" + suffix),
+        (pl.col("next_token") == pl.col("top_token" + suffix)).alias("agrees" + suffix),
+    )
+    compared = known.join(values.select("layer", "key", top="top_token" + suffix), on=["layer", "key"])
+    counts = {"agreeing_triggers" + suffix: pl.col("target") == pl.col("top")}
+    if folds is not None:
+        types = pl.Series(folds)
+        class_of = lambda token: types.gather(token)  # null for null
+        values = values.with_columns(
+            (class_of(values["next_token"]) == class_of(values["top_token" + suffix])).alias("agrees_folded" + suffix)
+        )
+        compared = compared.with_columns(alike=class_of(compared["target"]) == class_of(compared["top"]))
+        counts["agreeing_triggers_folded" + suffix] = pl.col("alike")
+    agreeing = compared.group_by("layer", "key").agg(hits.sum().alias(name) for name, hits in counts.items())
+    return values.join(agreeing, on=["layer", "key"], how="left", maintain_order="left").with_columns(
+        pl.col(*counts).fill_null(0)
+    )
