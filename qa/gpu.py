@@ -37,7 +37,7 @@ DATA, PAGE = ROOT / "docs" / "data" / "gpu.json", ROOT / "docs" / "gpu.md"
 PROFILE = ROOT / "docs" / "data" / "gpu-profile.md"  # where a card's time goes, read off profiles by hand
 BIN = Path(sys.executable).parent
 LIMIT = 9 * 60  # seconds of one part
-TESTS = ("tests/memories/test_second_device.py", "tests/memories/test_precision.py", "tests/base/test_gpu_locks.py")
+TESTS = ("tests/paper/test_second_device.py", "tests/model/test_precision.py", "tests/base/test_gpu_locks.py")
 
 Part = Callable[[Path], dict[str, Any]]  # from a folder of its own to what it found
 
