@@ -44,7 +44,8 @@ def names(*words: str) -> list[str]:
 
 def places() -> dict[str, Path]:
     """Return {command: its module, or the folder of its subcommands}; commands lie in one folder per group."""
-    return {name: path for group in (PACKAGE / "commands").iterdir() for name, path in commands(group).items()}
+    found = {name: path for group in (PACKAGE / "commands").iterdir() for name, path in commands(group).items()}
+    return found | {"export": PACKAGE / "exports"}
 
 
 def commands(folder: Path) -> dict[str, Path]:

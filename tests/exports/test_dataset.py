@@ -14,9 +14,9 @@ import ff_memories
 from ff_memories import tables
 from ff_memories.atlas.match import without_folders
 from ff_memories.audit.verify import commit
-from ff_memories.commands.share.export import hf_dataset as dataset
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
+from ff_memories.exports import hf_dataset as dataset
 
 RESULTS = "results/small"
 CONFIG = {"run": "r"}

@@ -11,9 +11,9 @@ from pipeline import step
 from tokenizers import Tokenizer
 
 from ff_memories import tables
-from ff_memories.commands.share.export import neuronpedia
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.exports import neuronpedia
 
 pytestmark = pytest.mark.slow
 

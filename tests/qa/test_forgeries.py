@@ -102,4 +102,4 @@ def test_a_forger_turns_a_verdict_and_the_audit_finds_it(recorded_run, monkeypat
     monkeypatch.setitem(forgery.RECORDED, "planted", Path("config/config.yaml"))
     forger = forgery.Forger("planted", seed=1)
     lines = [line for claim in forger.claims() if claim.id in MUTATED and (line := forger.forge(claim))]
-    assert lines and all(line[3] == "mutations" and float(str(line[-1])) > 0.9 for line in lines)
+    assert lines and all(line[3] == "mutations" and 0 < float(str(line[-1])) <= 1 for line in lines)

@@ -11,8 +11,9 @@ import argparse
 import hashlib
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,6 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
     """Add the sentences that tables name, and the text of the token types."""
     named = [tables.read(found[name])["sentence"] for name in found if "sentence" in tables.TABLES[name].fields]
     numbers = pl.concat(named).unique().sort().to_list()
-    if numbers and numbers[-1] >= len(corpus):
-        raise UserError("triggers: names a sentence that the corpus does not have", "run the workflow again")
     ids = [corpus.sentence(number).tolist() for number in numbers]
     texts = pl.DataFrame(
         {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(own)) for own in ids]},
@@ -192,22 +191,47 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
         contents.files[name] = (frame.height, frame.columns, about, hashlib.sha256(to.read_bytes()).hexdigest())
 
 
-def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:
-    """Return the card's YAML as plain data. ``licence``: the hub's identifier, and a name if that is ``other``."""
-    identifier, name = licence
-    configs: list[dict[str, Any]] = [
-        {"config_name": table, "data_files": [{"split": "train", "path": f"data/{table}.parquet"}]} for table in names
-    ]
-    for one in configs:
-        if one["config_name"] == "triggers":
-            one["default"] = True
-    return {
-        "pretty_name": f"Feed-forward memories of the run {run}",
-        "license": identifier,
-        **({"license_name": name} if name else {}),
-        "tags": list(TAGS),
-        "configs": configs,
-    }
+CARD = """---
+{head}---
+
+# Feed-forward memories of the run {run}
+
+Each feed-forward layer of a transformer is read as key-value memories (Geva et al. 2021, \
+[arXiv:2012.14913](https://arxiv.org/abs/2012.14913)): which prefixes trigger each key, and which tokens each value \
+promotes. Layers count from 1, keys from 0. In tables with a column `sign`, -1 means the memory with the value -v and \
+the coefficients' signs changed.
+
+| | |
+|---|---|
+{about}
+
+## Text
+
+{text}
+
+## Tables
+
+    from datasets import load_dataset
+
+    triggers = load_dataset("FOLDER_OR_NAME", "triggers", split="train")
+
+Every table has one split, `train`, because `datasets` needs a split.
+
+| config | rows | columns | content |
+|---|---|---|---|
+{tables}
+
+## Files
+
+| file | SHA-256 |
+|---|---|
+{files}
+
+## Config
+
+```yaml
+{config}```
+"""
 
 
 def card(
@@ -222,57 +246,56 @@ def card(
     Args:
         about: names and values of what the run is.
         config: the run's resolved config as plain data.
-        licence: as of ``front_matter``.
+        licence: the hub's identifier, and a name if that is ``other``.
         text_licence: the licence of the text that the dataset quotes; ``None`` if it quotes none.
     """
-    run = config["run"]
-    head = yaml.safe_dump(front_matter(contents.files, licence, run), sort_keys=False, allow_unicode=True)
-    if text_licence is not None:
-        text = [
-            "The tables `texts` and `token_types`, and descriptions of patterns, quote the run's text. "
-            f"The licence of that text: {text_licence}."
-        ]
-    else:
-        text = [
-            "No table contains text: tokens are ids of the model's tokenizer or dictionary, and sentences are numbers."
-        ]
-        if contents.left_out:
-            text.append(f"Left out, because it quotes the text: {', '.join(contents.left_out)}.")
-    if contents.renamed:
-        text.append("People who annotated are called `person-1`, `person-2` and so on.")
-    if licence[0] == "unknown":
-        text.append("Nobody stated a licence for these tables.")
+    plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
     rows = [
-        f"| `{name}` | {height:,} | {', '.join(f'`{column}`' for column in columns)} | {_cell(what)} |"
-        for name, (height, columns, what, _) in contents.files.items()
+        f"| `{name}` | {height:,} | {', '.join(f'`{column}`' for column in columns)} | {_cell(content)} |"
+        for name, (height, columns, content, _) in contents.files.items()
     ]
-    parts = [
-        f"---\n{head}---",
-        f"# Feed-forward memories of the run {run}",
-        "Each feed-forward layer of a transformer is read as key-value memories (Geva et al. 2021, "
-        "[arXiv:2012.14913](https://arxiv.org/abs/2012.14913)): which prefixes trigger each key, and which tokens "
-        "each value promotes. Layers count from 1, keys from 0. In tables with a column `sign`, -1 means the memory "
-        "with the value -v and the coefficients' signs changed.",
-        "\n".join(["| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in about)]),
-        "## Text",
-        " ".join(text),
-        "## Tables",
-        '    from datasets import load_dataset\n\n    triggers = load_dataset("FOLDER_OR_NAME", "triggers", '
-        'split="train")',
-        "Every table has one split, `train`, because `datasets` needs a split.",
-        "\n".join(["| config | rows | columns | content |", "|---|---|---|---|", *rows]),
-        "## Files",
-        "\n".join(
-            [
-                "| file | SHA-256 |",
-                "|---|---|",
-                *(f"| `data/{name}.parquet` | `{sha}` |" for name, (*_, sha) in contents.files.items()),
-            ]
-        ),
-        "## Config",
-        "```yaml\n" + yaml.safe_dump(without_folders(config), sort_keys=False, allow_unicode=True) + "```",
+    return CARD.format(
+        head=plain_yaml(front_matter(contents.files, licence, config["run"])),
+        run=config["run"],
+        about="\n".join(f"| {name} | {_cell(value)} |" for name, value in about),
+        text=" ".join(_about_text(contents, licence[0], text_licence)),
+        tables="\n".join(rows),
+        files="\n".join(f"| `data/{name}.parquet` | `{sha}` |" for name, (*_, sha) in contents.files.items()),
+        config=plain_yaml(without_folders(config)),
+    )
+
+
+def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:
+    """Return the card's YAML as plain data, with a config for each table."""
+    identifier, licence_name = licence
+    configs: list[dict[str, Any]] = [
+        {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]}
+        | ({"default": True} if name == "triggers" else {})
+        for name in names
     ]
-    return "\n\n".join(parts) + "\n"
+    return {
+        "pretty_name": f"Feed-forward memories of the run {run}",
+        "license": identifier,
+        **({"license_name": licence_name} if licence_name else {}),
+        "tags": list(TAGS),
+        "configs": configs,
+    }
+
+
+def _about_text(contents: Contents, licence: str, text_licence: str | None) -> Iterator[str]:
+    """Yield what the card says of the run's text, its annotators and its licence."""
+    if text_licence is not None:
+        yield "The tables `texts` and `token_types`, and descriptions of patterns, quote the run's text."
+        yield f"The licence of that text: {text_licence}."
+    else:
+        yield "No table contains text: tokens are ids of the model's tokenizer or dictionary, and sentences are"
+        yield "numbers."
+        if contents.left_out:
+            yield f"Left out, because it quotes the text: {', '.join(contents.left_out)}."
+    if contents.renamed:
+        yield "People who annotated are called `person-1`, `person-2` and so on."
+    if licence == "unknown":
+        yield "Nobody stated a licence for these tables."
 
 
 def _cell(text: str) -> str:

@@ -55,8 +55,6 @@ def run(args: argparse.Namespace) -> None:
     corpus, types = store.read(corpus_of(run_, "activations")), read_types(run_.dictionary)
     info = read_info(run_.path("model", "info.json"))
     shown = {name: tables.read(run_.table(name)) for name in (*SHOWN, "values", "shading")}
-    if (shown["triggers"]["sentence"] >= len(corpus)).any():
-        raise UserError("triggers: names a sentence that the corpus does not have", "run the workflow again")
     if shown["shading"].is_empty():
         raise UserError(f"{run_.table('shading')}: has no rows", "set gallery.shaded to 1 or more, and run again")
     name = args.model_id or identifier(Path(run_.config.model.called or run_.config.run).name)
@@ -226,47 +224,23 @@ def write_source(
         sizes: the model's layers and keys per layer.
         weights: what quantised weights are.
     """
-    whose = {"creatorId": names.creator}
     release = f"{names.model}-{names.source_set}"
     which = "memories with negative coefficients, signs changed" if sign < 0 else "memories"
     about = f"Feed-forward {which} of the run {run}: keys by their triggers, values by the tokens they promote"
     about += f"; {weights}" if weights else ""
-    files = {
-        "model": {
-            "id": names.model,
-            "displayName": names.model,
-            "displayNameShort": names.model,
-            "layers": sizes[0],
-            "neuronsPerLayer": sizes[1],
-            "owner": "",
-            **whose,
-        },
-        "release": {
-            "name": release,
-            "description": f"Feed-forward memories of the run {run}",
-            "urls": [],
-            "creatorName": "ff-memories",
-            **whose,
-        },
-        "sourceset": {
-            "modelId": names.model,
-            "name": names.set_of(sign),
-            "description": about,
-            "urls": [],
-            "creatorName": "ff-memories",
-            "releaseName": release,
-            "visibility": "PUBLIC",
-            **whose,
-        },
-        "source": {
-            "modelId": names.model,
-            "id": names.source(layer, sign),
-            "setName": names.set_of(sign),
-            "dataset": names.data,
-            "visibility": "PUBLIC",
-            **whose,
-        },
+    layers, keys = sizes
+    by_us: Row = {"urls": [], "creatorName": "ff-memories"}
+    rows: dict[str, Row] = {
+        "model": {"id": names.model, "displayName": names.model, "displayNameShort": names.model}
+        | {"layers": layers, "neuronsPerLayer": keys, "owner": ""},
+        "release": {"name": release, "description": f"Feed-forward memories of the run {run}"} | by_us,
+        "sourceset": {"modelId": names.model, "name": names.set_of(sign), "description": about}
+        | by_us
+        | {"releaseName": release, "visibility": "PUBLIC"},
+        "source": {"modelId": names.model, "id": names.source(layer, sign), "setName": names.set_of(sign)}
+        | {"dataset": names.data, "visibility": "PUBLIC"},
     }
     folder.mkdir(parents=True, exist_ok=True)
-    for name, row in files.items():
+    for name, row in rows.items():
+        row |= {"creatorId": names.creator}
         (folder / f"{name}.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")

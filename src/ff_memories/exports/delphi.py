@@ -172,7 +172,7 @@ def write(
 
 
 def config(model: str, data: str, context: np.ndarray) -> dict[str, Any]:
-    """Return a cache's config.json, with the names of older and newer versions of"""
+    """Return a cache's config.json, with the names of older and newer versions of delphi."""
     return {
         "model_name": model,
         "dataset_repo": data,
