@@ -42,18 +42,6 @@ rule triggers:
         command("triggers")
 
 
-rule trigger_lengths:
-    """Average the lengths of every key's triggers."""
-    input:
-        triggers=rules.triggers.output.triggers,
-    output:
-        trigger_lengths=of_model("tables/trigger_lengths.parquet"),
-    params:
-        **step_params("trigger_lengths"),
-    shell:
-        command("trigger-lengths")
-
-
 rule golden_triggers:
     """Check the triggers of keys that the paper shows."""
     input:

@@ -57,11 +57,4 @@ TABLES = {
         open_rows=True,
         of_baselines=True,
     ),
-    "trigger_lengths": Schema(
-        about="a toy: the mean length of every key's triggers, in tokens",
-        by={"layer": LAYER, "key": KEY},
-        fields={
-            "mean_length": Column(pl.Float64, compared=FOLLOWS),
-        },
-    ),
 }
