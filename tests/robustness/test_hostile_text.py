@@ -3,23 +3,18 @@
 import csv
 import io
 import json
-import os
 import re
-import resource
-import subprocess
-import sys
 from html.parser import HTMLParser
 
 import polars as pl
 import pytest
-from factories import words, write_dictionary
+from factories import write_dictionary
 from planted_run import TYPES, prepare
 from polars.testing import assert_frame_equal
-from running import TOOLS, snakemake
+from running import snakemake
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import cell, escape_invisible, latex
-from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
 from ff_memories.corpus.text import sentences
@@ -162,19 +157,8 @@ def test_no_cell_is_a_formula(harmed):
 @pytest.mark.long
 def test_no_latex_holds_a_command_that_a_word_made(harmed):
     allowed = {
-        "begin",
-        "end",
-        "toprule",
-        "midrule",
-        "bottomrule",
-        "textbf",
-        "mathbf",
-        "dots",
-        "linewidth",
-        "multicolumn",
-        "usepackage",
-        "raggedright",
-        "arraybackslash",
+        *("begin", "end", "toprule", "midrule", "bottomrule", "textbf", "mathbf", "dots", "linewidth", "multicolumn"),
+        *("usepackage", "raggedright", "arraybackslash"),
     }
     allowed |= {re.match(r"\\(\w+)", made)[1] for made in map(latex, map(chr, range(32, 127))) if made[1:2].isalpha()}
     found = sorted(harmed.rglob("*.tex"))
@@ -206,23 +190,6 @@ def test_a_cell_that_a_spreadsheet_could_take_for_a_formula_is_text(start):
     assert made.replace("'", "").endswith("1+1")
 
 
-def test_control_characters_of_a_dictionary_do_not_reach_the_terminal(harmed_words, capsys):
-    with pytest.raises(SystemExit):
-        main(["show", "--configfile", "my.yaml", "--layer", "1", "--key", "5", "6", "7", "11", "--top", "9"])
-    said = capsys.readouterr().out
-    assert "[U+202E]" in said and "[U+001B]" in said
-    assert not re.search("[\x00\x1b\u202e]", said)
-
-
-@pytest.fixture
-def harmed_words(planted_run, tmp_path, monkeypatch):
-    """The planted run with another dictionary: what it shows, it now shows in harmful words."""
-    for name in ("results", "my.yaml", "train.txt", "validation.txt", "model.pt"):
-        (tmp_path / name).symlink_to(planted_run / name)
-    write_dictionary(tmp_path / "dict.txt", [HARMFUL.get(word, word) for word in TYPES])
-    monkeypatch.chdir(tmp_path)
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 LISTED = Dictionary(["a", "b", ".", "\x00", "\u202e"])
@@ -233,16 +200,10 @@ def read(tmp_path, content, **options):
     return sentences([tmp_path / "text.txt"], LISTED, rule, options.pop("max_tokens", 100), **options)
 
 
-@pytest.mark.parametrize("raw", ["\ud800", "\udfff", "a \udc80 b", "\ud83d \ude00"])
+@pytest.mark.parametrize("raw", ["\ud800", "a \udc80 b"])
 def test_lone_surrogates_are_no_utf8(tmp_path, raw):
     with pytest.raises(UserError, match="line 2: not UTF-8"):
         read(tmp_path, b"a b .\n" + raw.encode("utf-8", "surrogatepass"))
-
-
-@pytest.mark.parametrize("raw", [b"\xff\xfea\x00", b"\xc0\xaf", b"\xf8\x88\x80\x80\x80", b"\xed\xa0\x80"])
-def test_other_encodings_and_overlong_forms_are_no_utf8(tmp_path, raw):
-    with pytest.raises(UserError, match="line 1: not UTF-8"):
-        read(tmp_path, raw)
 
 
 def test_controls_are_tokens_like_others_and_line_ends_are_not(tmp_path):
@@ -259,34 +220,3 @@ def test_a_line_of_a_megabyte_is_cut_into_sentences(tmp_path):
         read(tmp_path, b"a " * 600_000)
     assert len(str(error.value)) < 500
     assert len(read(tmp_path, b"a " * 600_000, too_long="split")) == 6000
-
-
-def test_a_word_of_a_megabyte_is_one_unknown_token(tmp_path):
-    assert list(read(tmp_path, b"x" * 1_000_000).tokens) == [3]
-
-
-def test_a_segmenter_of_endless_sentence_ends_takes_time_in_proportion(tmp_path):
-    """Half a million full stops and closing quotes in one line."""
-    got = read(tmp_path, b'. " ' * 250_000, too_long="split")
-    assert sum(got.offsets[i + 1] - got.offsets[i] for i in range(len(got))) == 500_000
-
-
-@pytest.mark.long
-def test_a_million_sentences_of_one_token_pass_through_the_engine(tmp_path):
-    from pipeline import config, write_inputs
-
-    write_inputs(tmp_path, words(44))
-    with (tmp_path / "train.txt").open("ab") as text:
-        text.write(b"the\n" * 1_000_000)
-    settings = config(execution__batch_tokens=16_384)
-    code = "import sys, json; from pathlib import Path; from pipeline import run_steps; "
-    code += "run_steps(Path(sys.argv[1]), json.loads(sys.argv[2]))"
-    child = subprocess.Popen(
-        [sys.executable, "-c", code, tmp_path, json.dumps(settings)],
-        env={**os.environ, "PYTHONPATH": TOOLS},
-        stderr=subprocess.PIPE,
-    )
-    _, said = child.communicate()
-    assert child.returncode == 0, said.decode()[-2000:]
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 3 * 2**20
-    assert pl.read_parquet(tmp_path / "out" / "sentences.parquet").filter(split="train").height > 1_000_000

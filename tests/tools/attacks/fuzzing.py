@@ -1,15 +1,10 @@
 """What is fuzzed: every reader of a file that somebody else made, and what it may say of one.
 
-A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. The long tests of
-tests/robustness/test_fuzz.py look for one with atheris, guided by coverage; what it finds belongs into
+A reader takes bytes and returns, or raises ``UserError``; anything else is a fault. What was once one is in
 tests/data/fuzz/READER/.
 """
 
-import argparse
 import json
-import os
-import re
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -145,61 +140,3 @@ def one(reader: str, content: bytes, folder: Path) -> None:
             READERS[reader](path)
         except UserError as error:
             assert len(str(error)) < 100_000
-
-
-def guided(
-    reader: str, seconds: int, out: Path, seed: int = 1, script: str | Path = __file__
-) -> tuple[int, list[Path], str]:
-    """Look for faults of a reader for so long, in a process of its own, guided by coverage.
-
-    Returns how many inputs were tried, the files in ``out`` that hold the faults, and what was said.
-    """
-    from running import ROOT, TOOLS
-
-    path = os.pathsep.join([TOOLS, str(ROOT)])
-
-    out.mkdir(parents=True, exist_ok=True)
-    options = ["--seconds", str(seconds), "--seed", str(seed), "--out", str(out)]
-    command = [sys.executable, script, reader, *options]
-    done = subprocess.run(command, text=True, errors="replace", stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path})  # fmt: skip
-    tried = re.search(r"^Done (\d+) runs", done.stdout, re.MULTILINE)
-    found = sorted(path for path in out.iterdir() if path.is_file())
-    if not (found if done.returncode else tried):
-        raise RuntimeError(done.stdout[-4000:])
-    return int(tried[1]) if tried else 0, found, done.stdout
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("reader", choices=READERS)
-    parser.add_argument("--seconds", type=int, default=600)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="where an input that is a fault is written")
-    given = parser.parse_args()
-
-    import atheris
-
-    with atheris.instrument_imports(include=["ff_memories", "yaml", "csv", "json", "tomllib", "pickle"]):
-        import ff_memories  # noqa: F401
-
-        warm = Path(tempfile.mkdtemp())
-        one(given.reader, b"", warm)
-    corpus = Path(tempfile.mkdtemp())
-    for n, content in enumerate(seeds(given.reader)):
-        (corpus / str(n)).write_bytes(content)
-        one(given.reader, content, warm)
-    where = [f"-artifact_prefix={given.out}/"] if given.out else []
-    options = [
-        f"-max_total_time={given.seconds}",
-        f"-seed={given.seed}",
-        "-timeout=20",
-        "-rss_limit_mb=3000",
-        "-max_len=20000",
-    ]
-    atheris.Setup([sys.argv[0], *options, *where, str(corpus)], lambda content: one(given.reader, content, warm))
-    atheris.Fuzz()
-
-
-if __name__ == "__main__":
-    main()

@@ -33,21 +33,11 @@ PROGRAMS = {
     "GLOBAL and REDUCE": b"\x80\x02cos\nsystem\n" + TOUCH + b"\x85R.",
     "STACK_GLOBAL": b"\x80\x04\x8c\x02os\x8c\x06system\x93" + TOUCH + b"\x85R.",
     "INST": b"(" + TOUCH + b"ios\nsystem\n.",
-    "OBJ": b"(cos\nsystem\n" + TOUCH + b"o.",
     "NEWOBJ": b"\x80\x02csubprocess\nPopen\n(X\x05\x00\x00\x00touchX\x03\x00\x00\x00ranl\x85\x81.",
-    "NEWOBJ_EX": b"\x80\x04\x8c\nsubprocess\x8c\x05Popen\x93]\x8c\x05toucha\x85}\x92.",
     "BUILD of a module": b"\x80\x02cargparse\n_sys\nX\x04\x00\x00\x00pathK\x01\x86b.",
-    "BUILD of a slot": b"\x80\x02cbuiltins\nprint\n)R}X\x05\x00\x00\x00startcos\nsystem\ns\x86b.",
     "an attribute of an allowed class": b"\x80\x04\x8c\x08argparse\x8c\x1eNamespace.__init__.__globals__\x93.",
     "eval": b"\x80\x02cbuiltins\neval\nX\x1b\x00\x00\x00__import__('os').mkdir('ran')\x85R.",
-    "getattr": b"\x80\x02cbuiltins\ngetattr\ncos\npath\nX\x06\x00\x00\x00exists\x86R.",
-    "importing": b"\x80\x02cimportlib\nimport_module\nX\x04\x00\x00\x00evil\x85R.",
-    "a lambda": b"\x80\x02ctypes\nFunctionType\n)R.",
-    "a codec": b"\x80\x02c_codecs\ndecode\nX\x01\x00\x00\x00aX\x05\x00\x00\x00rot13\x86R.",
-    "an extension code": b"\x82\x01.",
-    "a function of torch": b"\x80\x02ctorch.hub\nload\nX\x03\x00\x00\x00ran\x85R.",
     "torch.load itself": b"\x80\x02ctorch\nload\nX\x03\x00\x00\x00ran\x85R.",
-    "numpy's memory map": b"\x80\x02cnumpy\nmemmap\nX\x03\x00\x00\x00ran\x85R.",
 }
 
 
