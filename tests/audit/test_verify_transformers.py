@@ -7,14 +7,14 @@ import pytest
 from projects import run
 
 from ff_memories.audit.recompute.audit import LEFT_OUT
-from ff_memories.audit.recompute.baselines import LABELS, PERPLEXITY
+from ff_memories.audit.recompute.baselines import LABELS
 from ff_memories.audit.recompute.baselines import ROWS as SAMPLED
 from ff_memories.audit.recompute.rows import ROWS
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.long
 
-OF_BASELINES = (*SAMPLED, *LABELS, PERPLEXITY)
+OF_BASELINES = (*SAMPLED, *LABELS)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from second_device import SecondDevice, another_job, tf32
 from ff_memories import api, tables
 from ff_memories.audit import compare
 from ff_memories.audit.recompute import tolerances
-from ff_memories.audit.recompute.audit import LEFT_OUT, READ, audit
+from ff_memories.audit.recompute.audit import LEFT_OUT, audit
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.rows import ROWS
 from ff_memories.audit.recompute.sampling import Aim
@@ -66,7 +66,7 @@ def named(out):
 
 def basis(folder, settings, out):
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Basis.read(Run(settings), READ, made)
+    return Basis.read(Run(settings), ROWS, made)
 
 
 @pytest.fixture(scope="module", params=KINDS, ids="-".join)

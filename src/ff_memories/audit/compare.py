@@ -2,8 +2,9 @@
 
 Tables are compared cell by cell: exactly, or within the tolerance of the column's class (``tables``). A row with a cell
 beyond that is recomputed from the model and the text, in both runs, by what `verify` recomputes rows with: it counts as
-equal if the model confirms both, and only a small share of a table's rows may (near-ties). What follows from tables
-must be what each run's own tables give, made again by its rule.
+equal if the model confirms both, and only a small share of a table's rows may (near-ties). Of tables on which no
+verdict rests, such a share may differ without that. What follows from tables must be what each run's own tables give,
+made again by its rule.
 """
 
 import itertools
@@ -293,10 +294,10 @@ def _compare_rows(
         if rules[name] not in (EXACT, FOLLOWS):
             out.within[name] = int((judged[f"{name}_differs"] & judged[f"{name}_near"]).sum())
     out.follows = out.schema.compared == FOLLOWS and any(out.cells.values())
-    recomputable = out.table in ROWS and model_of(out.folder) is not None
-    for name in columns if not recomputable else [score] if score else []:
+    of_model = out.schema.measured and model_of(out.folder) is not None
+    for name in columns if not of_model else [score] if score else []:
         out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} differs")
-    if not recomputable:
+    if not of_model:
         return a.clear()
     beyond = judged.filter(~pl.all_horizontal(f"{name}_near" for name in columns if name != score))
     on_moved = judged.join(moved, on=TRIGGER, how="semi") if moved is not None else judged.clear()
@@ -309,7 +310,7 @@ def _compare_rows(
             f"{out.shown}: {out.near_ties:,} of {max(out.rows):,} rows differ beyond a tolerance, and rounding "
             f"explains at most {out.most:,.0f}"
         )
-    else:
+    elif out.table in ROWS:
         out.open = {"a": [*opened["row"], *only[0]["row"]], "b": [*opened["row_b"], *only[1]["row"]]}
     return pl.concat([opened.select(key), *(frame.select(key) for frame in only)]).unique()
 

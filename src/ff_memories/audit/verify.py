@@ -6,6 +6,7 @@ recomputed here, possibly with other last bits, and its tables must equal the re
 
 import os
 import platform
+import re
 import subprocess
 import tempfile
 import time
@@ -25,6 +26,7 @@ from ff_memories.audit import compare, run_files
 from ff_memories.audit.recompute import audit, tolerances
 from ff_memories.audit.recompute.audit import LEFT_OUT, OWN, Finding
 from ff_memories.audit.recompute.basis import At
+from ff_memories.audit.recompute.rows import ROWS
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
@@ -287,7 +289,8 @@ def _verdicts(check: Check) -> CheckedPart | None:
         f"{sum(all(on.values()) for _, on in rests.values())} of {len(rests)} verdicts rest on tables that were checked"
     )
     notes = [f"{', '.join(people)} rest on {PEOPLE}"] if people else []
-    notes += [f"{path} was not recomputed: {reason}; no verdict rests on it" for path, reason in _beside(check)]
+    if beside := _beside(check):
+        notes.append(f"not recomputed, because no verdict rests on them: {', '.join(beside)}")
     data = {claim: {"verdict": verdict_, "rests_on": on} for claim, (verdict_, on) in rests.items()}
     open_ = [f"{why.get(name, f'{name} was not checked')}: {', '.join(claims)}" for name, claims in lacking.items()]
     return CheckedPart("verdicts", line, notes, data={"verdicts": data}, open=open_)
@@ -339,16 +342,18 @@ def behind(run: Run, at: At) -> dict[str, set[str]]:
     return found
 
 
-def _beside(check: Check) -> list[tuple[str, str]]:
-    """Return the measured files that no verdict rests on and that the audit does not recompute, and why."""
+def _beside(check: Check) -> list[str]:
+    """Return the measured tables and numbers, below the run's folder, that the audit does not recompute."""
     made = {path for task in check.again[0] for path in task.makes}
-    left = [path.removeprefix(f"{check.run.results}/") for path in dvc_lock_file.outputs(check.run) if path not in made]
-    whole = {"firing": "all of the training text", "histogram": "a sample of 1,000 sentences and more"}
-    return [
-        (name, f"only {text} tells, so only its rows and bounds were checked")
-        for name, text in whole.items()
-        if f"tables/{name}.parquet" in left
-    ] + [(path, "it takes as long as the run") for path in left if path.startswith("sensitivity/")]
+    left = (path.removeprefix(f"{check.run.results}/") for path in dvc_lock_file.outputs(check.run) if path not in made)
+    names = ((path, re.fullmatch(r"(?:models/[^/]+/)?tables/(\w+)\.parquet", path)) for path in left)
+    return sorted(
+        {
+            re.sub("models/[^/]+/", "models/*/", path)
+            for path, table in names
+            if path.startswith("sensitivity/") or path.endswith("/perplexity.json") or (table and table[1] not in ROWS)
+        }
+    )
 
 
 def _environment(check: Check) -> CheckedPart | None:

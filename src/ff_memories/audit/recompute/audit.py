@@ -26,7 +26,6 @@ import polars as pl
 import psutil
 import torch
 
-from ff_memories import tables
 from ff_memories.audit.recompute import baselines, reading, structure
 from ff_memories.audit.recompute.basis import At, Basis, library
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
@@ -40,11 +39,8 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, available
 from ff_memories.model.info import read_info
-from ff_memories.schema import FOLLOWS
 from ff_memories.workflow.runs.run import Run
 
-# tables that the audit needs: what a run measured of its own model
-READ = tuple(name for name, schema in tables.TABLES.items() if schema.measured and schema.compared != FOLLOWS)
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 STRUCTURE = "structure"
@@ -212,7 +208,7 @@ def _broken(error: Exception) -> Result:
 
 def contradictions(basis: Basis, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
-    said = list(structure.as_written({name: at(run.table(name)) for name in READ}, basis.config.precision))
+    said = list(structure.as_written({name: at(run.table(name)) for name in ROWS}, basis.config.precision))
     said += structure.faults(basis)
     for step in structure.COUNTS:
         again = structure.counts_again(basis, step)
@@ -231,7 +227,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
         The findings; contradictions between tables; and whose forward pass the reference model is.
     """
     corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
-    frames = {name: reading.read(at(run.table(name))) for name in READ}
+    frames = {name: reading.read(at(run.table(name))) for name in ROWS}
     works, sizes = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT))
     works = works if any(map(_surveys, works)) else [Work(OWN), *works]
     found = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
@@ -241,7 +237,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
         some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
         # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
         works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
-        sizes |= {name: len(frames[name]) for name in baselines.LABELS} | {baselines.PERPLEXITY: 1}
+        sizes |= {name: len(frames[name]) for name in baselines.LABELS}
         found |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
     works.sort(key=lambda work: (work.round, len(work.rows) <= AT_ONCE))  # the longest pieces first
     faults: list[str] = []
@@ -265,7 +261,7 @@ def _surveys(work: Work) -> bool:
 @cache
 def _own(settings: str, file: str, at: At) -> tuple[Run, Basis]:
     run = Run(json.loads(settings), file)
-    return run, Basis.read(run, READ, at)
+    return run, Basis.read(run, ROWS, at)
 
 
 def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:

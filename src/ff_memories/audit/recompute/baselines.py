@@ -1,11 +1,10 @@
 """Recompute the tables of a run's baselines: its model on the sample of the text, and untrained models.
 
 The weights of untrained models and the sample are drawn again from the config's seed. The engine finds the triggers
-again, since a baseline records none, and the means that `causal` sets coefficients to. All labels and the perplexity
-follow from these; a sample of the other rows is recomputed with the reference model, like rows of the run.
+again, since a baseline records none, and the means that `causal` sets coefficients to. All labels follow from these; a
+sample of the other rows is recomputed with the reference model, like rows of the run.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -21,16 +20,14 @@ from ff_memories.annotate.automatic.embedding import train_counts
 from ff_memories.annotate.sample import Key, Prefix, read_keys
 from ff_memories.audit.recompute import reading, structure, tolerances
 from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
-from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result, numbers_agree
+from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
 from ff_memories.audit.recompute.tolerances import FEW
-from ff_memories.base import foreign
 from ff_memories.config import Settings
 from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.model import drawn
-from ff_memories.model import perplexity as perplexities
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.paper.beyond import survey
 from ff_memories.paper.keys import memory_selection
@@ -43,7 +40,6 @@ ROWS = tuple(name for name, schema in OWN.items() if schema.measured)  # recompu
 LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of them
 OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
-PERPLEXITY = "perplexity"
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
 RowResult = tuple[str, str, Result]  # table, place, result
 Look = Callable[[Basis, Sequence[tuple[str, int]]], Iterator[RowResult]]
@@ -132,9 +128,7 @@ def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, loo
         look: what recomputes rows.
     """
     frames = {name: reading.read(at(file(run, model, name))) for name in OWN}
-    recorded = foreign.read_json(at(run.path("models", model, "perplexity.json")), dict[str, object])
     baseline = Baseline.of(run, model, at)
-    yield PERPLEXITY, PERPLEXITY, _perplexity(recorded, baseline)
     yield from labelled(baseline, frames)
     known = baseline.basis(frames)
     del baseline
@@ -191,18 +185,6 @@ def _numbers(sample: Corpus) -> np.ndarray:
     if sample.numbers is None:
         raise ValueError("not a sample")
     return sample.numbers
-
-
-def _perplexity(recorded: dict[str, object], baseline: Baseline) -> Result:
-    """Measure a model's perplexity again; whatever the file has more, or less, differs."""
-    settings = baseline.settings
-    sentences = perplexities.sentences_of(baseline.name, settings.baselines.sentences)
-    again = perplexities.perplexity(baseline.model, baseline.corpus, settings.seed, BATCH, sentences)
-    again[perplexities.IN_WINDOWS] = perplexities.in_windows(baseline.model, baseline.corpus, baseline.types, sentences)
-    size = math.log(max(math.e, again[PERPLEXITY] or 0))  # the limit is of log-probabilities
-    if numbers_agree(recorded, again, tolerances.of(settings.precision).probability * size):
-        return Result()
-    return Result(DIFFERS, f"{PERPLEXITY} is {recorded}, recomputed {again}")
 
 
 class Labels:

@@ -261,23 +261,6 @@ class Basis:
         """Return (d_m,) the lengths of a layer's values."""
         return self.vectors("value", layer).norm(dim=1)
 
-    @memo
-    def units(self, of: str) -> tuple[torch.Tensor, bool]:
-        """Return all keys or values at length one, (L d_m, n) float64, and whether their cosines count by size."""
-        every = torch.cat([self.oracle.vectors(of, layer + 1) for layer in range(self.oracle.keys[0])])
-        gated = every.shape[1] != self.vectors("value", 1).shape[1]
-        return torch.nn.functional.normalize(every, dim=1), self.oracle.signs == 2 and not gated
-
-    @memo
-    def tops(self, types: str, layer: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return what a layer's values predict among the given types.
-
-        Returns:
-            (memories,) the top token of each; and (pairs,) each: memories, and tokens that may be their top.
-        """
-        left_out = [] if types == "all" else self.never
-        return self.oracle.tops(self.vectors("value", layer), left_out, self.near.limits.probability)
-
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:
     """Load the run's model from its original files with the library that it is of.

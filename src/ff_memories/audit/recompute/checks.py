@@ -1,6 +1,5 @@
 """Recompute rows of the measured tables from the model and the text: one function per table, of the same name."""
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, islice
 
@@ -15,7 +14,6 @@ from ff_memories.corpus.dictionary import BOS
 from ff_memories.paper.beyond import causal as changes
 from ff_memories.paper.layers.composition import SHARES
 from ff_memories.paper.values.predictions import other
-from ff_memories.tables import TOP_LEVEL
 
 CHOICES = 64  # of memories that are removed, where rounding may choose others
 
@@ -170,95 +168,6 @@ def _targets(basis: Basis, listed: pl.DataFrame) -> list[int | None]:
     return [int(p[-1]) if len(p := basis.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
 
 
-def promoted(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``promoted``: a token's probability, rank and logit."""
-    value = basis.vector("value", row["layer"], row["key"])
-    said, token = basis.oracle.of_value(value), row["token"]
-    results = [
-        basis.near.probability("probability", row["probability"], said, token),
-        basis.near.rank("token_rank", row["token_rank"], said, token),
-    ]
-    if "logit" in row:
-        logits = _logits(basis, value)
-        results.append(basis.near.logit("logit", row["logit"], float(logits[token]), logits))
-    return together(results)
-
-
-def demoted(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``demoted``: a token's logit and rank from below."""
-    logits, token = _logits(basis, basis.vector("value", row["layer"], row["key"])), row["token"]
-    return together(
-        [
-            basis.near.logit("logit", row["logit"], float(logits[token]), logits),
-            basis.near.rank("token_rank", row["token_rank"], -logits, token),
-        ]
-    )
-
-
-def _logits(basis: Basis, value: torch.Tensor) -> torch.Tensor:
-    """Return (vocab,) what a value adds to the log-probabilities under a vector of zeros, less the mean."""
-    added = basis.oracle.of_value(value) - basis.oracle.of_value(torch.zeros_like(value))
-    return added - added.mean()
-
-
-def shading(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``shading``: the key's coefficient after one token of a trigger."""
-    return _along(
-        basis,
-        row,
-        lambda found, noise: basis.near.coefficient("coefficient", row["coefficient"], found, noise),
-    )
-
-
-def levels(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``levels``: the same as a share of the key's largest coefficient."""
-    most = basis.lists[row["layer"], row["key"]].row(0, named=True)["coefficient"]
-
-    def judge(found: float, noise: float) -> Result:
-        exact = TOP_LEVEL * min(max(found / most, 0), 1)
-        error = TOP_LEVEL * (noise / most + basis.near.limits.coefficient)
-        nearest = lambda level: math.floor(level + 0.5)
-        return within("level", row["level"], nearest(exact), nearest(exact - error), nearest(exact + error))
-
-    return _along(basis, row, judge)
-
-
-def _along(basis: Basis, row: TableRow, judge: Callable[[float, float], Result]) -> Result:
-    """Judge the coefficient, and its noise, after one token of a trigger."""
-    source = basis.trigger(row)
-    if not 1 <= row["position"] <= source["position"]:
-        return Result(DIFFERS, f"position {row['position']} is not in 1 to {source['position']}")
-    seen = basis.layer(basis.prefix(source), row["layer"])
-    return judge(float(seen.coefficients()[row["position"], row["key"]]), _noise(basis, seen))
-
-
-def samples(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``samples``: the key's coefficient after a prefix."""
-    seen = basis.layer(basis.prefix(row), row["layer"])
-    found = float(seen.coefficients()[-1, row["key"]])
-    return basis.near.coefficient("coefficient", row["coefficient"], found, _noise(basis, seen))
-
-
-def similar(basis: Basis, row: TableRow) -> Result:
-    """Check a row of ``similar``: the cosine of two memories' keys or values, and its place among all memories."""
-    units, signed = basis.units(row["of"])
-    neurons = len(units) // basis.oracle.keys[0]
-    at = lambda layer, key: (layer - 1) * neurons + key
-    own = at(row["layer"], row["key"])
-    cosines = units @ units[own]
-    cosine = float(cosines[at(row["other_layer"], row["other_key"])])
-    size = cosines.abs() if signed else cosines
-    size[own] = -torch.inf
-    mine, limit = abs(cosine) if signed else cosine, basis.near.limits.coefficient
-    count = lambda bar: int((size > bar).sum())
-    return together(
-        [
-            basis.near.coefficient("cosine", row["cosine"], cosine, scale=1.0),
-            within("place", row["place"], 1 + count(mine), 1 + count(mine + limit), count(mine - limit)),
-        ]
-    )
-
-
 def examples(basis: Basis, row: TableRow) -> Result:
     """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
     last = basis.layers(basis.prefix(row))[-1]
@@ -282,17 +191,14 @@ def composition(basis: Basis, row: TableRow) -> Result:
     says = row["ffn_top" if basis.config.composition.layer_prediction == "ffn" else "output_top"]
     may = torch.ones_like(fires) if basis.config.composition.memories == "all" else fires
     active, open_ = int(fires.sum()), int(unsure.sum())
-    agreeing = []
+    sure, agreeing = may & ~unsure, []
     for types, suffix in suffixes(basis, row, "agreeing_memories"):
-        top, memory, token = basis.tops(types, row["layer"])
-        found, close = top == says, torch.zeros_like(fires)
-        close[memory[token == says]] = True  # this token may be the memory's top
-        several = torch.bincount(memory, minlength=len(top)) > 1
-        sure = may & ~unsure
-        near_ = int((close & (may | unsure) & (several | ~sure)).sum())
+        left_out, limit = [] if types == "all" else basis.never, basis.near.limits.probability
+        found, tied = basis.oracle.predicting(row["layer"], says, left_out, limit, may | unsure)
+        near = int((tied | (found & ~sure)).sum())
         count = int((found & sure).sum())
         column = "agreeing_memories" + suffix
-        agreeing.append(within(column, row[column], count, count - near_, count + near_))
+        agreeing.append(within(column, row[column], count, count - near, count + near))
     return together(
         [
             within("active", row["active"], active, active - open_, active + open_),

@@ -7,20 +7,16 @@ for these alone the engine runs again.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-import torch
 
 from ff_memories import tables as recorded_tables
 from ff_memories.audit.recompute.basis import Basis
 from ff_memories.audit.recompute.tolerances import Tolerances
 from ff_memories.base.arithmetic import Precision
-from ff_memories.corpus.store import available
 from ff_memories.corpus.words import Words
-from ff_memories.gallery import coefficient_sample
 from ff_memories.paper.beyond import causal, removals, survey
 from ff_memories.paper.keys import memory_selection, mutations, trigger_table
 from ff_memories.paper.layers import composition
@@ -30,7 +26,6 @@ from ff_memories.paper.values.targets import targets
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]
-AT_ONCE = 256  # vectors compared with all others at once
 # steps that run the model and count what they skip
 COUNTS = ("triggers", "mutations", "composition", "causal", "removals")
 
@@ -112,13 +107,6 @@ def _asked(basis: Basis) -> Frame:
     return pl.DataFrame(asked, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
 
 
-def in_gallery(basis: Basis) -> Frame:
-    """Return the (layer, key) that the gallery shows."""
-    (layers, keys), signs, config = basis.oracle.keys, basis.oracle.signs, basis.config
-    changed = basis.tables["causal"]
-    return memory_selection.shown(config.gallery.keys, _asked(basis), changed, layers, keys // signs, config.seed)
-
-
 def _as_expected(name: str, found: Frame, again: Frame) -> Iterator[str]:
     """Yield how a table's rows, or their cells in the columns of ``again``, are other than these."""
     plain = lambda series: series.cast(pl.Int64 if series.dtype.is_integer() else pl.String if series.dtype == pl.Enum
@@ -167,18 +155,6 @@ def _following(basis: Basis, rows: Frame) -> pl.Series:
     inside = known & (position < corpus.lengths[sentence])
     token = pl.Series("next_token", corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)])
     return pl.select(pl.when(pl.Series(inside)).then(token.cast(pl.UInt32)).alias("next_token")).to_series()
-
-
-def _firing(basis: Basis) -> Iterator[str]:
-    found, triggers = basis.tables["firing"], basis.tables["triggers"]
-    total = int(available(basis.corpus, basis.config.triggers.positions).sum())
-    yield from _as_expected("firing", found, _asked(basis).with_columns(prefixes=total))
-    fires = found.filter(pl.col("fired") > 0).select(KEY)
-    if not fires.equals(triggers.select(KEY).unique().sort(KEY)):
-        yield "the keys that fire are not those with triggers"
-    listed = found.join(triggers.group_by(KEY).len("listed"), on=KEY)
-    if len(listed.filter((pl.col("fired") < pl.col("listed")) | (pl.col("fired") > total))):
-        yield "a key fires less often than its triggers show"
 
 
 def _drawn(basis: Basis, looked_at: int | None = None) -> mutations.Sample:
@@ -359,86 +335,8 @@ def _removals(basis: Basis) -> Iterator[str]:
     yield from _as_expected("removals", basis.tables["removals"], again)
 
 
-def _along(basis: Basis, name: str) -> Iterator[str]:
-    options = basis.config.gallery
-    most = options.shaded if name == "shading" else options.triggers if options.shaded else 0
-    triggers = basis.tables["triggers"].join(in_gallery(basis), on=KEY, how="semi").filter(pl.col("rank") <= most)
-    places = pl.int_ranges(1, pl.col("position").cast(pl.Int64) + 1).alias("position")
-    again = triggers.select(*KEY, "rank", places).explode("position").drop_nulls("position")
-    yield from _as_expected(name, basis.tables[name], again)
-
-
-def _promoted(basis: Basis, name: str) -> Iterator[str]:
-    with torch.inference_mode():
-        types = basis.oracle.of_value(basis.vector("value", 1, 0)).shape[-1]
-    ranks = pl.DataFrame({"token_rank": range(min(basis.config.gallery.tokens, types))})
-    yield from _as_expected(name, basis.tables[name], in_gallery(basis).join(ranks, how="cross"))
-
-
-def _similar(basis: Basis) -> Iterator[str]:
-    found, (layers, memories) = basis.tables["similar"], basis.oracle.keys
-    neurons = memories // basis.oracle.signs
-    shown = in_gallery(basis).select("layer", pl.col("key").cast(pl.Int64) % neurons).unique().sort(KEY)
-    most = min(basis.config.gallery.similar, layers * neurons - 1)
-    counts = found.group_by(pl.col("layer"), pl.col("key").cast(pl.Int64), pl.col("of").cast(pl.String)).agg(
-        pl.col("place").sort().eq(1 + pl.int_range(pl.len())).all().alias("places"),
-        pl.len().alias("n"),
-        pl.struct("other_layer", "other_key").n_unique().alias("others"),
-    )
-    itself = (pl.col("layer") == pl.col("other_layer")) & (pl.col("key") == pl.col("other_key"))
-    every = shown.join(pl.DataFrame({"of": ["key", "value"]}), how="cross")
-    counts = every.join(counts, on=[*KEY, "of"], how="full", coalesce=True)
-    whole = counts["places"].drop_nulls().all() and counts["others"].equals(counts["n"].rename("others"))
-    beyond = len(counts) > len(every) or (counts["n"] > most).any()
-    if not whole or beyond or len(found.filter(itself)) or _too_few(basis, counts, most):
-        yield f"not {most} other memories for each that the gallery shows"
-
-
-def _too_few(basis: Basis, counts: Frame, most: int) -> bool:
-    """Return whether a memory has fewer than the ``most`` similar ones, though more have a cosine that counts.
-
-    ``counts``: (layer, key, of) and n, the rows that it has; null for none.
-    """
-    limit, layers = basis.near.limits.coefficient, basis.oracle.keys[0]
-    numbers = lambda series: torch.tensor(series.cast(pl.Int64).to_list())
-    for (of,), part in counts.with_columns(pl.col("n").fill_null(0)).filter(pl.col("n") < most).group_by("of"):
-        with torch.inference_mode():
-            units, signed = basis.units(str(of))
-            own, n = (numbers(part["layer"]) - 1) * (len(units) // layers) + numbers(part["key"]), numbers(part["n"])
-            for rows, had in zip(own.split(AT_ONCE), n.split(AT_ONCE), strict=True):
-                cosines = units[rows] @ units.T
-                cosines = cosines.abs() if signed else cosines
-                cosines.scatter_(1, rows[:, None], -torch.inf)
-                if ((cosines > limit).sum(1).clamp(max=most) > had).any():
-                    return True
-    return False
-
-
-def _samples(basis: Basis) -> Iterator[str]:
-    config, found = basis.config, basis.tables["samples"]
-    own = coefficient_sample.drawn(basis.corpus, config.gallery.sampled, config.triggers.positions, config.seed)
-    if not set(found["sentence"]) <= set(own.tolist()):
-        yield "not the sentences that the seed draws"
-    if not found.select(KEY).unique().sort(KEY).equals(basis.tables["histogram"].select(KEY).unique().sort(KEY)):
-        yield "not the keys that the histogram shows to fire"
-
-
-def _histogram(basis: Basis) -> Iterator[str]:
-    found = basis.tables["histogram"]
-    if len(found.join(in_gallery(basis).join(basis.tables["triggers"], on=KEY, how="semi"), on=KEY, how="anti")):
-        yield "not the keys that the config asks for"
-    if len(
-        found.group_by(KEY)
-        .agg(pl.col("n").sum())
-        .join(basis.tables["firing"], on=KEY)
-        .filter(pl.col("n") > pl.col("fired"))
-    ):
-        yield "a key fires more often than the table firing says"
-
-
 CHECKS: dict[str, Callable[[Basis], Iterator[str]]] = {
     "triggers": _triggers,
-    "firing": _firing,
     "mutations": _mutations,
     "examples": _examples,
     "values": _values,
@@ -446,11 +344,4 @@ CHECKS: dict[str, Callable[[Basis], Iterator[str]]] = {
     "refinement": _refinement,
     "causal": _causal,
     "removals": _removals,
-    "shading": partial(_along, name="shading"),
-    "levels": partial(_along, name="levels"),
-    "promoted": partial(_promoted, name="promoted"),
-    "demoted": partial(_promoted, name="demoted"),
-    "similar": _similar,
-    "samples": _samples,
-    "histogram": _histogram,
 }

@@ -76,7 +76,6 @@ def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tenso
 
 
 AT_ONCE = 256  # values that are multiplied by the output matrix at once
-Tops = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
 
 
@@ -84,6 +83,19 @@ def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
     """Return (n,) the largest error of log-probabilities (n, vocab): larger where they are unusually large."""
     known = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0)  # types that are left out
     return limit * (known.abs().amax(1) / USUAL).clamp(min=1)
+
+
+def predicts(log_p: torch.Tensor, token: int, left_out: list[int], limit: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (n,) whether a token is the most probable one, and whether that is a near-tie; ``log_p``: (n, vocab).
+
+    Args:
+        left_out: tokens that do not count.
+        limit: how far log p may be off (``slack``).
+    """
+    error = slack(log_p, limit)
+    log_p = log_p.index_fill(1, torch.tensor(left_out, dtype=torch.long), -torch.inf)
+    may = log_p >= (log_p.amax(1) - error)[:, None]
+    return log_p.argmax(1) == token, may[:, token] & (may.sum(1) > 1)
 
 
 class Enough(Exception):
@@ -125,15 +137,15 @@ class Reference(Protocol):
     def of_memory(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
 
-    def tops(self, values: torch.Tensor, left_out: list[int], limit: float) -> Tops:
-        """Return what a layer's values (d_m, d) predict by ``of_memory``; with two signs, also those with it changed.
+    def predicting(
+        self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (memories,) whether a layer's values predict a token by ``of_memory``, and whether that is a near-tie.
 
         Args:
             left_out: tokens that do not count.
             limit: how far log p may be off (``slack``).
-
-        Returns:
-            (memories,) the top token of each; and (pairs,) each: memories, and tokens that may be their top.
+            among: (memories,) those that are asked about; of the others, neither is said.
         """
 
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 import torch
 
-from ff_memories.audit.references.activations import AT_ONCE, Tops, slack
+from ff_memories.audit.references.activations import AT_ONCE, predicts
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -23,6 +23,10 @@ class Reading(ABC):
     @abstractmethod
     def softmax(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (..., vocab) under the model's own output layer."""
+
+    @abstractmethod
+    def vectors(self, of: str, layer: int) -> torch.Tensor:
+        """Return the keys or the values (d_m, d) of layer 1..L."""
 
     @abstractmethod
     def final(self, h: torch.Tensor) -> torch.Tensor:
@@ -48,15 +52,15 @@ class Reading(ABC):
         return self.softmax(h) if self.reading == "random" else self.of_value(h)
 
     @torch.no_grad()
-    def tops(self, values: torch.Tensor, left_out: list[int], limit: float) -> Tops:
-        """Return what a layer's values (d_m, d) predict; see ``Reference``."""
-        found = []
-        for number, part in enumerate(values.split(AT_ONCE)):
-            log_p = self.of_memory(part).index_fill(1, torch.tensor(left_out, dtype=torch.long), -torch.inf)
-            row, token = (log_p >= (log_p.amax(1) - slack(log_p, limit))[:, None]).nonzero(as_tuple=True)
-            found.append((log_p.argmax(1), row + number * AT_ONCE, token))
-        best, memory, token = map(torch.cat, zip(*found, strict=True))
-        return best, memory, token
+    def predicting(
+        self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return which of a layer's values predict a token; see ``Reference``."""
+        found, tied = torch.zeros(2, len(among), dtype=torch.bool)
+        values = self.vectors("value", layer)
+        for rows in among.nonzero()[:, 0].split(AT_ONCE):
+            found[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
+        return found, tied
 
     @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:

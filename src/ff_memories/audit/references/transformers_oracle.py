@@ -10,15 +10,15 @@ about 1e-6.
 
 import math
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations, Changed, Enough, Tops, held, stop
+from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations, Changed, Enough, held, predicts, stop
 from ff_memories.corpus.store import whole_length
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
@@ -27,7 +27,7 @@ from ff_memories.model.files import config_file
 from ff_memories.model.transformer.describe import layers_of, longer_contexts
 from ff_memories.model.transformer.load import load_folder
 
-GATHERED = 16384  # pairs of a value and a word that are multiplied at once
+SAMPLED = 2048  # words, at most, of which one may show that a value does not predict a token
 
 
 class TransformersOracle:
@@ -68,6 +68,8 @@ class TransformersOracle:
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words.shape[1])
+        self._longest = float(self.words.detach().norm(dim=1).max())
+        self._largest: dict[tuple[int, tuple[int, ...]], torch.Tensor] = {}
 
     @property
     def keys(self) -> tuple[int, int]:
@@ -230,48 +232,34 @@ class TransformersOracle:
 
     of_memory = of_value
 
-    @cached_property
-    def _rough_words(self) -> tuple[torch.Tensor, float]:
-        """The output matrix in float32, and how much larger than a value its logits' largest error can be."""
-        length = float(self.words.norm(dim=1).max())
-        return self.words.float(), 2 * self.words.shape[1] * torch.finfo(torch.float32).eps * length
-
     @torch.no_grad()
-    def tops(self, values: torch.Tensor, left_out: list[int], limit: float) -> Tops:
-        """Return what a layer's values (d_m, d) predict; see ``Reference``.
+    def predicting(
+        self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return which of a layer's values predict a token; see ``Reference``.
 
-        Products in float32 leave out the tokens that cannot be tops whatever their error; those in float64 decide.
+        A value that gives any other word a larger logit does not, so only those are multiplied by all words that give
+        it the largest logit among a sample of words.
         """
-        words, share = self._rough_words
-        found: tuple[list[Tops], list[Tops]] = ([], [])
-        for number, part in enumerate(values.split(AT_ONCE)):
-            logits, error = part.float() @ words.T, 2 * share * part.norm(dim=1)
-            for negative in range(self.signs):  # without a bias, -v's logits are v's with their signs changed
-                signed = -part if negative else part
-                best, row, token = self._tops(signed, logits.neg_() if negative else logits, error, left_out, limit)
-                found[negative].append((best, row + number * AT_ONCE + negative * len(values), token))
-        best, memory, token = map(torch.cat, zip(*found[0], *found[1], strict=True))
-        return best, memory, token
+        values = self.vectors("value", layer)
+        values = torch.cat([values, -values][: self.signs])
+        found, tied = torch.zeros(2, len(values), dtype=torch.bool)
+        if token in left_out:
+            return found, tied
+        size = 2 * values.norm(dim=1) * self._longest + math.log(len(self.words))  # no log p is larger
+        margin = limit * (size / USUAL).clamp(min=1)
+        open_ = among & (values @ self.words[token] >= self._among_sample(layer, tuple(left_out)) - margin)
+        for rows in open_.nonzero()[:, 0].split(AT_ONCE):
+            found[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
+        return found, tied
 
-    def _tops(
-        self, values: torch.Tensor, logits: torch.Tensor, error: torch.Tensor, left_out: list[int], limit: float
-    ) -> Tops:
-        """Return the tops of values (n, d), whose logits (n, vocab) may be off by ``error`` (n,)."""
-        low, types = logits.amin(1), logits.shape[1]
-        size = logits.amax(1) - low + math.log(types)  # no log p is larger
-        if size.max() > USUAL:
-            size = logits.logsumexp(1) - low
-        allowed = limit * (size.double() / USUAL).clamp(min=1)
-        counted = logits.index_fill(1, torch.tensor(left_out), -torch.inf) if left_out else logits
-        bar = counted.amax(1) - (error + allowed).float()
-        row, token = (counted >= bar[:, None]).nonzero(as_tuple=True)
-        parts = zip(row.split(GATHERED), token.split(GATHERED), strict=True)
-        exact = torch.cat([(values[r] * self.words[t]).sum(1) for r, t in parts])
-        most = exact.new_full((len(values),), -torch.inf).scatter_reduce(0, row, exact, "amax")[row]
-        first = token.where(exact == most, types)
-        best = torch.full((len(values),), types).scatter_reduce(0, row, first, "amin")
-        may = exact >= most - allowed[row]
-        return best, row[may], token[may]
+    def _among_sample(self, layer: int, left_out: tuple[int, ...]) -> torch.Tensor:
+        """Return (memories,) the largest logit that a layer's values give one of a sample of words."""
+        if (layer, left_out) not in self._largest:
+            counted = np.setdiff1d(np.arange(len(self.words)), left_out)
+            logits = self.vectors("value", layer) @ self.words[counted[:: len(counted) // SAMPLED + 1]].T
+            self._largest[layer, left_out] = torch.cat([logits.amax(1), -logits.amin(1)][: self.signs])
+        return self._largest[layer, left_out]
 
     @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
