@@ -2,14 +2,15 @@
 # environment in seconds.
 PYTHON ?= python3
 BIN = .venv/bin
+LOCK = workflow/envs/constraints.txt
 MODELS = $(wildcard data/*.dvc data/*/*.dvc)
 UV := $(shell command -v uv)
 ifdef UV
   VENV = uv venv --quiet --allow-existing --seed --python $(PYTHON)
-  INSTALL = VIRTUAL_ENV=.venv uv pip install --quiet -c constraints.txt
+  INSTALL = VIRTUAL_ENV=.venv uv pip install --quiet -c $(LOCK)
 else
   VENV = $(PYTHON) -m venv
-  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+  INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
@@ -52,7 +53,7 @@ test: .venv/.tests models
 # check style and types of code, workflow and pages
 lint: .venv/.tests
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check src tests benchmarks qa contrib tools docs/tools
+	$(BIN)/ruff format --check src tests contrib tools docs/tools
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
 	$(BIN)/snakefmt --check Snakefile workflow
@@ -70,20 +71,20 @@ pull: $(READY)
 	@$(BIN)/dvc pull --quiet $(PIPELINE) $(INPUTS)
 	@$(BIN)/ff-memories restore $(CONFIG)
 
-# record a finished run, and keep the last record of each run in artefacts/; then commit artefacts/ and the run's
-# dvc.lock, unless artefacts/ is too large for a clone
+# record a finished run, and keep the last record of each run in .dvc/artefacts/; then commit it and the run's dvc.lock,
+# unless it is too large for a clone
 publish: $(READY)
 	$(BIN)/ff-memories adopt $(CONFIG)
 	$(BIN)/dvc push $(PIPELINE) $(INPUTS)
 	@echo '!/*/' > runs/.dvcignore  # `dvc gc` removes what belongs to no run that it sees
 	$(BIN)/dvc gc --workspace --cloud --force --quiet
-	@test $$(du -sm artefacts | cut -f 1) -le 60 || { echo "artefacts/: more than 60 MB; push to another remote, or measure less"; exit 1; }
+	@test $$(du -sm .dvc/artefacts | cut -f 1) -le 60 || { echo ".dvc/artefacts/: more than 60 MB; push to another remote, or measure less"; exit 1; }
 
 # build the documentation site, site/index.html, with the demo run if it is finished; for a site that others will read,
 # TEXT=no leaves out pages that quote the demo's text
 TEXT ?= yes
 docs: .venv/.docs models
-	TEXT=$(TEXT) OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	TEXT=$(TEXT) OMP_NUM_THREADS=1 NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet --config-file docs/tools/mkdocs.yml
 	@echo "Open site/index.html"
 
 # regenerate the documentation pages that follow from the package and from docs/data
@@ -92,7 +93,7 @@ docs-pages: .venv/.tests
 
 # run everything that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes, in parts that can be resumed
 gpu-campaign: .venv/.tests inputs
-	$(BIN)/python -m qa.gpu
+	$(BIN)/python -m tools.qa.gpu
 
 # rewrite all that follows from the code: dvc.yaml of the recorded runs, generated pages
 generated: models docs-pages
@@ -120,8 +121,8 @@ wheel:
 EXTRAS = crate demo pickle spacy wikipedia s3 ssh slurm fairseq
 RELEASE = .release
 TRY = $(PYTHON) -m venv --clear $(RELEASE)/try && \
-  $(RELEASE)/try/bin/python -m pip install --quiet -c constraints.txt "$$it" && \
-  $(RELEASE)/try/bin/python -m pip check && $(RELEASE)/try/bin/python qa/installed.py
+  $(RELEASE)/try/bin/python -m pip install --quiet -c $(LOCK) "$$it" && \
+  $(RELEASE)/try/bin/python -m pip check && $(RELEASE)/try/bin/python tools/qa/installed.py
 release: inputs
 	rm -rf build dist $(RELEASE)
 	$(PYTHON) -m venv $(RELEASE)/tools
@@ -132,7 +133,7 @@ release: inputs
 	  echo "trying $$it"; $(TRY) || exit 1; done
 	rm -rf build $(RELEASE)
 
-.venv/.ready: pyproject.toml constraints.txt
+.venv/.ready: pyproject.toml $(LOCK)
 	@echo "Making the environment .venv, which takes a minute or two"
 	$(VENV) .venv
 	$(INSTALL) -e '.[demo,fairseq]'

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 GENERATED = [*(DOCS / name for name in ("commands.md", "deviations.md", "steps.md")), ROOT / "config" / "README.md"]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "SECURITY.md", "data/README.md", "annotations/demo/README.md")),
+    *(ROOT / name for name in ("README.md", ".github/SECURITY.md", "data/README.md")),
     *(page for page in sorted(DOCS.glob("*.md")) if page not in GENERATED),
     *(DOCS / name for name in ("tutorial.ipynb", "tutorial-transformers.ipynb")),
 ]

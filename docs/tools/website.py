@@ -30,7 +30,7 @@ from ff_memories.inputs.texts.docstrings import PACKAGES  # noqa: E402
 ELSEWHERE = {
     "README.md": "readme.md",
     "config/README.md": "config.md",
-    "SECURITY.md": "security.md",
+    ".github/SECURITY.md": "security.md",
     "docs/tutorial.ipynb": "tutorial.md",
     "docs/tutorial-transformers.ipynb": "tutorial-transformers.md",
 }

@@ -2,9 +2,8 @@
 
 import polars as pl
 import pytest
-import yaml
 from contributed import use
-from running import ROOT, change, snakemake
+from running import change, snakemake
 from scipy.stats import binomtest
 
 from ff_memories import tables
@@ -93,8 +92,3 @@ def test_a_fault_in_a_file_stops_the_run_and_nothing_is_scored(study):
     file.write_text(text)
     assert done.returncode and "simulated-1.csv, row 2: 'shalow' is not a type of pattern; write shallow" in log
     assert not table.exists() or table.read_bytes() == before
-
-
-def test_dvc_watches_the_whole_folder_of_annotations():
-    declared = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["patterns"]
-    assert "annotations/demo" in declared["deps"]

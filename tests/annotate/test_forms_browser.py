@@ -8,7 +8,7 @@ from ff_memories.annotate.distance import Compared
 from ff_memories.annotate.forms import pages
 from ff_memories.annotate.records import Problems
 
-browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 pytestmark = pytest.mark.browser
 EVIL = "<img src=x onerror=\"document.title='broken'\">"
 ITEMS = [Item("key", 1, n, tuple((EVIL, f"w{i}", "end") for i in range(5))) for n in range(3)]

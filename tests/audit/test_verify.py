@@ -128,7 +128,7 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
 
 
 def test_a_stage_that_other_code_ran_is_found_by_name(here):
-    recorded = yaml.safe_load(Path("sources.yaml").read_text(encoding="utf-8"))
+    recorded = yaml.safe_load(Path("workflow/sources/sources.yaml").read_text(encoding="utf-8"))
     record = (here / "dvc.lock").read_text(encoding="utf-8")
     (here / "dvc.lock").write_text(record.replace(f"claims: {recorded['claims']}", "claims: 0123456789abcdef"))
     (found,) = record_check.faults(Run.read(DEFAULT))
@@ -194,8 +194,8 @@ def test_without_the_corpus_the_audit_cannot_be_made_and_says_so(here):
 
 @pytest.mark.locked
 def test_another_environment_is_told_and_proves_nothing(here):
-    text = (here / "constraints.txt").read_text()
-    (here / "constraints.txt").write_text(re.sub(r"(?m)^polars==.*$", "polars==0.0.1", text))
+    text = (here / "workflow/envs/constraints.txt").read_text()
+    (here / "workflow/envs/constraints.txt").write_text(re.sub(r"(?m)^polars==.*$", "polars==0.0.1", text))
     found = check("environment")["environment"]
     assert len(found.faults) == 1
     assert re.fullmatch(r"polars [\d.]+, expected 0\.0\.1", found.faults[0])

@@ -88,8 +88,11 @@ def test_verify_names_digests_that_were_edited_by_hand_and_they_are_written_anew
     whole = here.sources_yaml.read_text()
     here.sources_yaml.write_text(text)
     status, shown = ended("verify", "--only", "record")
-    assert status == 1 and "! sources.yaml: not what the code and the config mean; run ff-memories sources\n" in shown
-    assert ended("sources") == (0, "sources.yaml\n") and here.sources_yaml.read_text() == whole
+    assert (
+        status == 1
+        and f"! {here.sources_yaml}: not what the code and the config mean; run ff-memories sources\n" in shown
+    )
+    assert ended("sources") == (0, "workflow/sources/sources.yaml\n") and here.sources_yaml.read_text() == whole
 
 
 def test_compare_finds_a_run_identical_to_its_record_and_a_forged_one_different(here, ended, tmp_path):

@@ -50,7 +50,7 @@ def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
     assert {"Snakefile", "dvc.lock", "results/planted/tables/triggers.parquet"} <= names
     assert not {
         name for name in names if "/report/" in name or "/corpus/" in name or name.endswith((".txt", ".pt"))
-    } - {"constraints.txt", "results/planted/report/claims.tex"}  # which shows no text
+    } - {"workflow/envs/constraints.txt", "results/planted/report/claims.tex"}  # which shows no text
     assert graph["#results/planted/report/report.html"]["md5"] == dvc_lock_file.digest(
         "results/planted/report/report.html"
     )

@@ -14,7 +14,7 @@ from ff_memories.figures import draw, font, render
 from ff_memories.figures.registry import DRAWN, FIGURES
 from ff_memories.steps import figures
 
-browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 
 pytestmark = pytest.mark.browser
 FAULTS = """

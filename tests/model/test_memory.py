@@ -8,7 +8,6 @@ import torch
 from factories import words
 from pipeline import config, run_steps, write_inputs
 
-from benchmarks.models import SIZES, random_corpus, random_decoder
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.model.batches import batching, buffers
@@ -16,6 +15,7 @@ from ff_memories.model.batches.branches import Branches
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.keys import trigger_table, triggers
+from tools.benchmarks.models import SIZES, random_corpus, random_decoder
 
 pytestmark = pytest.mark.more
 

@@ -18,10 +18,6 @@ from pipeline import baseline, config, run_steps, step, write_inputs
 from polars.testing import assert_frame_equal
 from second_device import MEMORY, NAME, SecondDevice, another_job
 
-from benchmarks import methods
-from benchmarks.__main__ import main as benchmark
-from benchmarks.measures import plans
-from benchmarks.models import SIZES, random_corpus, random_decoder
 from contrib.released_code import agreement_script, columns
 from ff_memories import api, tables
 from ff_memories.audit import golden
@@ -45,6 +41,10 @@ from ff_memories.paper.values import predictions as values
 from ff_memories.paper.values import projection_seeds
 from ff_memories.report.gallery import TABLES, parts
 from ff_memories.workflow import speed
+from tools.benchmarks import methods
+from tools.benchmarks.__main__ import main as benchmark
+from tools.benchmarks.measures import plans
+from tools.benchmarks.models import SIZES, random_corpus, random_decoder
 
 TYPES = words(40)
 MODELS: dict[str, dict[str, Any]] = {

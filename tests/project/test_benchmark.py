@@ -4,11 +4,11 @@ import polars as pl
 import pytest
 import torch
 
-from benchmarks import methods, page
-from benchmarks.__main__ import main
-from benchmarks.measures import plans
-from benchmarks.models import SIZES, random_corpus, random_decoder
-from benchmarks.timing import peak_memory
+from tools.benchmarks import methods, page
+from tools.benchmarks.__main__ import main
+from tools.benchmarks.measures import plans
+from tools.benchmarks.models import SIZES, random_corpus, random_decoder
+from tools.benchmarks.timing import peak_memory
 
 pytestmark = pytest.mark.more
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from qa.rehearsal import FULL, TINY, rehearse
+from tools.qa.rehearsal import FULL, TINY, rehearse
 
 pytestmark = pytest.mark.more
 

@@ -14,7 +14,7 @@ from galleries import HOSTILE, build, material
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.text import shown
 
-browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 
 pytestmark = pytest.mark.browser
 

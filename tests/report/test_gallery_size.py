@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from galleries import build, material
 
-browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 
 pytestmark = pytest.mark.long
 

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 
 pytestmark = pytest.mark.browser
 UNFOLDED = "for (const folded of document.querySelectorAll('details:has(figure)')) folded.open = true"

@@ -7,7 +7,7 @@ from galleries import HOSTILE
 from ff_memories.api import load_model, trace
 from ff_memories.report.trace.page import page
 
-browsing = pytest.importorskip("browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError)
+browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 
 pytestmark = pytest.mark.browser
 

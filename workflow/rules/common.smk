@@ -19,6 +19,7 @@ from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.runs import missing_outputs
 from ff_memories.workflow.runs.opening import refuse_taken
 from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.snakefile import home
 from ff_memories.workflow.snakemake_metadata import refuse_edited, remove_not_own
 from ff_memories.workflow.terminal_logger import after_nothing, brief
 from snakemake.exceptions import WorkflowError

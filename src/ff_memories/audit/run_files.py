@@ -20,7 +20,7 @@ from ff_memories.workflow.runs.opening import run_of
 from ff_memories.workflow.runs.run import Run
 
 OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
-CACHES = (Path(".dvc/cache/files/md5"), Path("artefacts/files/md5"))
+CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
 WITHIN = re.compile(r"(claims|counts|figures|golden|models?|proxy|report|sensitivity|tables)/|[^/]+$")
 KINDS: dict[str, re.Pattern[str]] = {

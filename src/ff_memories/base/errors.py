@@ -24,7 +24,7 @@ def with_extra(name: str) -> str:
     """Return how to install what only some users need: an extra of pyproject.toml."""
     if (Path(__file__).parents[1] / "project").is_dir():  # installed from a wheel
         return f"run pip install 'ff-memories[{name}]'"
-    return f"run pip install -c constraints.txt -e '.[{name}]'"
+    return f"run pip install -c workflow/envs/constraints.txt -e '.[{name}]'"
 
 
 def rebuild_hint(*paths: str | Path) -> str:

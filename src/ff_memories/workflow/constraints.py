@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from ff_memories.base.errors import UserError
 
-LOCK = Path("constraints.txt")
+LOCK = Path("workflow/envs/constraints.txt")
 
 
 def pins(path: Path = LOCK) -> dict[str, str]:

@@ -235,7 +235,7 @@ def texts(run: Run, every: dict[str, Stage]) -> dict[Path, str]:
         "desc": "Write a digest of what each stage does: its commands, its code and its config.",
         "wdir": "../" * len(where.parent.parts),
         "cmd": f"ff-memories sources{run.option}",
-        "deps": _Row([*(("Snakefile", "src/ff_memories", "workflow/rules") if _in_clone() else ()), run.file]),
+        "deps": _Row([*(("src/ff_memories", "workflow/Snakefile", "workflow/rules") if _in_clone() else ()), run.file]),
         "outs": [{str(run.sources_yaml): _Brief({"cache": False, "persist": True})}],
     }
     if not _in_clone():

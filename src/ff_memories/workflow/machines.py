@@ -1,4 +1,4 @@
-"""Times, memory and machines of a recorded run's jobs, by rule, in a small file beside dvc.lock.
+"""Times, memory and machines of a recorded run's jobs, by rule, in a small file beside sources.yaml.
 
 They change from run to run, so no record has them. Snakemake's benchmark files and the steps' logs have them where the
 run was computed.
@@ -19,7 +19,7 @@ NAME = "machines.json"
 
 def path_of(run: Run) -> Path:
     """Return the path of a run's file."""
-    return run.dvc_lock.with_name(NAME)
+    return run.sources_yaml.with_name(NAME)
 
 
 def read(run: Run) -> dict[str, dict[str, Any]]:

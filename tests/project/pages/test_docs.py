@@ -31,9 +31,12 @@ from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import NEEDED
 from ff_memories.workflow import dvc_lock_file
-from qa import rehearsal
+from tools.qa import rehearsal
 
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
+PAGES = [
+    *(ROOT / name for name in ("README.md", ".github/SECURITY.md", "config/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 TOOLS = ("ff-memories", "snakemake", "dvc")
@@ -110,8 +113,9 @@ def test_what_make_and_python_are_told_to_run_is_there(page):
     assert set(re.findall(r"(?:^ {4}|`|&& )make ([\w-]+)", text, re.M)) <= targets
     for script in re.findall(r"\b(?:python|pytest)[^`\n]*? ((?:tests|docs/tools)/[\w/]+\.py)", text):
         assert (ROOT / script).is_file(), script
-    for script, typed in re.findall(r"\bpython (docs/tools/\w+\.py|-m benchmarks)([^`\n]*)", text):
-        files = ("benchmarks/__main__.py",) if script == "-m benchmarks" else (script, "docs/tools/pages.py")
+    for script, typed in re.findall(r"\bpython (docs/tools/\w+\.py|-m tools\.benchmarks)([^`\n]*)", text):
+        benchmark = script.startswith("-m")
+        files = ("tools/benchmarks/__main__.py",) if benchmark else (script, "docs/tools/pages.py")
         said = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
         assert all(f'"{option}"' in said for option in re.findall(r" (--[\w-]+)", typed)), f"{script}{typed}"
     for marker in re.findall(r"pytest -m (\w+)", text):

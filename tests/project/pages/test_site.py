@@ -9,7 +9,7 @@ import pytest
 import yaml
 from running import ROOT
 
-NEEDS = "the site's tools are not installed: pip install -c constraints.txt -e '.[docs]'"
+NEEDS = "the site's tools are not installed: pip install -c workflow/envs/constraints.txt -e '.[docs]'"
 
 
 class Loader(yaml.SafeLoader):
@@ -17,7 +17,7 @@ class Loader(yaml.SafeLoader):
 
 
 Loader.add_multi_constructor("tag:yaml.org,2002:python/", lambda *_: None)
-CONFIG = yaml.load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
+CONFIG = yaml.load((ROOT / "docs" / "tools" / "mkdocs.yml").read_text(encoding="utf-8"), Loader)
 
 
 def pages(nav):
@@ -102,7 +102,8 @@ def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
 def built(tmp_path_factory):
     pytest.importorskip("mkdocs", reason=NEEDS)
     site = tmp_path_factory.mktemp("built") / "site"
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(site)]
+    config = ["--config-file", "docs/tools/mkdocs.yml", "--site-dir", str(site)]
+    command = [sys.executable, "-m", "mkdocs", "build", *config, "--strict", "--quiet"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "NO_MKDOCS_2_WARNING": "1", "TEXT": "no"}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -122,9 +123,7 @@ def test_it_builds_without_a_warning_and_needs_no_network(built):
 
 @pytest.mark.browser
 def test_search_works_from_files_and_pages_fit_a_phone(built, tmp_path):
-    browsing = pytest.importorskip(
-        "browsing", reason="pip install -c constraints.txt -e '.[dev]'", exc_type=ImportError
-    )
+    browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
     with browsing.browser(tmp_path) as driver:
         driver.get((built / "index.html").as_uri())
         driver.execute_script("document.querySelector('[data-md-component=search-query]').focus()")

@@ -12,7 +12,7 @@ from ff_memories.workflow import dvc_yaml
 
 pytestmark = pytest.mark.more
 
-LIMIT = 60_000_000  # bytes in artefacts/, so that a clone stays light
+LIMIT = 60_000_000  # bytes in .dvc/artefacts/, so that a clone stays light
 
 
 def test_on_a_clone_pull_and_restore_leave_nothing_to_do(fresh, published):
@@ -45,7 +45,7 @@ def test_a_recorded_clone_stays_clean_though_a_comment_changed_since_the_record(
 def test_no_artefact_that_is_pushed_shows_the_text(published):
     text = (published / "train.txt").read_text() + (published / "validation.txt").read_text()
     phrases = {line.encode() for line in text.split("\n") if line.count(" ") >= 6}
-    pushed = files(published / "artefacts")
+    pushed = files(published / ".dvc/artefacts")
     assert len(phrases) > 100
     assert len(pushed) > 60
     assert not [name for name, content in pushed.items() if any(phrase in content for phrase in phrases)]
@@ -56,7 +56,7 @@ def test_no_artefact_that_is_pushed_shows_the_text(published):
 
 
 def test_what_comes_with_the_project_stays_small():
-    assert size(ROOT / "artefacts") <= LIMIT
+    assert size(ROOT / ".dvc/artefacts") <= LIMIT
 
 
 def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_path):

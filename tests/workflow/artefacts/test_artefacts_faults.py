@@ -12,7 +12,7 @@ pytestmark = pytest.mark.long
 TABLE = f"{RESULTS}/tables/values.parquet"
 
 
-def stored(folder, path, where="artefacts/files/md5"):
+def stored(folder, path, where=".dvc/artefacts/files/md5"):
     """Return the object in which a recorded artefact is stored."""
     recorded = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
     md5 = next(out["md5"] for stage in recorded for out in stage["outs"] if out["path"] == path)

@@ -26,7 +26,7 @@ def add(project, url):
 def pull_anew(project):
     """Forget all that is here and pull it from the remote under test."""
     before = {p.name: p.read_bytes() for p in (project / RESULTS / "tables").iterdir()}
-    for name in ("artefacts", ".dvc/cache", RESULTS):
+    for name in (".dvc/artefacts", ".dvc/cache", RESULTS):
         shutil.rmtree(project / name)
     run(project, "dvc", "pull", "--remote", "lab")
     assert {p.name: p.read_bytes() for p in (project / RESULTS / "tables").iterdir()} == before
@@ -40,7 +40,7 @@ def test_a_folder(project, tmp_path):
 
 def test_plain_http_serves_what_was_published_and_takes_no_push(project, published):
     quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})
-    handler = functools.partial(quiet, directory=published / "artefacts")
+    handler = functools.partial(quiet, directory=published / ".dvc/artefacts")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever).start()
         try:

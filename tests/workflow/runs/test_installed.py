@@ -20,7 +20,7 @@ from ff_memories.workflow.dvc_lock_file import digest
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
-    _copy(folder / "source")  # setuptools leaves its work in the sources' folder
+    _copy(folder / "source")
     command("python", "-m", "pip", "wheel", *options, "--wheel-dir", folder, folder / "source")
     return next(folder.glob("*.whl"))
 
@@ -32,8 +32,8 @@ def _git(*words):
 
 def _copy(to):
     listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "src", "workflow", "config", "profiles",
-                  "data/demo", "Snakefile", "setup.py", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
-    for name in [*listed, *(f"artefacts/files/md5/{md5[:2]}/{md5[2:]}" for md5 in _recorded().values())]:
+                  "data/demo", "Snakefile", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
+    for name in [*listed, *(f".dvc/artefacts/files/md5/{md5[:2]}/{md5[2:]}" for md5 in _recorded().values())]:
         if (ROOT / name).is_file():
             (to / name).parent.mkdir(parents=True, exist_ok=True)
             (to / name).write_bytes((ROOT / name).read_bytes())
@@ -79,7 +79,7 @@ def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     archive = zipfile.ZipFile(wheel)
     held = set(archive.namelist())
     listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
-    names = [Path(name) for name in [*listed, "Snakefile"] if (ROOT / name).is_file()]
+    names = [Path(name) for name in [*listed, "Snakefile", "workflow/Snakefile"] if (ROOT / name).is_file()]
     lacking = [name for name in names if _place(name) not in held]
     assert len(names) > 300 and not lacking
     model = {name: f"ff_memories/project/{name}" for name in _recorded()}
@@ -88,7 +88,7 @@ def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
 
 
 def test_a_wheel_is_built_without_the_environment_and_its_compiler(tmp_path):
-    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+    for name in ("Makefile", "pyproject.toml", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
     planned = subprocess.run(["make", "--dry-run", "wheel"], cwd=tmp_path, text=True, capture_output=True, check=True)
     assert "pip wheel" in planned.stdout and not {"fairseq", "dvc"} & set(re.findall(r"\w+", planned.stdout))

@@ -184,7 +184,7 @@ def dvc_clone(planted_run, tmp_path_factory):
     folder = tmp_path_factory.mktemp("clone")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
     for name in listed.split("\n"):
-        if name and not name.startswith(("artefacts/", "data/")) and (ROOT / name).is_file():
+        if name and not name.startswith((".dvc/artefacts/", "data/")) and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     (folder / "data").mkdir(exist_ok=True)

@@ -71,7 +71,7 @@ class Run:
     @property
     def sources_yaml(self) -> Path:
         """The file with a digest of what each of the run's stages does."""
-        return self.dvc_yaml.with_name(SOURCES)
+        return (Path("workflow/sources") if self.is_default else self.dvc_yaml.parent) / SOURCES
 
     def _refuse_what_would_fail_later(self) -> None:
         for path in (self.file, *self.annotations):

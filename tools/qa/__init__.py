@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path[:0] = [*map(str, (ROOT / "tests" / "tools").iterdir()), str(ROOT / "tests" / "robustness")]
 
 

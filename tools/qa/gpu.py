@@ -1,7 +1,7 @@
 """Do on one GPU all that only a GPU can show, in parts that can be taken up again.
 
     make gpu-campaign
-    python -m qa.gpu --parts compare-tf32 --again --minutes 9
+    python -m tools.qa.gpu --parts compare-tf32 --again --minutes 9
 
 Each part is a process of its own and has nine minutes. What it found is kept in FOLDER/gpu.json as soon as it ends; a
 part that is kept there is not run again. At the end docs/gpu.md is written.
@@ -32,7 +32,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.machine import gpu_present, hardware
 from ff_memories.base.progress import duration
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DATA, PAGE = ROOT / "docs" / "data" / "gpu.json", ROOT / "docs" / "gpu.md"
 PROFILE = ROOT / "docs" / "data" / "gpu-profile.md"  # where a card's time goes, read off profiles by hand
 BIN = Path(sys.executable).parent
@@ -56,7 +56,7 @@ def benchmark(tokens: int, precision: str = "float32", only: str = "long_pass") 
     """Return a part that measures the engine at the paper's dimensions over so many tokens."""
 
     def run(folder: Path) -> dict[str, Any]:
-        from benchmarks.__main__ import main
+        from tools.benchmarks.__main__ import main
 
         out = folder / "benchmark.csv"
         main(["--size", "paper", "--tokens", str(tokens), "--device", "cuda", "--precision", precision,
@@ -152,7 +152,7 @@ def summary(found: dict[str, Any]) -> dict[str, Any]:
 
 def rehearsed(folder: Path) -> dict[str, Any]:
     """Rehearse the paper's run: its architecture, formats and file names, from mirrors that fail to the report."""
-    from qa.rehearsal import FULL, rehearse
+    from tools.qa.rehearsal import FULL, rehearse
 
     refused, done, asked, seconds = rehearse(folder, FULL)
     ok = bool(refused.returncode) and not done.returncode
@@ -214,7 +214,7 @@ def run_part(name: str, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "found.json").unlink(missing_ok=True)
     begun = time.monotonic()
-    process = [sys.executable, "-m", "qa.gpu", "--inside", name, "--folder", str(folder)]
+    process = [sys.executable, "-m", "tools.qa.gpu", "--inside", name, "--folder", str(folder)]
     with (folder / "log").open("w", encoding="utf-8") as log:
         running = subprocess.Popen(process, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
         try:

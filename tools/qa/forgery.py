@@ -1,6 +1,6 @@
 """Turn a run's verdicts by editing as few rows as possible: how often does `verify` find it?
 
-    python -m qa.forgery --seed 1
+    python -m tools.qa.forgery --seed 1
 
 For each claim that a recorded run judges, a forger edits the fewest rows of the tables behind it that turn its verdict;
 what follows within the table is made to fit. Prints a table in Markdown. The run must be here, from `make pull` or
@@ -30,7 +30,7 @@ from ff_memories.judge.register import Claim, register
 from ff_memories.judge.verdicts import verdicts
 from ff_memories.model.info import read_info
 from ff_memories.workflow.runs.run import DEFAULT, Run
-from qa import table
+from tools.qa import table
 
 RECORDED = {"fairseq": DEFAULT, "ungated": Path("config/demo-gpt2.yaml"), "gated": Path("config/demo-llama.yaml")}
 

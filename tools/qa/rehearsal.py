@@ -1,6 +1,6 @@
 """The paper's run rehearsed: its sizes, formats and file names, with random weights and made-up text.
 
-    python -m qa.rehearsal FOLDER [--fused] [--sentences 150]
+    python -m tools.qa.rehearsal FOLDER [--fused] [--sentences 150]
 
 builds a checkpoint of the paper's architecture and a text in WikiText's format, packs both as they are published,
 serves them from this machine with the faults that servers have, and runs config/paper.yaml on them: first with the
@@ -30,7 +30,7 @@ from mirror import serving
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "data" / "rehearsal.json"
 PAGE = ROOT / "docs" / "rehearsal.md"
 MODEL, TEXT = "adaptive_lm_wiki103.v2", "wikitext-103"
@@ -207,7 +207,7 @@ def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float
 HEAD = """\
 # The paper's run, rehearsed
 
-`python -m qa.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page.
+`python -m tools.qa.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page.
 `--fused` rehearses the second checkpoint format below.
 
 - The architecture, the formats, the file names and `config/paper.yaml` are the paper's.

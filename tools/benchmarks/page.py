@@ -7,7 +7,7 @@ import polars as pl
 
 from ff_memories.base.files import write_whole
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 KEPT, PAGE = DOCS / "data" / "benchmark.csv", DOCS / "benchmark.md"
 COLUMNS = {
     "model": pl.String(),
@@ -29,7 +29,7 @@ INTRODUCTION = """How much does finding triggers cost beyond the model's forward
 
 {}
 
-Machines: {}. To add yours, run `python -m benchmarks --keep`.
+Machines: {}. To add yours, run `python -m tools.benchmarks --keep`.
 
 The weights and tokens are random; sentence lengths follow WikiText. Methods alternate batch by batch on the same
 sentences, model and threads. A ratio is the median over rounds, with the smallest and largest in brackets. **Bold**
@@ -47,7 +47,7 @@ numbers miss their target.
 | hook and cache | store all activations, then search them |"""
 GPU = """## On a GPU
 
-    python -m benchmarks --size paper --tokens 100000000 --keep
+    python -m tools.benchmarks --size paper --tokens 100000000 --keep
 
 measures the paper's dimensions on a text as long as WikiText-103; `--precision` sets the arithmetic. [The GPU
 campaign](gpu.md) includes this benchmark and lists what has run on a GPU so far. As a lower bound, the matrix products

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from benchmarks import methods
-from benchmarks.models import Size, random_corpus
-from benchmarks.timing import Measured, clock, in_turns, peak_memory, ratio
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.matmul import linear
 from ff_memories.paper.keys import triggers
+from tools.benchmarks import methods
+from tools.benchmarks.models import Size, random_corpus
+from tools.benchmarks.timing import Measured, clock, in_turns, peak_memory, ratio
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Measure the trigger pass against the forward pass and against caching all activations, side by side.
 
-    python -m benchmarks --keep
+    python -m tools.benchmarks --keep
 
 Random weights and made-up sentences: no run's files are needed. ``--size full`` is two models, one small and as much of
 the paper's dimensions as two CPU cores can do in some minutes; ``paper`` is the paper's in full, for a GPU.
@@ -16,9 +16,6 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from benchmarks import page
-from benchmarks.measures import MEASURES, Subject
-from benchmarks.models import SIZES, random_decoder
 from ff_memories.base import arithmetic
 from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
@@ -26,6 +23,9 @@ from ff_memories.base.machine import hardware
 from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import Progress
 from ff_memories.model.loading import chosen_device
+from tools.benchmarks import page
+from tools.benchmarks.measures import MEASURES, Subject
+from tools.benchmarks.models import SIZES, random_decoder
 
 RUNS = {name: (name,) for name in SIZES} | {"full": ("small", "paper-part")}
 NAMES = {
@@ -38,7 +38,7 @@ NAMES = {
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tools.benchmarks", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--size", choices=RUNS, default="full")
     parser.add_argument("--device", choices=["auto", "cpu", "cuda"], default="auto", help="auto: a GPU if there is one")
