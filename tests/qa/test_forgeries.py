@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 from projects import run
-from qa import forgery
 
 from ff_memories import tables
 from ff_memories.audit import compare
 from ff_memories.base import machine
 from ff_memories.judge.register import register
 from ff_memories.workflow import dvc_lock_file
+from tools.qa import forgery
 
 UNTRAINED = ("untrained-1", "untrained-2", "untrained-3")
 MUTATED = ("K1", "K2", "K3", "K4", "K5")

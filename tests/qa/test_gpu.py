@@ -3,7 +3,7 @@
 import json
 import subprocess
 
-from qa import gpu
+from tools.qa import gpu
 
 PART = "compare-bfloat16"
 HOST = {"processor": "a processor", "cores": 2, "memory": "8 GiB"}

@@ -16,7 +16,6 @@ from ff_memories.report import outcome
 from ff_memories.report.excerpts import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.jobs import only_read
-from ff_memories.workflow.runs import missing_outputs
 from ff_memories.workflow.runs.opening import refuse_taken
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import home
@@ -55,14 +54,9 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 
-def at_the_end():
-    """Return what a run lacks, or else where to look, also where there is nothing to do."""
-    return missing_outputs.say(workflow, run_) or outcome.where(Path(run_.results))
-
-
 logger.addFilter(brief)
 if workflow.is_main_process and not only_read() and not INSIDE_DVC:
-    logger.addFilter(after_nothing(at_the_end))
+    logger.addFilter(after_nothing(lambda: outcome.where(Path(run_.results))))
 
 # the tools of this environment, even if it is not activated
 os.environ |= {

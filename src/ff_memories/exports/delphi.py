@@ -28,7 +28,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.declaration import add_execution, execution
 from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.finished import refuse_unfinished
+from ff_memories.workflow.runs.run import refuse_unfinished
 
 LEAST = 1e-5  # what delphi takes for zero
 

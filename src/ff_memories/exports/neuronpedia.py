@@ -33,7 +33,7 @@ from ff_memories.corpus.types import Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.tables import HISTOGRAM_BINS
 from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.finished import corpus_of, refuse_unfinished
+from ff_memories.workflow.runs.run import corpus_of, refuse_unfinished
 
 BATCH = 1024  # features in a file, as in Neuronpedia's own exports
 NEGATIVE = "-neg"  # ends the name of the source of a layer's memories with sign -1

@@ -1,5 +1,6 @@
 """The jobs of a run, as Snakemake reads them from the Snakefile, without running any."""
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +64,15 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
         finally:
             _reading.reset(reading)
         yield found
+
+
+def missing_outputs(found: Any, run: Run) -> list[str]:
+    """Return the outputs in a run's folder that its jobs declare and that are missing, sorted.
+
+    Snakemake makes what its targets need: after a run that was killed, a file in between may be missing.
+    """
+    every = {str(out) for job in found.dag.jobs for out in job.output if not is_intermediate(out)}
+    return sorted(out for out in every if out.startswith(f"{run.results}/") and not os.path.lexists(out))
 
 
 def is_intermediate(file: Any) -> bool:

@@ -16,7 +16,6 @@ from ff_memories.base.files import write_whole
 from ff_memories.inputs.fetch import fetch
 from ff_memories.workflow import dvc, dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
-from ff_memories.workflow.runs import missing_outputs
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import snakefile
 
@@ -37,8 +36,8 @@ def adopt(run: Run) -> list[str]:
     with jobs.workflow(run) as found:
         if due := sorted({job.rule.name for job in found.dag.needrun_jobs() if job.output}):
             raise UserError(f"not adopted, because Snakemake still has to run {', '.join(due)}", f"run {run.again()}")
-        if gone := missing_outputs.say(found, run):
-            raise UserError(f"not adopted: {gone}")
+        if missing := jobs.missing_outputs(found, run):
+            raise UserError(f"not adopted, because {missing[0]} is missing", f"run {run.again(*missing)}")
         outputs = [out for job in found.dag.jobs for out in job.output if str(out) in made]
         new = [out for out in outputs if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
         wrong = [said for out in new for said in snakemake_metadata.faults(str(out), found.persistence.metadata(out))]

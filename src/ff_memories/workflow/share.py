@@ -1,12 +1,10 @@
 """Share a run as a zip archive that anybody can verify: its config, its record, its tables, and SHA256SUMS.
 
-No archive holds running text: what shows text is left out, as from every record (``dvc_yaml.SHARED``), and rebuilt from
-the text by who verifies. No archive holds a path outside the run's folder: such inputs get a new path, below ``GIVEN``,
-in the config, in the table ``sentences`` and so in the record. ``SHA256SUMS`` has model and text too, by whose digests
-they are found.
+What shows text is left out, as from every record (``dvc_yaml.SHARED``): who verifies makes it again from the text.
+Inputs outside the run's folder get a new path, below ``GIVEN``, in the config, the table ``sentences`` and so in the
+record. Model and text are found by the digests in ``SHA256SUMS``, among files that are given or fetched by name.
 
-An archive is hostile input: it chooses no path outside the folder, it unpacks to a bounded size, and its config names
-only files inside the folder. Whoever verifies gives model and text, or they are fetched by name.
+An archive is hostile input: it chooses no path outside the folder, and it unpacks to a bounded size.
 """
 
 import copy
@@ -16,7 +14,6 @@ import tempfile
 import zipfile
 from collections.abc import Iterable
 from contextlib import chdir
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -31,15 +28,12 @@ from ff_memories.base.files import atomic_write, require_file, write_whole
 from ff_memories.config import FairseqModel, TransformersModel, read_yaml
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.fetching import hub, unpack
-from ff_memories.inputs.models import converted_folder, from_gguf, model_folder
+from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.inputs.texts import one_text
-from ff_memories.model.info import read_info
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, record_check, snakemake_metadata
-from ff_memories.workflow.jobs import makes_intermediates, workflow
-from ff_memories.workflow.runs import missing_outputs
-from ff_memories.workflow.runs.finished import refuse_unfinished
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, workflow
+from ff_memories.workflow.runs.run import Run, refuse_unfinished
 
 SUMS = "SHA256SUMS"
 HEAD = re.compile(r"# ff-memories ([\w.+!-]{1,40}): (.+)")  # the first line of SHA256SUMS: version and config
@@ -58,7 +52,7 @@ def pack(run: Run, to: Path) -> list[str]:
     Raises:
         UserError: the run is not finished, an output was edited, or the config cannot be shared.
     """
-    _refuse(run)
+    _refuse_unfinished(run)
     here = Path.cwd()
     config, moved = portable(run)
     with tempfile.TemporaryDirectory(prefix="ff-memories-share-") as name:
@@ -74,20 +68,20 @@ def pack(run: Run, to: Path) -> list[str]:
             shown = Run.read(run.file)
             write_whole(shown.dvc_lock, yaml.safe_dump(record_check.record(shown, here), sort_keys=False))
             outs, others = dvc_lock_file.outputs(shown), [path for files in inputs(shown).values() for path in files]
-        found = lambda path: folder / path if (folder / path).exists() else here / path
         files = [run.file, str(constraints.LOCK), str(shown.dvc_lock), *run.annotations]
         for out in sorted(filter(dvc_yaml.is_kept, outs)):
             files += sorted(map(str, dvc_lock_file.inside(out))) if Path(out).is_dir() else [out]
+        content = {path: path_in if (path_in := folder / path).exists() else here / path for path in [*files, *others]}
         sums = f"# ff-memories {version('ff-memories')}: {run.file}\n"
-        digests = {path: dvc_lock_file.digest(found(path), "sha256") for path in [*files, *others]}
-        sums += "".join(f"{digest}  {path}\n" for path, digest in digests.items())
+        sums += "".join(f"{dvc_lock_file.digest(file, 'sha256')}  {path}\n" for path, file in content.items())
         with atomic_write(to) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-            for path, data in [(SUMS, sums.encode()), *((path, found(path).read_bytes()) for path in files)]:
-                archive.writestr(zipfile.ZipInfo(path, TIME), data, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(SUMS, TIME), sums, zipfile.ZIP_DEFLATED)
+            for path in files:
+                archive.writestr(zipfile.ZipInfo(path, TIME), content[path].read_bytes(), zipfile.ZIP_DEFLATED)
     return [path for path in outs if not dvc_yaml.is_kept(path)]
 
 
-def _refuse(run: Run) -> None:
+def _refuse_unfinished(run: Run) -> None:
     refuse_unfinished(run)
     if run.file.startswith("..") or os.path.isabs(run.file):
         raise UserError(f"{run.file}: outside of this folder", "copy the config into the folder, and run it there")
@@ -95,12 +89,12 @@ def _refuse(run: Run) -> None:
         hint = "name files of model and text instead"
         raise UserError(f"{run.file}: sources.registry names sources that nobody else has", hint)
     with workflow(run) as found:
-        gone = missing_outputs.missing(found, run)
+        gone = missing_outputs(found, run)
         # by params, which name code and config; times say nothing after DVC has linked files to its cache
         jobs = [job for job in found.dag.jobs if job.output and not makes_intermediates(job)]
         if gone or any(found.persistence.params_changed(job) for job in jobs):
-            said = f", {gone[0]} is missing" if gone else ""
-            raise UserError(f"{run.results}: not finished{said}", f"run ff-memories run {run.file}")
+            missing = f", {gone[0]} is missing" if gone else ""
+            raise UserError(f"{run.results}: not finished{missing}", f"run ff-memories run {run.file}")
         snakemake_metadata.refuse_edited(found)
 
 
@@ -156,22 +150,17 @@ def _link(path: Path, to: Path) -> None:
         path.symlink_to(to.resolve())
 
 
-@dataclass(frozen=True)
-class Received:
-    """An archive's run in a folder: the path of its config there, lines on its model and text, and the same as data."""
-
-    config: str
-    says: list[str]
-    data: dict[str, Any]
-
-
-def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) -> Received:
-    """Unpack an archive into an empty folder, and put its model and text there as links.
+def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) -> tuple[str, dict[str, Any]]:
+    """Unpack an archive into an empty folder, put its model and text there as links, and return its config's path.
 
     What the run takes by name is fetched to ``data/`` of the working folder, as ``ff-memories fetch`` does.
 
     Args:
         model, text: files, or folders of files, to take these from; empty: fetch them by name.
+
+    Returns:
+        The path of its config there, and what the certificate says: digest, version, and by kind of input its name,
+        whether it was given, and its files' digests.
 
     Raises:
         UserError: the archive is damaged or refused, or its model or text cannot be had.
@@ -183,25 +172,21 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         raise UserError(f"{archive}: cut off, or no archive of ff-memories share", ANOTHER)
     unpack.unpack(archive, "zip", [], folder, max(LEAST, TIMES * archive.stat().st_size), inside="")
     run, made_by, digests = _checked(archive, folder)
-    said: dict[str, Any] = {}
+    about: dict[str, Any] = {"sha256": dvc_lock_file.digest(archive, "sha256"), "made_by": made_by}
     for kind, given in (("model", model), ("text", text), ("pipeline", [])):
-        files = inputs(run)[kind]
-        if missing := [path for path in files if path not in digests]:
+        paths = inputs(run)[kind]
+        if missing := [path for path in paths if path not in digests]:
             raise UserError(f"{archive}: {SUMS} lacks {missing[0]}", ANOTHER)
-        wanted = {path: digests[path] for path in files}
-        found = _given(kind, given, wanted, folder) if given and wanted else _by_name(kind, run, files)
-        for path, file in found.items():
+        wanted = {path: digests[path] for path in paths}
+        files = _given(kind, given, wanted, folder) if given and wanted else _by_name(kind, run, paths)
+        for path, file in files.items():
             _place(archive, folder, path, file)
-        said[kind] = {"name": names(run)[kind], "given": bool(given), "files": wanted}
-    for path, digest in run.inputs.gguf.items():
-        converted = from_gguf.folder(folder / path, digest)
-        for own in run.inputs.model_files:
-            _place(archive, folder, own, (converted / Path(own).name).resolve())
-        _name_source(folder, run)
-    says = [f"{kind}: {'given' if part['given'] else part['name']}" for kind, part in said.items() if part["files"]]
-    if made_by != (here := version("ff-memories")):
-        says.append(f"made by ff-memories {made_by}; this is {here}, whose code may differ: see the part `record`")
-    return Received(run.file, says, {"sha256": dvc_lock_file.digest(archive, "sha256"), "made_by": made_by, **said})
+        about[kind] = {"name": names(run)[kind], "given": bool(given), "files": wanted}
+    for gguf, digest in run.inputs.gguf.items():
+        converted = from_gguf.folder(folder / gguf, digest)
+        for path in run.inputs.model_files:
+            _place(archive, folder, path, (converted / Path(path).name).resolve())
+    return run.file, about
 
 
 def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
@@ -213,30 +198,28 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
     if not (folder / SUMS).is_file():
         raise UserError(f"{archive}: has no {SUMS}", "verify it with the version that wrote it")
     first, *rows = (folder / SUMS).read_text(encoding="utf-8", errors="replace").split("\n")
-    head, found = HEAD.fullmatch(first), [ROW.fullmatch(row) for row in rows if row]
-    if head is None or None in found:
+    head, sums = HEAD.fullmatch(first), [ROW.fullmatch(row) for row in rows if row]
+    if head is None or None in sums:
         raise UserError(f"{archive}: {SUMS} cannot be read", ANOTHER)
-    made_by, file, digests = head[1], head[2], {row[2]: row[1] for row in found if row}
-    _refuse_outside(archive, [file, *digests])
+    made_by, config, digests = head[1], head[2], {row[2]: row[1] for row in sums if row}
+    _refuse_outside(archive, [config, *digests])
     try:
-        config = read_yaml(folder / file)
-        named = [path for _, path in Inputs(configs.parse(config, file)).named]
+        data = read_yaml(folder / config)
+        named = [path for _, path in Inputs(configs.parse(data, config)).named]
     except (UserError, OSError) as error:
-        said = str(error).partition("\n")[0].replace(f"{folder}/", "")
-        raise UserError(f"{archive}: its config cannot be read: {said}", ANOTHER) from None
+        reason = str(error).partition("\n")[0].replace(f"{folder}/", "")
+        raise UserError(f"{archive}: its config cannot be read: {reason}", ANOTHER) from None
     _refuse_outside(archive, named)
-    run, own = Run(config, file), {SUMS, file, str(constraints.LOCK)}
+    run = Run(data, config)
     if run.config.sources.registry is not None:
         raise UserError(f"{archive}: refused, because its config names a registry of sources of its own")
     with chdir(folder):
-        stages = dvc_lock_file.read(run)
         recorded = dvc_lock_file.outputs(run)
-    deps = [dep["path"] for stage in stages.values() for dep in stage.get("deps", [])]
-    params = [path for stage in stages.values() for path in stage.get("params", {})]
-    _refuse_outside(archive, [*recorded, *deps, *params])
-    own |= {str(run.dvc_lock), run.annotation_folder, *(out for out in recorded if out.startswith(f"{run.results}/"))}
-    for path in (here.relative_to(folder).as_posix() for here in folder.rglob("*") if here.is_file()):
-        if not own & {path, *map(str, PurePosixPath(path).parents)}:
+    _refuse_outside(archive, recorded)
+    belongs = {config, str(constraints.LOCK), str(run.dvc_lock), run.annotation_folder}
+    belongs |= {path for path in recorded if path.startswith(f"{run.results}/")}
+    for path in (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()):
+        if path != SUMS and not belongs & {path, *map(str, PurePosixPath(path).parents)}:
             raise UserError(f"{archive}: refused, because {path!r} does not belong to the run")
         if path != SUMS and digests.get(path) != dvc_lock_file.digest(folder / path, "sha256"):
             raise UserError(f"{archive}: {path} is not as {SUMS} says", ANOTHER)
@@ -256,22 +239,18 @@ def _refuse_outside(archive: Path, paths: Iterable[str]) -> None:
 def _given(kind: str, given: list[Path], wanted: dict[str, str], folder: Path) -> dict[str, Path]:
     """Return {path in the run: the file here} for files that a user gave, found by their digests."""
     hint = f"give the {kind} that the run was made with"
-    whole = [path.expanduser() for path in given]
-    files = [file for path in whole for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    if gone := [file for file in files if not file.exists()]:
-        raise UserError(f"--{kind} {gone[0]}: no such file", hint)
-    files = [file for file in files if file.is_file()]
-    known = {dvc_lock_file.digest(file, "sha256"): file for file in files}
-    if kind == "text" and len(files) == 1 and not known.keys() >= {*wanted.values()}:
+    files = [file for path in given for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    if missing := [file for file in files if not file.exists()]:
+        raise UserError(f"--{kind} {missing[0]}: no such file", hint)
+    by_digest = {dvc_lock_file.digest(file, "sha256"): file for file in files if file.is_file()}
+    if kind == "text" and len(files) == 1 and not by_digest.keys() >= {*wanted.values()}:
         parts = one_text.split(files[0], configs.usual()["seed"], folder / ".split")  # as `ff-memories run` does
-        known |= {dvc_lock_file.digest(part, "sha256"): part for part in (parts.train, parts.validation)}
-    for path, digest in wanted.items():
-        if digest not in known:
-            all_given = " ".join(map(str, given))
-            raise UserError(
-                f"--{kind} {all_given}: not the run's {kind}: none has the SHA-256 of {path}, {digest}", hint
-            )
-    return {path: known[digest].resolve() for path, digest in wanted.items()}
+        by_digest |= {dvc_lock_file.digest(part, "sha256"): part for part in (parts.train, parts.validation)}
+    if lacking := [path for path, digest in wanted.items() if digest not in by_digest]:
+        options = f"--{kind} {' '.join(map(str, given))}"
+        digest = wanted[lacking[0]]
+        raise UserError(f"{options}: not the run's {kind}: none has the SHA-256 of {lacking[0]}, {digest}", hint)
+    return {path: by_digest[digest].resolve() for path, digest in wanted.items()}
 
 
 def _by_name(kind: str, run: Run, wanted: list[str]) -> dict[str, Path]:
@@ -284,14 +263,6 @@ def _by_name(kind: str, run: Run, wanted: list[str]) -> dict[str, Path]:
     elif wanted:
         raise UserError(f"{kind}: no name to fetch {', '.join(wanted)} by", f"give it with --{kind} PATH")
     return {path: Path(path).resolve() for path in wanted}
-
-
-def _name_source(folder: Path, run: Run) -> None:
-    """Give a converted model the name that its file had for the run: another name here is no other model."""
-    there = folder / str(run.inputs.model_folder)
-    told, info = model_folder.made_from(there), read_info(folder / run.path("model", "info.json"))
-    (there / model_folder.MADE_FROM).unlink()  # a link
-    converted_folder.tell(there, told | {"source": info.get("source")})
 
 
 def _place(archive: Path, folder: Path, path: str, file: Path) -> None:

@@ -34,6 +34,8 @@ def publish(planted_run, folder, name="planted", inputs=INPUTS, **env):
         copy = shutil.copytree if (planted_run / file).is_dir() else shutil.copy2
         copy(planted_run / file, folder / file)
     shutil.copy(planted_run / "my.yaml", folder / "config" / "config.yaml")
+    (folder / "annotations" / name).mkdir(parents=True)
+    (folder / "annotations" / name / "README.md").write_text("Annotators' files go here.\n")
     for made in ("results", ".snakemake"):
         if (planted_run / made).is_dir():
             shutil.copytree(planted_run / made, folder / made)

@@ -23,8 +23,7 @@ from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.finished import refuse_unfinished
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.runs.run import DEFAULT, Run, refuse_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import chdir
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -84,13 +86,22 @@ def run(args: argparse.Namespace) -> int:
 
     certificate = args.certificate and args.certificate.absolute()
     with tempfile.TemporaryDirectory(prefix="ff-memories-shared-") as folder:
-        received = receive(args.archive, Path(folder), args.model, args.text)
-        print(args.archive, *received.says, sep="\n  ", flush=True)
+        config, about = receive(args.archive, Path(folder), args.model, args.text)
+        print(args.archive, *_words(about), sep="\n  ", flush=True)
         args.certificate = certificate
         with chdir(folder):
-            run_ = Run.read(received.config)
+            run_ = Run.read(config)
             dvc_yaml.write(run_)  # as the code here says; the archive has the record alone
-            return _checked(args, run_, aim, {"archive": received.data})
+            return _checked(args, run_, aim, {"archive": about})
+
+
+def _words(about: dict[str, Any]) -> Iterator[str]:
+    """Yield lines on where an archive's model and text come from, and on the version that made it."""
+    for kind in ("model", "text", "pipeline"):
+        if about[kind]["files"]:
+            yield f"{kind}: {'given' if about[kind]['given'] else about[kind]['name']}"
+    if about["made_by"] != (here := version("ff-memories")):
+        yield f"made by ff-memories {about['made_by']}; this is {here}, whose code may differ: see the part `record`"
 
 
 def leave(number: int, _: FrameType | None) -> NoReturn:

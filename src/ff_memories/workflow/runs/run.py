@@ -1,4 +1,4 @@
-"""A run: its config, and the paths of its files."""
+"""A run: its config, the paths of its files, and whether it is finished."""
 
 import importlib.util
 import shlex
@@ -12,6 +12,7 @@ from ff_memories.base.files import require_file
 from ff_memories.config.section import plain_path
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs.of_run import Inputs
+from ff_memories.model.info import read_info
 from ff_memories.workflow.snakefile import snakefile
 
 DEFAULT = Path("config/config.yaml")  # the default run's
@@ -117,3 +118,24 @@ class Run:
         """The annotators' files for this run: all files in its folder and subfolders, but hidden ones."""
         found = [path for path in Path(self.annotation_folder).rglob("*") if path.is_file()]
         return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+
+
+def refuse_unfinished(run: Run) -> None:
+    """Raise ``UserError`` if a run's model step has not run, or read another model than the config names now."""
+    info = Path(run.path("model", "info.json"))
+    if not info.is_file():
+        raise UserError(f"{info}: no such file", f"run {run.again(str(info))}")
+    if not run.config.model.is_of(read_info(info)):
+        raise UserError(
+            f"{run.file}: its model differs from the one in {info}, which produced these results",
+            f"name the run's own config file, or run {run.again()}",
+        )
+
+
+def corpus_of(run: Run, what: str) -> Path:
+    """Return the path of a run's corpus, for what quotes its text. Raises ``UserError`` if it is not here."""
+    path = Path(run.path("corpus", "corpus.safetensors"))
+    if not path.is_file():
+        hint = f"run {run.again(str(path))}"
+        raise UserError(f"{path}: {what} quote the run's text, and it is not here", hint)
+    return path
