@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from ff_memories import tables
-from ff_memories.annotate import annotation_files, annotation_plan, distance, records
-from ff_memories.annotate.annotation_plan import Item
-from ff_memories.annotate.records import Pattern, Problems, Shown
+from ff_memories.annotate import annotation_files, distance, study
+from ff_memories.annotate.annotation_files import Pattern, Problems
+from ff_memories.annotate.study import Item
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.corpus import store
@@ -19,11 +19,11 @@ def items(run: Run) -> list[Item]:
     """Return the items of a run's study, in the order shown. Raises ``UserError`` if its corpus is not here."""
     text, options = store.read(corpus_of(run, "the items")), run.config.patterns
     triggers, types = tables.read(run.table("triggers")), read_types(run.dictionary)
-    found = annotation_plan.items(triggers, text, types, options.keys_per_layer, options.top, run.config.seed)
+    listed = study.items(triggers, text, types, options.keys_per_layer, options.top, run.config.seed)
     plan = run.table("annotation_plan")
-    if [item.item for item in found] != tables.read(plan).sort("order")["item"].to_list():
+    if [item.item for item in listed] != tables.read(plan).sort("order")["item"].to_list():
         raise UserError(f"{plan}: does not belong to these triggers", "run the workflow again")
-    return found
+    return listed
 
 
 def compositions(run: Run) -> list[distance.Compared]:
@@ -33,19 +33,17 @@ def compositions(run: Run) -> list[distance.Compared]:
     return distance.compared(cases, tables.read(run.table("examples")), text, types, run.config.seed)
 
 
-def shown(run: Run) -> Shown:
-    """Return the items that a run's annotators can have seen."""
-    plan = tables.read(run.table("annotation_plan"))
-    identities = annotation_plan.identities_of(tables.read(run.table("triggers")))
-    return Shown(dict(plan.select("item", "prefixes").iter_rows()), identities)
+def shown(run: Run) -> dict[str, int]:
+    """Return {item that a run's annotators see: its number of prefixes}."""
+    return dict(tables.read(run.table("annotation_plan")).select("item", "prefixes").iter_rows())
 
 
 def write_patterns(run: Run, found: list[Pattern], problems: Problems, out: Path) -> None:
     """Write patterns as the forms export them. Raises ``UserError`` if some break a rule of the guide."""
     if out.suffix.lower() != ".csv":
         raise UserError(f"--out {out}: not a CSV file", "give it a name that ends in .csv")
-    records.check_names(found, problems)
-    records.check(found, shown(run), problems)
+    annotation_files.check_names(found, problems)
+    annotation_files.check(found, shown(run), problems)
     problems.refuse(MENDED)
     if not found:
         raise UserError("the files hold no annotation")

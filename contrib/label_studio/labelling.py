@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
-from ff_memories.annotate.annotation_plan import Item
-from ff_memories.annotate.records import Pattern, Problems
+from ff_memories.annotate.annotation_files import Pattern, Problems
+from ff_memories.annotate.study import Item
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from contrib import annotation_study
 from contrib.label_studio import labelling
-from ff_memories.annotate.records import Problems
+from ff_memories.annotate.annotation_files import Problems
 from ff_memories.workflow.runs import opening
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from contrib.language_model import reading
 from ff_memories import tables
 from ff_memories.annotate import annotation_files
-from ff_memories.annotate.records import Problems, Shown, check
+from ff_memories.annotate.annotation_files import Problems, check
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
             hint = "leave out --lenient to see what is wrong, and ask the model again (nothing was written)"
             raise UserError(f"{args.answers}: no answer is left", hint)
     else:
-        records, _ = check([record for answer in given for record in answer.records], Shown(asked, set()), problems)
+        records, _ = check([record for answer in given for record in answer.records], asked, problems)
         hint = "ask the model again for these items, or drop them with --lenient (nothing was written)"
         problems.refuse(hint)
     write_whole(args.out, annotation_files.pattern_csv(run_.config.run, records))

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from contrib import annotation_study
-from ff_memories.annotate.annotation_plan import Item
-from ff_memories.annotate.sample import FEWEST
+from ff_memories.annotate.study import FEWEST, Item
 from ff_memories.base.files import atomic_folder, require_new, write_whole
 from ff_memories.corpus.tokenizer import BLANK
 from ff_memories.workflow.runs import opening

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from contrib.language_model.prompts import EXAMPLES
-from ff_memories.annotate.records import Pattern, Problems, Shown, check
-from ff_memories.annotate.sample import FEWEST
+from ff_memories.annotate.annotation_files import Pattern, Problems, check
+from ff_memories.annotate.study import FEWEST
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
@@ -177,7 +177,6 @@ def mended(answers: list[Answer], items: Mapping[str, int]) -> tuple[list[Patter
     left says ``none`` if it says so, or if its patterns were all in too few prefixes. If it claims any other pattern,
     it is left out: as ``none`` it would lower the model's rate of patterns seen in foils.
     """
-    shown = Shown(items, set())
     out: list[Pattern] = []
     changed = 0
     for answer in answers:
@@ -187,7 +186,7 @@ def mended(answers: list[Answer], items: Mapping[str, int]) -> tuple[list[Patter
         for record in answer.patterns:
             ranks = tuple(sorted({rank for rank in record.ranks if 1 <= rank <= items[record.item]}))
             own = replace(record, ranks=ranks, pattern=str(len(kept) + 1))
-            check([own], shown, faults := Problems())
+            check([own], items, faults := Problems())
             changed += len(ranks) != len(record.ranks) or bool(faults.found)
             if not faults.found:
                 kept.append(own)

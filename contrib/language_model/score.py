@@ -13,7 +13,7 @@ import polars as pl
 from contrib import annotation_study
 from ff_memories import tables
 from ff_memories.annotate import annotation_files, inter_annotator, scoring
-from ff_memories.annotate.records import Problems, check
+from ff_memories.annotate.annotation_files import Problems, check
 from ff_memories.annotate.scoring import Score
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole

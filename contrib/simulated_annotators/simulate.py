@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from ff_memories.annotate.records import Judgement, Pattern
-from ff_memories.annotate.sample import FEWEST
+from ff_memories.annotate.annotation_files import Judgement, Pattern
+from ff_memories.annotate.study import FEWEST
 from ff_memories.base.draws import generator
 from ff_memories.tables.annotation import SIMULATED, TYPES
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from contrib import annotation_study
 from contrib.spreadsheet import sheet
-from ff_memories.annotate import annotation_files, records
+from ff_memories.annotate import annotation_files
+from ff_memories.annotate.annotation_files import Problems
 from ff_memories.annotate.distance import LABELS
-from ff_memories.annotate.records import Problems
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.workflow.runs import opening
@@ -30,8 +30,8 @@ def run(args: argparse.Namespace) -> None:
     if found:
         raise UserError("the sheets are of both questions", "convert patterns and distances to a file each")
     asked = {case.item: case.example for case in annotation_study.compositions(run_)}
-    records.check_names(judged, problems)
-    records.check_judgements(judged, asked, set(), problems)
+    annotation_files.check_names(judged, problems)
+    annotation_files.check_judgements(judged, asked, problems)
     problems.refuse(annotation_study.MENDED)
     write_whole(args.out, annotation_files.judgement_csv(run_.config.run, judged))
     print(f"wrote {args.out}: {len(judged)} judgements, each {' or '.join(LABELS)}")

@@ -5,10 +5,9 @@ import io
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ff_memories.annotate.annotation_files import JUDGEMENTS, Row, without_escape
-from ff_memories.annotate.annotation_plan import Item
+from ff_memories.annotate.annotation_files import JUDGEMENTS, Judgement, Pattern, Problems, Row, without_escape
 from ff_memories.annotate.distance import Compared
-from ff_memories.annotate.records import Judgement, Pattern, Problems
+from ff_memories.annotate.study import Item
 from ff_memories.base.text import csv_text
 
 COLUMNS = [f"pattern {n}" for n in range(1, 9)]

@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories import cli, tables
-from ff_memories.annotate import distance, sample
-from ff_memories.annotate.automatic import embedding, permutation_test, proxy, quality, semantic, shallow, tfidf
-from ff_memories.annotate.automatic.words import is_content, shape, stem
-from ff_memories.annotate.sample import Key
+from ff_memories.annotate import distance, study
+from ff_memories.annotate.automatic import proxy, quality, semantic, shallow
+from ff_memories.annotate.automatic.permutation_test import SETS, Candidate, Correction, distinct, frequent, tail
+from ff_memories.annotate.automatic.words import is_content, shape, stem, train_counts
+from ff_memories.annotate.study import Key
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -128,7 +129,7 @@ class Language:
 def scores(language):
     """Return patterns' precision and recall per type, the share of foils with a pattern, and the labels' accuracy."""
     triggers, corpus = language.triggers(), language.corpus()
-    keys = sample.read_keys(triggers, corpus, 200, SHOWN, seed=1)
+    keys = study.read_keys(triggers, corpus, 200, SHOWN, seed=1)
     annotator = proxy.Annotator.of(corpus, language.dictionary, language.embedding, triggers, seed=1)
     annotations, labels = proxy.annotate(annotator, keys)
     count = Counter()
@@ -207,10 +208,10 @@ def test_words_are_as_close_as_their_tfidf_weights_in_sentences(monkeypatch):
     weights *= np.log(6 / (1 + weights.sum(0))) + 1
     weights /= np.linalg.norm(weights, axis=1, keepdims=True)
     weights /= np.linalg.norm(weights, axis=0, keepdims=True)
-    units = tfidf.sentence_vectors(corpus, term, 4, np.random.default_rng(1))
+    units = semantic.sentence_vectors(corpus, term, 4, np.random.default_rng(1))
     np.testing.assert_allclose((units @ units.T).toarray(), weights.T @ weights, atol=1e-6)
-    monkeypatch.setattr(tfidf, "SENTENCES", 3)
-    assert tfidf.sentence_vectors(corpus, term, 4, np.random.default_rng(1)).shape == (4, 3)
+    monkeypatch.setattr(semantic, "SENTENCES", 3)
+    assert semantic.sentence_vectors(corpus, term, 4, np.random.default_rng(1)).shape == (4, 3)
 
 
 @pytest.fixture(scope="module")
@@ -278,10 +279,10 @@ def test_a_common_word_is_no_pattern_where_it_is_as_common_as_anywhere(annotator
 
 @given(st.lists(st.sets(st.integers(0, 24), min_size=3), min_size=1, max_size=8), st.randoms())
 def test_listed_patterns_do_not_depend_on_the_order_of_candidates(members, rng):
-    candidates = [permutation_test.Found((f"w{i % 3}",), "end", frozenset(m), i / 10) for i, m in enumerate(members)]
-    kept = permutation_test.distinct(candidates)
+    candidates = [Candidate((f"w{i % 3}",), "end", frozenset(m), i / 10) for i, m in enumerate(members)]
+    kept = distinct(candidates)
     rng.shuffle(candidates)
-    assert permutation_test.distinct(candidates) == kept
+    assert distinct(candidates) == kept
     assert kept[0].p == 0
 
 
@@ -290,14 +291,12 @@ def test_binomial_tail_is_the_sum_of_its_terms():
 
     for held in range(1, 8):
         exact = sum(comb(7, k) * 0.3**k * 0.7 ** (7 - k) for k in range(held, 8))
-        assert permutation_test.tail(np.array([held]), 7, np.array([0.3]))[0] == pytest.approx(exact)
+        assert tail(np.array([held]), 7, np.array([0.3]))[0] == pytest.approx(exact)
 
 
 def test_corrected_p_values_of_random_sets_are_uniform():
     draw = np.random.default_rng(0).random(4000)
-    corrected = permutation_test.Correction(
-        lambda indices: float(draw[indices].min()), 4000, lambda n: np.random.default_rng(n)
-    )
+    corrected = Correction(lambda indices: float(draw[indices].min()), 4000, lambda n: np.random.default_rng(n))
     fresh = [corrected(float(p), 5) for p in np.random.default_rng(1).random((4000, 5)).min(1)]
     assert np.quantile(fresh, [0.05, 0.5, 0.95]) == pytest.approx([0.05, 0.5, 0.95], abs=0.03)
 
@@ -334,42 +333,42 @@ def triggers_of(keys, rows=None):
 
 def test_keys_are_drawn_layer_by_layer_among_those_with_three_triggers():
     keys = {(layer, key): 2 + (key % 3 > 0) for layer in (1, 2, 3) for key in range(60)}
-    drawn = sample.sample_keys(triggers_of(keys), 10, seed=1)
+    drawn = study.sample_keys(triggers_of(keys), 10, seed=1)
     assert drawn.group_by("layer").len().sort("layer").rows() == [(1, 10), (2, 10), (3, 10)]
     assert all(keys[pair] == 3 for pair in drawn.rows())
     without_first = {k: n for k, n in keys.items() if k[0] != 1}
-    again = sample.sample_keys(triggers_of(without_first), 10, seed=1)
+    again = study.sample_keys(triggers_of(without_first), 10, seed=1)
     assert again.rows() == [pair for pair in drawn.rows() if pair[0] != 1]
-    assert sample.sample_keys(triggers_of(keys), 10, seed=2).rows() != drawn.rows()
-    assert sample.sample_keys(triggers_of({(1, 4): 2}), 10, seed=1).is_empty()
+    assert study.sample_keys(triggers_of(keys), 10, seed=2).rows() != drawn.rows()
+    assert study.sample_keys(triggers_of({(1, 4): 2}), 10, seed=1).is_empty()
 
 
 CORPUS = Corpus(np.arange(4, 14, dtype=np.int32), np.array([0, 4, 5, 10]), train=3)
 
 
 def test_random_prefixes_have_the_lengths_that_triggers_were_sought_at():
-    inner = sample.random_prefixes(CORPUS, triggers_of({(1, 1): 3}), 500, 1, "t")
+    inner = study.random_prefixes(CORPUS, triggers_of({(1, 1): 3}), 500, 1, "t")
     assert {p[0] for p in inner} == {4, 9}  # the sentence of one token has no inner prefix
     assert {len(p) for p in inner} == {1, 2, 3, 4}
     full = triggers_of({}, [(1, 1, r, 1.0, 1, 1, None) for r in (1, 2, 3)])
-    assert {len(p) for p in sample.random_prefixes(CORPUS, full, 500, 1, "t") if p[0] == 4} == {1, 2, 3, 4}
+    assert {len(p) for p in study.random_prefixes(CORPUS, full, 500, 1, "t") if p[0] == 4} == {1, 2, 3, 4}
     empty = triggers_of({}, [(1, 1, r, 1.0, 1, 0, 8) for r in (1, 2, 3)])
-    assert {len(p) for p in sample.random_prefixes(CORPUS, empty, 500, 1, "t")} == {0, 1, 2, 3, 4}
+    assert {len(p) for p in study.random_prefixes(CORPUS, empty, 500, 1, "t")} == {0, 1, 2, 3, 4}
 
 
 def test_keys_come_by_layer_and_number_with_their_prefixes():
     keys = {(layer, key): 3 for layer in (1, 2) for key in range(30)}
-    read = sample.read_keys(triggers_of(keys), CORPUS, 30, 2, seed=1)
+    read = study.read_keys(triggers_of(keys), CORPUS, 30, 2, seed=1)
     assert read == [Key(layer, key, (1, 2), ((4, 5), (4, 5))) for layer, key in keys]
     complete = triggers_of({}, [(1, 1, r, 1.0, 1, 1, None) for r in (1, 2, 3)])
-    assert sample.read_keys(complete, CORPUS, 1, 3, seed=1) == [Key(1, 1, (1, 2, 3), ((8,),) * 3)]
+    assert study.read_keys(complete, CORPUS, 1, 3, seed=1) == [Key(1, 1, (1, 2, 3), ((8,),) * 3)]
 
 
 @pytest.mark.parametrize("sentence, position", [(3, 1), (0, 5)])
 def test_triggers_of_another_corpus_are_refused(sentence, position):
     rows = [(1, 1, r, 1.0, sentence, position, 5) for r in (1, 2, 3)]
     with pytest.raises(UserError, match="does not have"):
-        sample.read_keys(triggers_of({}, rows), CORPUS, 1, 3, seed=1)
+        study.read_keys(triggers_of({}, rows), CORPUS, 1, 3, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -551,10 +550,7 @@ class Says:
     answers: dict
 
     def annotate(self, key):
-        return [
-            (kind, "", permutation_test.Found(("w",), "end", frozenset(held), 0.001))
-            for kind, held in self.answers[key.key]
-        ]
+        return [(kind, "", Candidate(("w",), "end", frozenset(held), 0.001)) for kind, held in self.answers[key.key]]
 
 
 def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
@@ -639,9 +635,9 @@ def test_what_is_planted_is_where_it_is_said_to_be(annotator, monkeypatch):
 
 def test_types_are_counted_in_the_training_text_and_at_the_beginnings_of_its_sentences():
     text = Corpus(np.array([4, 5, 4, 6, 5, 7, 7, 4, 8], np.int32), np.array([0, 3, 4, 8, 9]), train=3)
-    assert embedding.train_counts(text, 9).tolist() == [0, 0, 0, 0, 3, 2, 1, 2, 0]
-    assert embedding.train_counts(text, 9, before=3).tolist() == [0, 0, 0, 0, 1, 2, 1, 1, 0]
-    assert embedding.train_counts(text, 9, before=2).tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0]
+    assert train_counts(text, 9).tolist() == [0, 0, 0, 0, 3, 2, 1, 2, 0]
+    assert train_counts(text, 9, before=3).tolist() == [0, 0, 0, 0, 1, 2, 1, 1, 0]
+    assert train_counts(text, 9, before=2).tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0]
 
 
 def shallow_of(types, reference=((4,),), pool=((4,),)):
@@ -691,9 +687,9 @@ def test_how_often_a_feature_is_expected_is_pooled_over_lengths():
     features, p = one._frequent([one.features(x) for x in prefixes], shallow.length_classes(prefixes))
     chance = 14 / 24 * rate[1] + 10 / 24 * rate[2]
     known = dict(zip(features, p, strict=True))
-    assert known["end", (4,)] == pytest.approx(permutation_test.tail(np.array([22]), 24, np.array([chance]))[0])
+    assert known["end", (4,)] == pytest.approx(tail(np.array([22]), 24, np.array([chance]))[0])
     unseen = 100 / 101 / 150 * 10 / 24 + 100 / 101 / 150 * 14 / 24
-    assert known["end", (5, 4)] == pytest.approx(permutation_test.tail(np.array([10]), 24, np.array([unseen]))[0])
+    assert known["end", (5, 4)] == pytest.approx(tail(np.array([10]), 24, np.array([unseen]))[0])
     assert ("end", (6,)) not in known  # two prefixes are not a pattern
     assert [len(part) for part in one._frequent([], np.empty(0, int))] == [0, 0]
     assert one._smallest(np.array([0])) == 1
@@ -708,16 +704,12 @@ def test_two_forms_of_a_word_are_one_pattern_with_both():
 
 
 def test_a_pattern_akin_to_a_kept_one_adds_three_prefixes_and_another_is_none_of_its_twins():
-    found = lambda words, members, p: permutation_test.Found(tuple(words), "end", frozenset(members), p)
+    found = lambda words, members, p: Candidate(tuple(words), "end", frozenset(members), p)
     first = found("ab", range(5), 0.001)
     three, two = found("b", range(8), 0.002), found("b", range(7), 0.002)
-    assert permutation_test.distinct([first, three]) == [first, three] and permutation_test.distinct([first, two]) == [
-        first
-    ]
+    assert distinct([first, three]) == [first, three] and distinct([first, two]) == [first]
     other, twin = found("c", range(7), 0.002), found("c", range(4), 0.002)
-    assert permutation_test.distinct([first, other]) == [first, other] and permutation_test.distinct([first, twin]) == [
-        first
-    ]
+    assert distinct([first, other]) == [first, other] and distinct([first, twin]) == [first]
 
 
 @pytest.mark.parametrize("kind, words, said", [
@@ -725,17 +717,15 @@ def test_a_pattern_akin_to_a_kept_one_adds_three_prefixes_and_another_is_none_of
     ("form", ("a", "b", "c", "d"), "ends with a form of: a, b, c"), ("number", ("7",), "ends with a number"),
 ])  # fmt: skip
 def test_shallow_patterns_are_described(kind, words, said):
-    assert shallow.describe(permutation_test.Found(words, kind, frozenset(), 0.1)) == said
-    assert (
-        semantic.describe(permutation_test.Found(tuple("abcdef"), "topic", frozenset(), 0.1)) == "topic: a, b, c, d, e"
-    )
+    assert shallow.describe(Candidate(words, kind, frozenset(), 0.1)) == said
+    assert semantic.describe(Candidate(tuple("abcdef"), "topic", frozenset(), 0.1)) == "topic: a, b, c, d, e"
 
 
 def test_a_pattern_is_three_prefixes_and_three_times_what_is_expected():
     held, chance = np.array([2, 3, 3, 9, 9]), np.array([0.0, 0.0, 0.1, 0.1, 0.101])
-    assert permutation_test.frequent(held, 30, chance).tolist() == [False, True, False, True, False]
-    shares = permutation_test.Correction(lambda indices: len(indices) / 100, 40, lambda n: np.random.default_rng(n))
-    assert shares(0.05, 5) == 1 and shares(0.04, 5) == 1 / (1 + permutation_test.SETS)
+    assert frequent(held, 30, chance).tolist() == [False, True, False, True, False]
+    shares = Correction(lambda indices: len(indices) / 100, 40, lambda n: np.random.default_rng(n))
+    assert shares(0.05, 5) == 1 and shares(0.04, 5) == 1 / (1 + SETS)
     assert shares(0.41, 50) == 1 and shares(0.39, 50) < 1e-3  # no more than there are
 
 
@@ -781,7 +771,7 @@ def test_topics_are_searched_around_every_term_at_hand():
             rates = [lexicon.chance[int(opening), way, term, size] for opening in opens]
             chance = np.mean([1 - np.exp(-r * len(own)) for r, own in zip(rates, terms, strict=True)])
             expected[way, term, size] = (
-                pytest.approx(float(4 * permutation_test.tail(len(held), 25, chance))),
+                pytest.approx(float(4 * tail(len(held), 25, chance))),
                 list(held),
             )
     assert {(w, t, s): (p, np.flatnonzero(m).tolist()) for p, w, t, s, m in found} == expected

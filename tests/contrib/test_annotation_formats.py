@@ -11,13 +11,13 @@ from contributed import says, use
 from contrib.label_studio import labelling
 from contrib.spreadsheet import sheet
 from ff_memories import tables
-from ff_memories.annotate import annotation_files, annotation_plan, records
-from ff_memories.annotate.annotation_plan import Item
-from ff_memories.annotate.records import Pattern, Problems, Shown
+from ff_memories.annotate import annotation_files
+from ff_memories.annotate.annotation_files import Pattern, Problems
+from ff_memories.annotate.study import Item
 
 ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
 NAMES = [item.item for item in ITEMS]
-SHOWN = Shown({name: 5 for name in NAMES}, annotation_plan.identities(2, 10))
+SHOWN = {name: 5 for name in NAMES}
 SHALLOW = Pattern("here", "f", "ann", NAMES[0], "1", "shallow", "ends alike", (1, 2, 3))
 STUDY = [
     SHALLOW, Pattern("here", "f", "ann", NAMES[0], "2", "semantic", '=1+1, "x", «y»', (1, 4, 5)),
@@ -38,7 +38,7 @@ def test_a_sheet_gives_back_what_was_entered_whatever_spreadsheet_wrote_it(tmp_p
     (tmp_path / "a.csv").write_bytes(change(sheet.patterns("mine", ITEMS, STUDY)).encode())
     found, judged = sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
     assert said(found) == said(STUDY) and not judged and not problems.found
-    assert records.check(found, SHOWN, problems) == (found, []) and not problems.found
+    assert annotation_files.check(found, SHOWN, problems) == (found, []) and not problems.found
 
 
 @pytest.mark.parametrize("row, column, text, message", [
@@ -54,7 +54,7 @@ def test_each_fault_of_a_sheet_is_named(tmp_path, row, column, text, message):
     with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, delimiter=";").writerows(cells)
     found, _ = sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
-    records.check(found, SHOWN, problems)
+    annotation_files.check(found, SHOWN, problems)
     assert any(re.search(message, problem) for problem in problems.found), problems.found
 
 

@@ -13,9 +13,8 @@ from pipeline import step
 from contrib.language_model import prompts, reading
 from ff_memories import tables
 from ff_memories.annotate import annotation_files
-from ff_memories.annotate.annotation_plan import Item
-from ff_memories.annotate.records import Problems
-from ff_memories.annotate.sample import FEWEST
+from ff_memories.annotate.annotation_files import Problems
+from ff_memories.annotate.study import FEWEST, Item
 from ff_memories.base.errors import UserError
 from ff_memories.report.sections.annotation import annotation_section
 from ff_memories.tables import annotation as annotators

@@ -1,23 +1,75 @@
-"""The format of annotations: CSV as the forms export it, in UTF-8, with one row per pattern or judgement.
+"""Read and check what annotators wrote, and report all problems by file and row.
 
-Tools of ``contrib/`` write other formats as this one.
+The format is CSV as the forms export it, in UTF-8, with one row per pattern or judgement. Tools of ``contrib/`` write
+other formats as this one.
 """
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from ff_memories.annotate.records import Judgement, Pattern, Problems, check_names
+from ff_memories.annotate.distance import LABELS
+from ff_memories.annotate.study import FEWEST
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.base.text import csv_text
+from ff_memories.tables.annotation import ANNOTATOR, PEOPLE, TYPES
 
 PATTERNS = ("run", "annotator", "item", "pattern", "type", "description", "prefixes")
 JUDGEMENTS = ("run", "annotator", "item", "label")
 NOTES = (".md", ".txt")  # may lie beside the files
 
-Row = tuple[str, dict[str, str]]  # its place, and its cells by column
+Row = tuple[str, dict[str, str]]  # its file and row number, for messages, and its cells by column
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """An annotator's answer on an item, and its file; ``place`` is file and row, for messages."""
+
+    place: str
+    file: str
+    annotator: str
+    item: str
+
+
+@dataclass(frozen=True)
+class Pattern(Annotation):
+    """One pattern that an annotator found in an item; without a type, the statement that it has none.
+
+    ``ranks``: of the prefixes with the pattern.
+    """
+
+    pattern: str = ""
+    type: str = ""
+    description: str = ""
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Judgement(Annotation):
+    """An annotator's judgement of one composition of E14."""
+
+    label: str
+
+
+@dataclass
+class Problems:
+    """All problems with some files, collected first and then reported together."""
+
+    found: list[str] = field(default_factory=list)
+
+    def add(self, place: str, what: str, hint: str) -> None:
+        self.found.append(f"{place}: {what}; {hint}")
+
+    def refuse(
+        self, hint: str = "correct these rows and run the workflow again (nothing was scored or written)"
+    ) -> None:
+        """Raise ``UserError`` with all problems by file and row, if there are any."""
+        if self.found:
+            number = "1 problem" if len(self.found) == 1 else f"{len(self.found)} problems"
+            raise UserError("\n  ".join([f"{number} in the annotators' files", *self.found]), hint)
 
 
 def read_all(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[list[Pattern], list[Judgement]]:
@@ -32,46 +84,45 @@ def read_all(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple
                 str(path), "not an annotation file", "export CSV from the form; contrib/ converts other formats"
             )
             continue
-        given = list(rows(path, problems))
-        if foreign := next(((place, row["run"]) for place, row in given if row["run"] != run), None):
+        read = list(rows(path, problems))
+        if foreign := next(((place, row["run"]) for place, row in read if row["run"] != run), None):
             place, other = foreign
             problems.add(place, f"labels for the run {other!r}", f"move the file to annotations/{other}/")
-        elif given and "label" in given[0][1]:
+        elif read and "label" in read[0][1]:
             judgements += [
-                Judgement(place, str(path), row["annotator"], row["item"], row["label"].lower()) for place, row in given
+                Judgement(place, str(path), row["annotator"], row["item"], row["label"].lower()) for place, row in read
             ]
         else:
-            patterns += [_pattern(place, path, row, problems) for place, row in given]
+            patterns += [_pattern(place, path, row, problems) for place, row in read]
     check_names([*patterns, *judgements], problems)
     return patterns, judgements
 
 
 def rows(path: str | Path, problems: Problems) -> Iterator[Row]:
     """Yield a file's rows; add what keeps it from being read to ``problems``."""
-    place = str(path)
     try:
         require_file(path)
         reader = csv.reader(io.StringIO(Path(path).read_text(encoding="utf-8-sig"), newline=""), strict=True)
         header = [name.strip().lower() for name in next(reader, [])]
         columns = JUDGEMENTS if "label" in header else PATTERNS
         if lacking := [name for name in columns if name not in header]:
-            problems.add(place, f"missing columns: {', '.join(lacking)}", "restore the form's header")
+            problems.add(str(path), f"missing columns: {', '.join(lacking)}", "restore the form's header")
             return
         for cells in reader:
-            place = f"{path}, row {reader.line_num}"
+            row = f"{path}, row {reader.line_num}"
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
                 what = f"{len(cells)} cells, but the header has {len(header)}"
-                problems.add(place, what, 'put text with commas in plain double quotes: "')
+                problems.add(row, what, 'put text with commas in plain double quotes: "')
                 continue
-            yield place, {name: without_escape(value) for name, value in zip(header, cells, strict=True)}
+            yield row, {name: without_escape(value) for name, value in zip(header, cells, strict=True)}
     except csv.Error as error:
         problems.add(f"{path}, row {reader.line_num}", f"not readable as CSV ({error})", "export it again")
     except UnicodeDecodeError:
-        problems.add(place, "not UTF-8", "export it again, or save it as CSV UTF-8")
+        problems.add(str(path), "not UTF-8", "export it again, or save it as CSV UTF-8")
     except (OSError, UserError) as error:
-        problems.add(place, f"not readable ({getattr(error, 'strerror', None) or error})", "name existing files")
+        problems.add(str(path), f"not readable ({getattr(error, 'strerror', None) or error})", "name existing files")
 
 
 def without_escape(value: str) -> str:
@@ -93,12 +144,97 @@ def _pattern(place: str, path: Path, row: dict[str, str], problems: Problems) ->
     return Pattern(*head, row["pattern"], kind or "(empty)", row["description"], ranks)
 
 
-def pattern_csv(run: str, records: Iterable[Pattern]) -> str:
-    """Return records in the forms' format."""
-    cells = lambda r: (r.pattern or "0", r.type or "none", r.description, " ".join(map(str, r.ranks)))
-    return csv_text(PATTERNS, ([run, r.annotator, r.item, *cells(r)] for r in records))
+def pattern_csv(run: str, patterns: Iterable[Pattern]) -> str:
+    """Return patterns in the forms' format."""
+    return csv_text(
+        PATTERNS,
+        (
+            [run, p.annotator, p.item, p.pattern or "0", p.type or "none", p.description, " ".join(map(str, p.ranks))]
+            for p in patterns
+        ),
+    )
 
 
 def judgement_csv(run: str, judged: Iterable[Judgement]) -> str:
     """Return judgements in the forms' format."""
     return csv_text(JUDGEMENTS, ([run, j.annotator, j.item, j.label] for j in judged))
+
+
+def check_names(answers: Iterable[Annotation], problems: Problems) -> None:
+    """Report names that do not say who annotated, or that differ from another only in case or spaces."""
+    of_file: dict[tuple[str, str], Annotation] = {}
+    for answer in answers:
+        of_file.setdefault((answer.annotator, answer.file), answer)
+    spelled: dict[str, Annotation] = {}
+    for answer in of_file.values():
+        first = spelled.setdefault(" ".join(answer.annotator.casefold().split()), answer)
+        if not answer.annotator:
+            problems.add(answer.place, "the annotator's name is missing", "write your name in the column annotator")
+        elif answer.annotator.casefold() in (ANNOTATOR, PEOPLE):
+            problems.add(answer.place, f"{answer.annotator!r} is a reserved name", "use another name for the annotator")
+        elif first.annotator != answer.annotator:
+            what = f"{answer.annotator!r} is spelled {first.annotator!r} at {first.place}"
+            problems.add(answer.place, what, "spell each person's name one way, and give two people different names")
+
+
+def check(
+    patterns: Sequence[Pattern], prefixes: Mapping[str, int], problems: Problems
+) -> tuple[list[Pattern], list[Pattern]]:
+    """Return the patterns of shown items, and those of items that are not shown; report violations of the rules.
+
+    An item is not shown any more if its prefixes or the sample changed.
+
+    Args:
+        patterns: as annotators wrote them.
+        prefixes: {shown item: its number of prefixes}.
+        problems: to add to.
+    """
+    shown = [pattern for pattern in patterns if pattern.item in prefixes]
+    of_item: dict[tuple[str, str], Pattern] = {}
+    by_name: dict[tuple[str, str, str], Pattern] = {}
+    for pattern in shown:
+        first = of_item.setdefault((pattern.annotator, pattern.item), pattern)
+        twin = by_name.setdefault((pattern.annotator, pattern.item, pattern.pattern), pattern)
+        if first.file != pattern.file or twin is not pattern:
+            earlier = first if first.file != pattern.file else twin
+            what = f"{pattern.annotator} already annotated {pattern.item} at {earlier.place}"
+            problems.add(pattern.place, what, "keep one of the two")
+        elif first is not pattern and not (first.type and pattern.type):
+            what = f'{pattern.item} has both patterns and "no pattern"'
+            problems.add(pattern.place, what, f"see also {first.place}; keep one of the two")
+        if pattern.type:
+            _check_pattern(pattern, prefixes[pattern.item], problems)
+    return shown, [pattern for pattern in patterns if pattern.item not in prefixes]
+
+
+def _check_pattern(pattern: Pattern, prefixes: int, problems: Problems) -> None:
+    ranks = set(pattern.ranks)
+    if pattern.type not in TYPES:
+        problems.add(pattern.place, f"{pattern.type!r} is not a type of pattern", f"write {' or '.join(TYPES)}")
+    if not pattern.description:
+        problems.add(pattern.place, "the pattern has no description", "describe in words what the prefixes share")
+    if outside := sorted(rank for rank in ranks if not 1 <= rank <= prefixes):
+        what = f"unknown prefix {', '.join(map(str, outside))}; prefixes go from 1 to {prefixes}"
+        problems.add(pattern.place, what, "correct the numbers")
+    elif len(ranks) < len(pattern.ranks):
+        problems.add(pattern.place, "a prefix is listed twice", "list it once")
+    elif len(ranks) < FEWEST:
+        what = f"a pattern in only {len(ranks)} of the prefixes"
+        hint = f"a pattern needs at least {FEWEST}: tick the other prefixes that have it, or remove the pattern"
+        problems.add(pattern.place, what, hint)
+
+
+def check_judgements(
+    judged: Sequence[Judgement], items: Container[str], problems: Problems
+) -> tuple[list[Judgement], list[Judgement]]:
+    """Return the judgements of E14 of shown items, and those of items that are not shown; report problems."""
+    shown = [judgement for judgement in judged if judgement.item in items]
+    of_item: dict[tuple[str, str], Judgement] = {}
+    for judgement in shown:
+        first = of_item.setdefault((judgement.annotator, judgement.item), judgement)
+        if judgement.label not in LABELS:
+            problems.add(judgement.place, f"{judgement.label!r} is not a judgement", f"write {' or '.join(LABELS)}")
+        if first is not judgement:
+            what = f"{judgement.annotator} already judged {judgement.item} at {first.place}"
+            problems.add(judgement.place, what, "keep one of the two")
+    return shown, [judgement for judgement in judged if judgement.item not in items]

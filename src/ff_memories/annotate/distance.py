@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.annotate.annotation_plan import content_hash, identity
 from ff_memories.annotate.automatic.words import sort_of, stem
+from ff_memories.annotate.study import content_hash, identity
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import escape_invisible
@@ -46,34 +46,33 @@ class WordCloseness:
         embedding, centre: (vocab, d), (d,) the words' vectors and their mean.
         sorts: (vocab,) the sort of each type, from ``words.sort_of``.
         order: each sort's types, by decreasing frequency.
-        place: (vocab,) each type's position in its sort's ``order``.
-        rng_of: returns the generator of random pairs for two types.
+        position: (vocab,) each type's position in its sort's ``order``.
+        seed: of the random pairs.
     """
 
     embedding: torch.Tensor
     centre: torch.Tensor
     sorts: Sequence[str | None]
     order: Mapping[str | None, np.ndarray]
-    place: np.ndarray
-    rng_of: Callable[[int, int], np.random.Generator]
+    position: np.ndarray
+    seed: int
 
     @classmethod
     def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> WordCloseness:
         """Build from a model's output embeddings (vocab, d), the types' counts (vocab,), and the types."""
-        sorts, place, order = [sort_of(word) for word in types], np.empty(len(types), dtype=np.int64), {}
+        sorts, position, order = [sort_of(word) for word in types], np.empty(len(types), dtype=np.int64), {}
         for sort in set(sorts):
-            own = np.flatnonzero([s == sort for s in sorts])
-            order[sort] = own[np.argsort(-counts[own], kind="stable")]
-            place[order[sort]] = np.arange(len(own))
-        rng_of = lambda a, b: generator(seed, f"words like {a} and {b}")
-        return cls(embedding, embedding.mean(0), sorts, order, place, rng_of)
+            members = np.flatnonzero([s == sort for s in sorts])
+            order[sort] = members[np.argsort(-counts[members], kind="stable")]
+            position[order[sort]] = np.arange(len(members))
+        return cls(embedding, embedding.mean(0), sorts, order, position, seed)
 
     def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
         import torch
 
         order = self.order[self.sorts[token]]
         most = min(ALIKE, len(order))
-        first = min(max(self.place[token] - most // 2, 0), len(order) - most)
+        first = min(max(self.position[token] - most // 2, 0), len(order) - most)
         return torch.from_numpy(order[first + rng.integers(0, most, PAIRS)])
 
     def __call__(self, one: int, other: int) -> bool:
@@ -83,13 +82,14 @@ class WordCloseness:
             return True
         import torch
 
-        rng = self.rng_of(min(one, other), max(one, other))
-        left, right = self._alike(min(one, other), rng), self._alike(max(one, other), rng)
+        first, second = min(one, other), max(one, other)
+        rng = generator(self.seed, f"words like {first} and {second}")
+        left, right = self._alike(first, rng), self._alike(second, rng)
         cosines = self._cosines(left, right)[left != right]
         return bool(self._cosines(torch.tensor([one]), torch.tensor([other])) > torch.quantile(cosines, CLOSE))
 
     def _cosines(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        from ff_memories.annotate.automatic.embedding import closeness_vectors
+        from ff_memories.annotate.automatic.semantic import closeness_vectors
 
         one, other = (closeness_vectors(self.embedding[ids], self.centre) for ids in (left, right))
         return (one * other).sum(1)
@@ -124,8 +124,7 @@ def compositions(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
     """Sample up to 100 of the last layer's rows of kind ``composition``, sorted by example."""
     last = refinement.filter((pl.col("layer") == pl.col("layer").max()) & (pl.col("kind") == "composition"))
     last = last.sort("example")
-    drawn = generator(seed, "distance examples").permutation(len(last))[:CASES]
-    return last[sorted(drawn.tolist())]
+    return last[sorted(generator(seed, "distance examples").permutation(len(last))[:CASES].tolist())]
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class Compared:
 
     @property
     def item(self) -> str:
-        """A name that contains a hash of the shown text, as for ``annotation_plan.Item``."""
+        """A name that contains a hash of the shown text, as for ``study.Item``."""
         return f"{identity('composition', None, self.example)}-{content_hash(repr(self))}"
 
 
@@ -148,8 +147,12 @@ def compared(
     cases: pl.DataFrame, examples: pl.DataFrame, corpus: Corpus, dictionary: Types, seed: int
 ) -> list[Compared]:
     """Return rows of ``refinement`` as annotators see them, in a random order."""
-    word = lambda token: escape_invisible(dictionary[token])
-    places = cases.select("example", "residual_top", "ffn_top", "output_top").join(examples, on="example", how="left")
+
+    def word(token: int) -> str:
+        return escape_invisible(dictionary[token])
+
+    predictions = cases.select("example", "residual_top", "ffn_top", "output_top")
+    rows = predictions.join(examples, on="example", how="left").sort("example")
     out = [
         Compared(
             row["example"],
@@ -158,7 +161,7 @@ def compared(
             word(row["ffn_top"]),
             word(row["output_top"]),
         )
-        for row in places.sort("example").iter_rows(named=True)
+        for row in rows.iter_rows(named=True)
     ]
     return [out[i] for i in generator(seed, "composition order").permutation(len(out)).tolist()]
 

@@ -86,11 +86,10 @@ MEASURES: dict[str, Callable[[np.ndarray], float | None]] = {
 
 def counted(labels: list[list[str]]) -> np.ndarray:
     """Return counts (units, labels) from each unit's labels."""
-    place = {name: i for i, name in enumerate(LABELS)}
     out = np.zeros((len(labels), len(LABELS)), dtype=np.int64)
     for unit, given in enumerate(labels):
         for name in given:
-            out[unit, place[name]] += 1
+            out[unit, LABELS.index(name)] += 1
     return out
 
 
@@ -101,9 +100,9 @@ def over_keys(keys: list[np.ndarray], seed: int, measure: str) -> Interval:
         return None, None, None
     value = function(np.concatenate(keys))
     rng = generator(seed, f"bootstrap of {measure}")
-    drawn = (rng.integers(0, len(keys), len(keys)) for _ in range(RESAMPLES))
-    made = [m for draw in drawn if (m := function(np.concatenate([keys[i] for i in draw]))) is not None]
-    if value is None or not made:
+    resamples = (rng.integers(0, len(keys), len(keys)) for _ in range(RESAMPLES))
+    values = [m for rows in resamples if (m := function(np.concatenate([keys[i] for i in rows]))) is not None]
+    if value is None or not values:
         return value, None, None
-    low, high = np.percentile(made, [2.5, 97.5])
+    low, high = np.percentile(values, [2.5, 97.5])
     return value, float(low), float(high)

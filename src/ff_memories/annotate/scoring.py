@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from ff_memories import tables
 from ff_memories.annotate import inter_annotator
-from ff_memories.annotate.records import Pattern
+from ff_memories.annotate.annotation_files import Pattern
 from ff_memories.base.draws import interval
 from ff_memories.tables.annotation import MODEL, PEOPLE, is_person
 
@@ -32,15 +32,15 @@ def annotations(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
 
 def item_labels(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
     """Return the label of every prefix of every annotated item, with the item's columns from the plan."""
-    held: dict[tuple[str, str], dict[int, set[str]]] = {}
+    types_of: dict[tuple[str, str], dict[int, set[str]]] = {}
     for r in records:
-        ranks = held.setdefault((r.annotator, r.item), {})
+        ranks = types_of.setdefault((r.annotator, r.item), {})
         for rank in r.ranks if r.type else ():
             ranks.setdefault(rank, set()).add(r.type)
     prefixes = dict(plan.select("item", "prefixes").iter_rows())
     rows = [
         (annotator, item, rank, label_of(ranks.get(rank, set())))
-        for (annotator, item), ranks in sorted(held.items())
+        for (annotator, item), ranks in sorted(types_of.items())
         for rank in range(1, prefixes[item] + 1)
     ]
     schema: tables.Columns = {"annotator": pl.String, "item": pl.String, "rank": tables.RANK, "label": pl.String}
@@ -60,12 +60,12 @@ def pattern_labels(labels: pl.DataFrame) -> pl.DataFrame:
 
 
 def scores(
-    found: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
+    patterns: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
 ) -> list[Row]:
     """Return the rows of ``annotation_scores`` based on the labels of people and of language models.
 
     Args:
-        found, labels: of ``annotations`` and ``item_labels``.
+        patterns, labels: of ``annotations`` and ``item_labels``.
         proxy, proxy_labels: the proxy's ``annotations`` and ``pattern_labels``.
         seed: of the bootstrap over keys.
     """
@@ -81,7 +81,7 @@ def scores(
     for measure in inter_annotator.MEASURES:
         rows.append((PEOPLE, measure, *inter_annotator.over_keys(shared, seed, measure), len(shared)))
     for (name,), mine in labels.group_by("annotator", maintain_order=True):
-        theirs = found.filter(pl.col("annotator") == name)
+        theirs = patterns.filter(pl.col("annotator") == name)
         rows += [(name, *row) for row in of_annotator(theirs, mine.filter(pl.col("kind") == "key"), seed)]
         rows += [(name, *row) for row in _noise(mine, seed)]
         rows += [(name, *row) for row in _against(theirs, mine, proxy, proxy_labels, seed)]
@@ -90,10 +90,10 @@ def scores(
     return rows
 
 
-def of_annotator(found: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[Measured]:
+def of_annotator(patterns: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[Measured]:
     """Return (measure, value, low, high, n) of one annotator: keys, patterns per key, coverage."""
     keys = labels.select("layer", "key").unique()
-    counts = found.group_by("layer", "key").len()
+    counts = patterns.group_by("layer", "key").len()
     number = keys.join(counts, on=["layer", "key"], how="left").sort("layer", "key")["len"].fill_null(0).to_numpy()
     covered = (
         labels.group_by("layer", "key").agg((pl.col("label") != "none").mean().alias("share")).sort("layer", "key")
@@ -158,19 +158,19 @@ def _against(
 
 def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[bool]]:
     """Say for each pattern whether the others have one with similar prefixes, and if so, whether the types agree."""
-    there: dict[tuple[int, int], list[tuple[set[int], str]]] = {}
+    of_key: dict[tuple[int, int], list[tuple[set[int], str]]] = {}
     for layer, key, ranks, kind in others.select("layer", "key", "ranks", "type").iter_rows():
-        there.setdefault((layer, key), []).append((set(ranks), kind))
-    found, alike = [], []
+        of_key.setdefault((layer, key), []).append((set(ranks), kind))
+    matched, alike = [], []
     ordered = some.sort("layer", "key", "annotator", "pattern")
-    for layer, key, ranks, kind in ordered.select("layer", "key", "ranks", "type").iter_rows():
-        own = set(ranks)
-        near = [(len(own & r) / len(own | r), k == kind) for r, k in there.get((layer, key), [])]
-        best = max(near, default=(0.0, False))
-        found.append(best[0] >= SAME)
-        if best[0] >= SAME:
-            alike.append(best[1])
-    return found, alike
+    for layer, key, listed, kind in ordered.select("layer", "key", "ranks", "type").iter_rows():
+        ranks = set(listed)
+        near = [(len(ranks & r) / len(ranks | r), k == kind) for r, k in of_key.get((layer, key), [])]
+        overlap, same_type = max(near, default=(0.0, False))
+        matched.append(overlap >= SAME)
+        if overlap >= SAME:
+            alike.append(same_type)
+    return matched, alike
 
 
 def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
@@ -180,9 +180,9 @@ def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
         rows.append((name, "distant", *_mean(mine["label"] == "distant", seed)))
     people = judged.filter(is_person())
     if people["annotator"].n_unique() > 1:
-        place = {"distant": "shallow", "related": "semantic"}  # any two names will do
+        as_type = {"distant": "shallow", "related": "semantic"}  # any two names will do
         units = [
-            inter_annotator.counted([[place[label] for label in part["label"]]])
+            inter_annotator.counted([[as_type[label] for label in part["label"]]])
             for _, part in people.sort("example").group_by("example", maintain_order=True)
         ]
         shared = [counts for counts in units if counts.sum() >= 2]

@@ -1,8 +1,7 @@
 """Write an annotation study's forms for the browser."""
 
 from ff_memories import tables
-from ff_memories.annotate import annotation_plan, distance
-from ff_memories.annotate.forms import pages
+from ff_memories.annotate import distance, forms, study
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Output
@@ -29,10 +28,10 @@ def run(
         distances: the form for the distances of compositions, distance.html
     """
     text, types, options = store.read(corpus), read_types(dictionary), config.patterns
-    items = annotation_plan.items(tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed)
+    items = study.items(tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed)
     if [i.item for i in items] != tables.read(plan).sort("order")["item"].to_list():
         raise UserError(f"{plan}: does not belong to these triggers", "run the workflow again")
-    drawn = distance.compositions(tables.read(refinement), config.seed)
-    cases = distance.compared(drawn, tables.read(examples), text, types, config.seed)
-    write_whole(patterns, pages.pattern_form(config.run, items))
-    write_whole(distances, pages.distance_form(config.run, cases))
+    compositions = distance.compositions(tables.read(refinement), config.seed)
+    cases = distance.compared(compositions, tables.read(examples), text, types, config.seed)
+    write_whole(patterns, forms.pattern_form(config.run, items))
+    write_whole(distances, forms.distance_form(config.run, cases))

@@ -3,7 +3,6 @@
 They are people, simulated people, language models, and an automatic proxy.
 """
 
-import re
 from collections.abc import Collection
 
 import polars as pl
@@ -89,15 +88,6 @@ def is_person() -> pl.Expr:
     return (pl.col("annotator") != ANNOTATOR) & ~pl.col("annotator").str.starts_with(MODEL)
 
 
-def prefix_meant(name: str) -> str | None:
-    """Return the prefix, of models or of simulated annotators, that a name nearly has: `Model-x` or `model_x`, say."""
-    spelled = re.sub(r"[\s_:.\u2010-\u2015-]+", "-", name.casefold())
-    for prefix in (MODEL, SIMULATED + "-"):
-        if spelled.startswith(prefix) and not name.startswith(prefix):
-            return prefix
-    return None
-
-
 def preferred(labels: pl.DataFrame) -> pl.DataFrame:
     """Return people's rows of a table with a column ``annotator``, or the proxy's if no person labelled anything.
 
@@ -109,9 +99,5 @@ def preferred(labels: pl.DataFrame) -> pl.DataFrame:
 
 def marks(annotators: Collection[str]) -> list[str]:
     """Return the marks that labels by these annotators must carry; nothing if all are people."""
-    said = []
-    if ANNOTATOR in annotators:
-        said.append("AUTOMATIC PROXY")
-    if any(name.startswith(SIMULATED) for name in annotators):
-        said.append("SIMULATED")
-    return said
+    proxy = ["AUTOMATIC PROXY"] if ANNOTATOR in annotators else []
+    return proxy + (["SIMULATED"] if any(name.startswith(SIMULATED) for name in annotators) else [])

@@ -45,8 +45,7 @@ def config(path: Path) -> None:
 
 
 def annotations(path: Path) -> None:
-    from ff_memories.annotate.annotation_files import read_all
-    from ff_memories.annotate.records import Problems
+    from ff_memories.annotate.annotation_files import Problems, read_all
 
     read_all([path], "small", Problems())
 
@@ -54,7 +53,7 @@ def annotations(path: Path) -> None:
 def exports(path: Path) -> None:
     """What Label Studio exports."""
     from contrib.label_studio import labelling
-    from ff_memories.annotate.records import Problems
+    from ff_memories.annotate.annotation_files import Problems
 
     labelling.read(path, "small", Problems())
 

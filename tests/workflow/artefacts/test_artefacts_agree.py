@@ -12,7 +12,7 @@ from projects import INPUTS, RESULTS, configure, due, relinked, run, steps
 
 from ff_memories import tables
 from ff_memories.annotate import annotation_files
-from ff_memories.annotate.records import Pattern
+from ff_memories.annotate.annotation_files import Pattern
 
 pytestmark = pytest.mark.long
 

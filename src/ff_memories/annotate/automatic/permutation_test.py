@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import bdtrc
 
-from ff_memories.annotate.sample import FEWEST
+from ff_memories.annotate.study import FEWEST
 
 SETS = 2000
 LIFT = 3  # a pattern is at least three times as frequent in a key as in random prefixes
 
 
 @dataclass(frozen=True)
-class Found:
+class Candidate:
     """A pattern of a key, or a candidate for one.
 
     Attributes:
@@ -35,18 +35,18 @@ class Found:
     p: float
 
 
-def tail(held: ArrayLike, shown: int, chance: ArrayLike) -> np.ndarray:
-    """Return the exact binomial probability that ``held`` or more of ``shown`` prefixes have a pattern.
+def tail(counts: ArrayLike, shown: int, chance: ArrayLike) -> np.ndarray:
+    """Return the exact binomial probability that ``counts`` or more of ``shown`` prefixes have a pattern.
 
     Args:
-        held, chance: arrays of the same shape; ``chance`` is the probability for a single random prefix.
+        counts, chance: arrays of the same shape; ``chance`` is the probability for a single random prefix.
     """
-    return bdtrc(np.asarray(held, dtype=np.float64) - 1, shown, np.asarray(chance))
+    return bdtrc(np.asarray(counts, dtype=np.float64) - 1, shown, np.asarray(chance))
 
 
-def frequent(held: np.ndarray, shown: int, chance: np.ndarray) -> np.ndarray:
+def frequent(counts: np.ndarray, shown: int, chance: np.ndarray) -> np.ndarray:
     """Say which candidates are frequent enough to report: in three prefixes, and well above chance."""
-    return (held >= FEWEST) & (held >= LIFT * shown * chance)
+    return (counts >= FEWEST) & (counts >= LIFT * shown * chance)
 
 
 class Correction:
@@ -74,13 +74,13 @@ class Correction:
         return (1 + int(np.searchsorted(null, p, side="right"))) / (1 + len(null))
 
 
-def distinct(candidates: Sequence[Found]) -> list[Found]:
+def distinct(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Keep the patterns that add something new, least probable first.
 
     A candidate that shares words with a kept one (such as a part of its phrase) must add three prefixes of its own. Any
     other candidate must not have almost the same prefixes as a kept one.
     """
-    kept: list[Found] = []
+    kept: list[Candidate] = []
     for new in sorted(candidates, key=lambda c: (c.p, -len(c.words), c.kind, c.words)):
         akin = [k for k in kept if set(k.words) & set(new.words)]
         added = new.members - frozenset().union(*(k.members for k in akin))

@@ -9,11 +9,11 @@ import torch
 
 from ff_memories import tables
 from ff_memories.annotate.automatic import semantic, shallow
-from ff_memories.annotate.automatic.permutation_test import Found
+from ff_memories.annotate.automatic.permutation_test import Candidate
 from ff_memories.annotate.automatic.semantic import Lexicon, Topics
 from ff_memories.annotate.automatic.shallow import Shallow
-from ff_memories.annotate.sample import Key, random_prefixes
 from ff_memories.annotate.scoring import label_of
+from ff_memories.annotate.study import Key, random_prefixes
 from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
@@ -54,7 +54,7 @@ class Annotator:
             Shallow(dictionary.types, reference, pool, rng_of("shallow")), Topics(lexicon, pool, rng_of("semantic"))
         )
 
-    def annotate(self, key: Key) -> list[tuple[str, str, Found]]:
+    def annotate(self, key: Key) -> list[tuple[str, str, Candidate]]:
         """Return a key's patterns as (type, description, pattern)."""
         patterns, parts = self.shallow.find(key.prefixes, ALPHA / 2)
         topics = self.topics.find(key.prefixes, parts, ALPHA / 2)
@@ -65,17 +65,17 @@ class Annotator:
 
 def annotate(annotator: Annotator, keys: list[Key]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of ``annotations`` and ``pattern_labels`` for the sampled keys (section 3.1, figure 2)."""
-    found, labels = [], []
+    patterns, labels = [], []
     for key in keys:
-        held: dict[str, set[int]] = {"shallow": set(), "semantic": set()}
+        ranks_of: dict[str, set[int]] = {"shallow": set(), "semantic": set()}
         for number, (kind, description, pattern) in enumerate(annotator.annotate(key), 1):
             ranks = [key.ranks[i] for i in sorted(pattern.members)]
-            held[kind].update(ranks)
-            found.append((ANNOTATOR, key.layer, key.key, number, description, kind, ranks))
+            ranks_of[kind].update(ranks)
+            patterns.append((ANNOTATOR, key.layer, key.key, number, description, kind, ranks))
         for rank in key.ranks:
-            kinds = {kind for kind, ranks in held.items() if rank in ranks}
+            kinds = {kind for kind, ranks in ranks_of.items() if rank in ranks}
             labels.append((ANNOTATOR, key.layer, key.key, rank, label_of(kinds)))
     return (
-        pl.DataFrame(found, schema=tables.TABLES["annotations"].columns, orient="row"),
+        pl.DataFrame(patterns, schema=tables.TABLES["annotations"].columns, orient="row"),
         pl.DataFrame(labels, schema=tables.TABLES["pattern_labels"].columns, orient="row"),
     )

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories.annotate.automatic.proxy import Annotator
-from ff_memories.annotate.sample import Key, Prefix, random_prefixes
 from ff_memories.annotate.scoring import Measured, share
+from ff_memories.annotate.study import Key, Prefix, random_prefixes
 from ff_memories.corpus.store import Corpus
 
 PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "passage": 40, "none": 400}  # keys of each kind
@@ -42,9 +42,9 @@ def cases(
 ) -> list[Case]:
     """Return planted keys of every kind; keys with nothing planted are plain random prefixes."""
     needed = sum(PLANTED.values()) * top
-    drawn = iter(random_prefixes(corpus, triggers, 3 * needed, seed, "planted prefixes"))
-    foils = [[next(drawn) for _ in range(top)] for _ in range(PLANTED["none"])]
-    long = [p for p in drawn if len(p) >= LENGTH]
+    prefixes_left = iter(random_prefixes(corpus, triggers, 3 * needed, seed, "planted prefixes"))
+    foils = [[next(prefixes_left) for _ in range(top)] for _ in range(PLANTED["none"])]
+    long = [p for p in prefixes_left if len(p) >= LENGTH]
     groups, passages, out = _groups(annotator, rng), _passages(corpus), []
     if len(long) < top or not groups:
         return [_case("none", prefixes, {}, 0) for prefixes in foils]
@@ -53,8 +53,8 @@ def cases(
             prefixes = [list(long[i]) for i in rng.choice(len(long), top, replace=False)]
             planted = {}
             if sort in ("semantic", "both"):
-                known = groups[number % len(groups)]
-                planted["semantic"] = _plant_topic(prefixes, known[rng.integers(len(known))], rng)
+                of_way = groups[number % len(groups)]
+                planted["semantic"] = _plant_topic(prefixes, of_way[rng.integers(len(of_way))], rng)
             if sort in ("shallow", "both"):
                 planted["shallow"] = _plant_ngram(prefixes, _ngram(annotator, long, rng), rng)
             if sort == "passage" and passages:
@@ -66,8 +66,8 @@ def cases(
 def _case(sort: str, prefixes: Sequence[Sequence[int]], planted: dict[str, Planted], number: int) -> Case:
     topic = planted.get("semantic")
     if topic:  # an n-gram may have been written over the only word of the topic
-        held = frozenset(i for i in topic[1] if topic[0] & set(prefixes[i]))
-        planted = planted | {"semantic": (topic[0], held)}
+        tokens, members = topic
+        planted = planted | {"semantic": (tokens, frozenset(i for i in members if tokens & set(prefixes[i])))}
     key = Key(0, number, tuple(range(1, len(prefixes) + 1)), tuple(tuple(p) for p in prefixes))
     return Case(sort, key, planted)
 
@@ -87,9 +87,9 @@ def _groups(annotator: Annotator, rng: np.random.Generator) -> list[list[list[in
             forms[lexicon.term[token]] = token
     groups = []
     for near in lexicon.neighbours[:, :, :GROUP]:
-        known = np.flatnonzero((near < terms).all(1))
-        groups.append([forms[near[i]].tolist() for i in rng.permutation(known)[: 4 * GROUP].tolist()])
-    return [known for known in groups if known]
+        complete = np.flatnonzero((near < terms).all(1))
+        groups.append([forms[near[i]].tolist() for i in rng.permutation(complete)[: 4 * GROUP].tolist()])
+    return [group for group in groups if group]
 
 
 def _passages(corpus: Corpus) -> list[list[int]]:
@@ -109,27 +109,27 @@ def _ngram(annotator: Annotator, prefixes: list[Prefix], rng: np.random.Generato
 
 
 def _plant_ngram(prefixes: list[list[int]], ngram: list[int], rng: np.random.Generator) -> Planted:
-    held = _some(len(prefixes), rng)
-    for i in held:
+    members = _some(len(prefixes), rng)
+    for i in members:
         prefixes[i][-len(ngram) :] = ngram
-    return frozenset(ngram), frozenset(held)
+    return frozenset(ngram), frozenset(members)
 
 
 def _plant_topic(prefixes: list[list[int]], group: list[int], rng: np.random.Generator) -> Planted:
-    held = _some(len(prefixes), rng)
-    for i in held:
-        places = len(prefixes[i]) - 5  # not at the end: there it would be a shallow pattern too
-        for place in rng.choice(places, int(rng.integers(1, min(3, places) + 1)), replace=False).tolist():
-            prefixes[i][place] = int(rng.choice(group))
-    return frozenset(group), frozenset(held)
+    members = _some(len(prefixes), rng)
+    for i in members:
+        positions = len(prefixes[i]) - 5  # not at the end: there it would be a shallow pattern too
+        for position in rng.choice(positions, int(rng.integers(1, min(3, positions) + 1)), replace=False).tolist():
+            prefixes[i][position] = int(rng.choice(group))
+    return frozenset(group), frozenset(members)
 
 
 def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int], rng: np.random.Generator) -> Planted:
-    held = _some(len(prefixes), rng)
-    for i, sentence in zip(held, rng.choice(passage, len(held), replace=False).tolist(), strict=True):
+    members = _some(len(prefixes), rng)
+    for i, sentence in zip(members, rng.choice(passage, len(members), replace=False).tolist(), strict=True):
         tokens = corpus.sentence(sentence)
         prefixes[i] = tokens[: int(rng.integers(LENGTH, len(tokens)))].tolist()
-    return frozenset(), frozenset(held)
+    return frozenset(), frozenset(members)
 
 
 def scores(annotator: Annotator, planted: list[Case]) -> list[Measured]:
@@ -142,19 +142,19 @@ def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, i
     right: Counter[str] = Counter()
     trials: Counter[str] = Counter()
     for case in planted:
-        found = annotator.annotate(case.key)
+        patterns = annotator.annotate(case.key)
         if case.sort == "none":
-            right["foil_rate"] += bool(found)
+            right["foil_rate"] += bool(patterns)
             trials["foil_rate"] += 1
             continue
-        for kind, (_, held) in case.planted.items():
+        for kind, (_, members) in case.planted.items():
             sought = "semantic" if kind == "passage" else kind
-            pure = [f for k, _, f in found if k == sought and len(f.members & held) >= PURE * len(f.members)]
-            right[f"{kind}_recall"] += any(len(f.members & held) >= ENOUGH * len(held) for f in pure)
+            pure = [p for k, _, p in patterns if k == sought and len(p.members & members) >= PURE * len(p.members)]
+            right[f"{kind}_recall"] += any(len(p.members & members) >= ENOUGH * len(members) for p in pure)
             trials[f"{kind}_recall"] += 1
-        for kind, _, f in found if case.sort != "passage" else ():  # other patterns in a passage are real but unknown
-            _, held = case.planted.get(kind, (None, frozenset()))
-            right[f"{kind}_precision"] += len(f.members & held) >= PURE * len(f.members)
+        for kind, _, p in patterns if case.sort != "passage" else ():  # a passage's other patterns are real but unknown
+            _, members = case.planted.get(kind, (None, frozenset()))
+            right[f"{kind}_precision"] += len(p.members & members) >= PURE * len(p.members)
             trials[f"{kind}_precision"] += 1
     names = ["foil_rate", *(f"{kind}_{what}" for kind in ("shallow", "semantic") for what in ("precision", "recall"))]
     return [(name, right[name], trials[name]) for name in [*names, "passage_recall"]]

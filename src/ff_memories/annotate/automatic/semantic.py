@@ -14,11 +14,9 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from ff_memories.annotate.automatic.embedding import closeness_vectors, train_counts
-from ff_memories.annotate.automatic.permutation_test import Correction, Found, frequent, tail
-from ff_memories.annotate.automatic.tfidf import sentence_vectors
-from ff_memories.annotate.automatic.words import is_content, stem
-from ff_memories.annotate.sample import FEWEST, Prefix
+from ff_memories.annotate.automatic.permutation_test import Candidate, Correction, frequent, tail
+from ff_memories.annotate.automatic.words import is_content, stem, train_counts
+from ff_memories.annotate.study import FEWEST, Prefix
 from ff_memories.corpus.store import Corpus
 
 SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # numbers of words in a topic that are tried, nearest first
@@ -29,6 +27,7 @@ SAMPLE = 200  # words whose pairs with all others determine what is close
 CHUNK = 1024
 OPENING = 5  # shorter prefixes are openings of sentences, where other words are common
 PRIOR = 1_000  # pseudo-count of the whole text's content words in the openings' frequencies
+SENTENCES = 500_000  # sampled from larger texts, for TF-IDF
 SAME = 0.5  # topics that share this part of the smaller one's prefixes are merged
 
 Units = np.ndarray | scipy.sparse.csr_array  # unit vectors, by rows
@@ -61,16 +60,15 @@ class Lexicon:
 
         common = np.argsort(-totals, kind="stable")[:NEIGHBOURED]
         common = np.sort(common[totals[common] >= TRAINED])
-        place = np.full(len(totals) + 1, -1)
-        place[common] = np.arange(len(common))
-        row = place[self.term]  # each type's row among the common terms
+        row_of_term = np.full(len(totals) + 1, -1)
+        row_of_term[common] = np.arange(len(common))
+        row = row_of_term[self.term]  # each type's row among the common terms
         self.neighbours = np.full((2, len(totals), SIZES[-1]), len(totals))
         self.neighbours[:, :, 0] = np.arange(len(totals))
         if len(common) > 1:
             ids, most = np.append(common, len(totals)), min(int(SIZES[-1]), len(common))
-            ways: list[Units] = [self._vectors(embedding, row, len(common))]
-            ways.append(sentence_vectors(corpus, row, len(common), rng))
-            for way, units in enumerate(ways):
+            by_sentences = sentence_vectors(corpus, row, len(common), rng)
+            for way, units in enumerate((self._vectors(embedding, row, len(common)), by_sentences)):
                 self.neighbours[way, common, 1:most] = ids[_nearest(units, most - 1, rng)]
         shares = np.pad(np.stack([overall, first]), ((0, 0), (0, 1)))  # the padding belongs to no term
         self.chance = np.cumsum(shares[:, self.neighbours], axis=3)[..., SIZES - 1]
@@ -85,6 +83,39 @@ class Lexicon:
         means = torch.zeros(terms, embedding.shape[1]).index_add_(0, at, embedding[forms].float() * weights[:, None])
         means /= torch.zeros(terms).index_add_(0, at, weights)[:, None]
         return closeness_vectors(means, means.mean(0)).numpy()
+
+
+def closeness_vectors(vectors: torch.Tensor, centre: torch.Tensor) -> torch.Tensor:
+    """Return unit vectors (n, d) float32 whose products are the cosines around ``centre`` (d,).
+
+    A language model's embeddings share one large component, which would make all words look alike.
+    """
+    return torch.nn.functional.normalize(vectors.float() - centre.float(), dim=1)
+
+
+def sentence_vectors(corpus: Corpus, term: np.ndarray, terms: int, rng: np.random.Generator) -> scipy.sparse.csr_array:
+    """Return unit vectors (terms, sentences) whose dot products are the cosines of TF-IDF weights over sentences.
+
+    A sentence counts each term once and has unit length, so long sentences weigh no more than short ones.
+
+    Args:
+        corpus: the corpus, of which training sentences are read.
+        term: (vocab,) int64, the term of each type, -1 for types left out.
+        terms: the number of terms.
+        rng: samples the sentences of larger texts.
+    """
+    from sklearn.feature_extraction.text import TfidfTransformer  # takes a second to import, so only if needed
+    from sklearn.preprocessing import normalize
+
+    number = corpus.train
+    sampled = np.ones(number, bool) if number <= SENTENCES else rng.permutation(number) < SENTENCES
+    tokens = corpus.tokens[: corpus.offsets[number]][np.repeat(sampled, corpus.lengths[:number])]
+    of_token = term[tokens]
+    of_sentence = np.repeat(np.arange(sampled.sum()), corpus.lengths[:number][sampled])
+    cells = of_sentence[of_token >= 0], of_token[of_token >= 0]
+    holds = scipy.sparse.csr_array((np.ones(len(cells[0]), np.float32), cells), shape=(int(sampled.sum()), terms))
+    holds.data[:] = 1
+    return normalize(TfidfTransformer().fit_transform(holds).T.tocsr())
 
 
 def _nearest(units: Units, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -143,31 +174,31 @@ class Topics:
         if not len(terms):
             return [], 1.0
         near = np.concatenate(lexicon.neighbours[:, terms])
-        place = np.searchsorted(terms, near)  # each neighbour's index among these terms, if it is one
-        place = np.where(terms[np.minimum(place, len(terms) - 1)] == near, place, len(terms))
+        index = np.searchsorted(terms, near)  # each neighbour's index among these terms, if it is one
+        index = np.where(terms[np.minimum(index, len(terms) - 1)] == near, index, len(terms))
         holds = np.zeros((len(terms) + 1, shown), dtype=bool)
-        for i, own in enumerate(prefixes):
-            holds[np.searchsorted(terms, own), i] = True
-        members = _reached(holds, place)
-        held = members.sum(2)
-        rows, sizes = np.nonzero(held >= FEWEST)
+        for i, prefix_terms in enumerate(prefixes):
+            holds[np.searchsorted(terms, prefix_terms), i] = True
+        members = _reached(holds, index)
+        counts = members.sum(2)
+        rows, sizes = np.nonzero(counts >= FEWEST)
         if not len(rows):
             return [], 1.0
         ways, centres = rows // len(terms), terms[rows % len(terms)]
         chance = np.zeros(len(rows))
-        lengths = np.array([[len(own), opening] for own, opening in zip(prefixes, opens, strict=True)])
+        lengths = np.array([[len(part), opening] for part, opening in zip(prefixes, opens, strict=True)])
         for (length, opening), often in zip(*np.unique(lengths, axis=0, return_counts=True), strict=True):
             rate = lexicon.chance[opening, ways, centres, sizes]
             chance += often / shown * -np.expm1(-rate * length)
-        p = np.minimum(tail(held[rows, sizes], shown, chance) * len(terms), 1.0)
-        shows = frequent(held[rows, sizes], shown, chance)
+        p = np.minimum(tail(counts[rows, sizes], shown, chance) * len(terms), 1.0)
+        shows = frequent(counts[rows, sizes], shown, chance)
         out = [
             (float(p[i]), int(ways[i]), int(centres[i]), int(sizes[i]), members[rows[i], sizes[i]])
             for i in np.flatnonzero(shows)
         ]
         return out, min((o[0] for o in out), default=1.0)
 
-    def find(self, prefixes: Sequence[Prefix], without: set[int], alpha: float) -> list[Found]:
+    def find(self, prefixes: Sequence[Prefix], without: set[int], alpha: float) -> list[Candidate]:
         """Find the topics of one key.
 
         Args:
@@ -175,27 +206,27 @@ class Topics:
             without: tokens of its shallow patterns, which do not count as topics.
             alpha: probability of any topic in random prefixes.
         """
-        own = [self._terms(prefix, without) for prefix in prefixes]
+        terms = [self._terms(prefix, without) for prefix in prefixes]
         opens = [len(prefix) < OPENING for prefix in prefixes]
         gone = {int(self.lexicon.term[t]) for t in without} | {len(self.lexicon)}
         merged: list[tuple[float, set[int], set[int]]] = []
-        for p, way, term, size, members in sorted(self._search(own, opens)[0], key=lambda found: found[:4]):
+        for p, way, term, size, members in sorted(self._search(terms, opens)[0], key=lambda topic: topic[:4]):
             if self.corrected(p, len(prefixes)) > alpha:
                 break
             topic = set(self.lexicon.neighbours[way, term, : SIZES[size]].tolist()) - gone
-            held = set(np.flatnonzero(members).tolist())
+            holders = set(np.flatnonzero(members).tolist())
             if any(topic & words for _, words, _ in merged):
                 continue  # shares words with a more certain topic
-            for _, words, holders in merged:
-                if len(held & holders) >= SAME * min(len(held), len(holders)):
+            for _, words, others in merged:
+                if len(holders & others) >= SAME * min(len(holders), len(others)):
                     words |= topic
-                    holders |= held
+                    others |= holders
                     break
             else:
-                merged.append((p, topic, held))
+                merged.append((p, topic, holders))
         return [
-            Found(self._words(words, [prefixes[i] for i in sorted(held)]), "topic", frozenset(held), p)
-            for p, words, held in merged
+            Candidate(self._words(words, [prefixes[i] for i in sorted(holders)]), "topic", frozenset(holders), p)
+            for p, words, holders in merged
         ]
 
     def _words(self, topic: set[int], prefixes: Sequence[Prefix]) -> tuple[str, ...]:
@@ -210,16 +241,16 @@ class Topics:
         return tuple(self.lexicon.types[max(sorted(set(tokens)), key=tokens.count)] for _, tokens in ordered)
 
 
-def _reached(holds: np.ndarray, place: np.ndarray) -> np.ndarray:
+def _reached(holds: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
     """Return which prefixes contain any of the first 1, 2, 3, ... neighbours: (terms, sizes, prefixes) bool."""
-    reached, first, parts = np.zeros((len(place), holds.shape[1]), dtype=bool), 0, []
+    reached, first, parts = np.zeros((len(neighbours), holds.shape[1]), dtype=bool), 0, []
     for size in SIZES.tolist():
-        reached = reached | holds[place[:, first:size]].any(1)
+        reached = reached | holds[neighbours[:, first:size]].any(1)
         parts.append(reached)
         first = size
     return np.stack(parts, axis=1)
 
 
-def describe(topic: Found) -> str:
+def describe(topic: Candidate) -> str:
     """Return a topic's description: its five most widespread words."""
     return f"topic: {', '.join(topic.words[:5])}"

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ff_memories.annotate.automatic.permutation_test import Correction, Found, distinct, frequent, tail
+from ff_memories.annotate.automatic.permutation_test import Candidate, Correction, distinct, frequent, tail
 from ff_memories.annotate.automatic.words import is_content, shape, stem
-from ff_memories.annotate.sample import FEWEST, Prefix
+from ff_memories.annotate.study import FEWEST, Prefix
 
 WINDOW = 5  # tokens at the end of a prefix in which n-grams may recur
 LONGEST = 3
@@ -86,23 +86,23 @@ class Shallow:
             features: the features of each prefix.
             classes: (prefixes,) the length class of each.
         """
-        counts = Counter(f for own in features for f in own)
+        counts = Counter(f for prefix_features in features for f in prefix_features)
         several = [f for f, n in counts.items() if n >= FEWEST]
         if not several:
             return [], np.empty(0)
-        held = np.array([counts[f] for f in several])
+        in_key = np.array([counts[f] for f in several])
         shares = np.bincount(classes, minlength=len(LENGTHS) + 1) / len(classes)
-        known = np.array([self._counts.get(f, self._unseen) for f in several])
-        overall = (known.sum(1, keepdims=True) + 1) / (self._prefixes.sum() + 1)
-        chance = ((known + PRIOR * overall) / (self._prefixes + PRIOR) * shares).sum(1)
-        shows = frequent(held, len(features), chance)
-        return [f for f, s in zip(several, shows, strict=True) if s], tail(held, len(features), chance)[shows]
+        in_reference = np.array([self._counts.get(f, self._unseen) for f in several])
+        overall = (in_reference.sum(1, keepdims=True) + 1) / (self._prefixes.sum() + 1)
+        chance = ((in_reference + PRIOR * overall) / (self._prefixes + PRIOR) * shares).sum(1)
+        shows = frequent(in_key, len(features), chance)
+        return [f for f, s in zip(several, shows, strict=True) if s], tail(in_key, len(features), chance)[shows]
 
     def _smallest(self, indices: np.ndarray) -> float:
         features = [self._pool[i] for i in indices.tolist()]
         return min(self._frequent(features, self._pool_classes[indices])[1], default=1.0)
 
-    def find(self, prefixes: Sequence[Prefix], alpha: float) -> tuple[list[Found], set[int]]:
+    def find(self, prefixes: Sequence[Prefix], alpha: float) -> tuple[list[Candidate], set[int]]:
         """Find the patterns of one key.
 
         Args:
@@ -118,9 +118,9 @@ class Shallow:
             for feature, p in zip(*self._frequent(features, length_classes(prefixes)), strict=True)
             if self.corrected(float(p), len(prefixes)) <= alpha
         ]
-        found, parts = [], set()
+        patterns, parts = [], set()
         for (kind, what), p in significant:
-            members = frozenset(i for i, own in enumerate(features) if (kind, what) in own)
+            members = frozenset(i for i, listed in enumerate(features) if (kind, what) in listed)
             if kind == "near" and len(what) == 1 and not concentrated(what[0], prefixes):
                 continue  # it recurs anywhere in the prefixes, so it is a topic
             if kind in ("end", "near"):
@@ -131,8 +131,8 @@ class Shallow:
             parts |= tokens
             if kind == "form" and len(words) < 2:
                 continue  # equal to its only form
-            found.append(Found(words, kind if kind != "shape" else what[0], members, p))
-        return distinct(found), parts
+            patterns.append(Candidate(words, kind if kind != "shape" else what[0], members, p))
+        return distinct(patterns), parts
 
 
 def length_classes(prefixes: Sequence[Prefix]) -> np.ndarray:
@@ -148,7 +148,7 @@ def concentrated(token: int, prefixes: Sequence[Prefix]) -> bool:
     return float(tail(near, len(holders), 1 - sum(elsewhere) / len(holders))) <= 0.05
 
 
-def describe(pattern: Found) -> str:
+def describe(pattern: Candidate) -> str:
     """Return a pattern's description, with at most three words in a row."""
     words = " ".join(pattern.words)
     match pattern.kind:

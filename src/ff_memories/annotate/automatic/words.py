@@ -1,9 +1,12 @@
-"""Classify tokens: content words, stems and shapes."""
+"""Classify tokens: content words, stems and shapes; and count them."""
 
 import re
 from functools import cache
 
+import numpy as np
+
 from ff_memories.corpus.dictionary import SPECIALS
+from ff_memories.corpus.store import Corpus
 
 _NUMBER = re.compile(r"^[+-]?\d[\d.,]*$")
 _VOWEL = re.compile(r"[aeiouy]")
@@ -72,3 +75,19 @@ def shape(word: str) -> str | None:
     if word[:1].isupper() and word.isalpha() and len(word) > 1:
         return "capitalised word"
     return None
+
+
+def train_counts(corpus: Corpus, vocab: int, before: int | None = None) -> np.ndarray:
+    """Return each type's number of occurrences (vocab,) in the training text, or among its sentences' first tokens.
+
+    Args:
+        corpus: token ids.
+        vocab: size of the dictionary.
+        before: count only positions 1..before-1 of every sentence.
+    """
+    tokens = corpus.tokens[: corpus.offsets[corpus.train]]
+    if before is not None:
+        starts = corpus.offsets[: corpus.train]
+        ends = corpus.offsets[1 : corpus.train + 1]
+        tokens = np.concatenate([tokens[(starts + i)[starts + i < ends]] for i in range(before - 1)])
+    return np.bincount(tokens, minlength=vocab)

@@ -16,8 +16,8 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.annotate import distance
 from ff_memories.annotate.automatic import proxy
-from ff_memories.annotate.automatic.embedding import train_counts
-from ff_memories.annotate.sample import Key, Prefix, read_keys
+from ff_memories.annotate.automatic.words import train_counts
+from ff_memories.annotate.study import Key, Prefix, read_keys
 from ff_memories.audit.recompute import reading, structure, tolerances
 from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result

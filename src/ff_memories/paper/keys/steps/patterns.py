@@ -3,8 +3,8 @@
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.annotate import annotation_files, annotation_plan, distance, scoring
-from ff_memories.annotate.records import Problems, Shown, check, check_judgements
+from ff_memories.annotate import annotation_files, distance, scoring, study
+from ff_memories.annotate.annotation_files import Problems, check, check_judgements
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
 from ff_memories.base.text import csv_text
@@ -43,30 +43,20 @@ def run(
         stale: file to write: annotations that no longer fit the plan, as CSV
     """
     problems, options = Problems(), config.patterns
-    text, types, listed = store.read(corpus), read_types(dictionary), tables.read(triggers)
-    items = annotation_plan.items(listed, text, types, options.keys_per_layer, options.top, config.seed)
-    tables.write(annotation_plan.table(items), plan, neurons=tables.neurons_of(triggers))
+    text, types = store.read(corpus), read_types(dictionary)
+    items = study.items(tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed)
+    tables.write(study.plan(items), plan, neurons=tables.neurons_of(triggers))
     asked = tables.read(plan)
     given, judged = annotation_files.read_all(annotated, config.run, problems)
-    sampled = tables.read(examples)
-    cases = distance.compared(
-        distance.compositions(tables.read(refinement), config.seed),
-        sampled,
-        text,
-        types,
-        config.seed,
-    )
+    compositions = distance.compositions(tables.read(refinement), config.seed)
+    cases = distance.compared(compositions, tables.read(examples), text, types, config.seed)
     example_of = {case.item: case.example for case in cases}
-    possible = {annotation_plan.identity("composition", None, example) for example in sampled["example"]}
-    shown = Shown(
-        dict(asked.select("item", "prefixes").iter_rows()), annotation_plan.identities_of(listed) if given else set()
-    )
-    records, unfit = check(given, shown, problems)
-    judged, unfit_too = check_judgements(judged, example_of, possible, problems)
+    records, not_shown = check(given, dict(asked.select("item", "prefixes").iter_rows()), problems)
+    judged, not_shown_either = check_judgements(judged, example_of, problems)
     problems.refuse()
 
     machine = {tables.name_of(path): tables.read(path) for path in proxy}
-    found, labelled = scoring.annotations(records, asked), scoring.item_labels(records, asked)
+    patterns, labelled = scoring.annotations(records, asked), scoring.item_labels(records, asked)
     people = pl.DataFrame(
         [(j.annotator, example_of[j.item], j.label) for j in judged],
         schema=tables.TABLES["distance_labels"].columns,
@@ -74,9 +64,9 @@ def run(
     )
     rows = scoring.distance_scores(pl.concat([machine["distance_labels"], people]), config.seed)
     if labelled.height:
-        rows += scoring.scores(found, labelled, machine["annotations"], machine["pattern_labels"], config.seed)
+        rows += scoring.scores(patterns, labelled, machine["annotations"], machine["pattern_labels"], config.seed)
     new = {
-        annotations: found,
+        annotations: patterns,
         labels: scoring.pattern_labels(labelled),
         distances: people,
         scores: pl.DataFrame(rows, schema=tables.TABLES["annotation_scores"].columns, orient="row"),
@@ -84,7 +74,7 @@ def run(
     for path, frame in new.items():
         table = pl.concat([machine[tables.name_of(path)], frame])
         tables.write(table, path, neurons=tables.neurons_of(triggers) if "key" in table.columns else None)
-    gone = sorted({(s.annotator, s.item, s.file) for s in [*unfit, *unfit_too]})
+    gone = sorted({(s.annotator, s.item, s.file) for s in [*not_shown, *not_shown_either]})
     write_whole(stale, csv_text(["annotator", "item", "file"], gone))
     everybody = {r.annotator for r in [*given, *judged]}
     reasons = {

@@ -8,9 +8,9 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.annotate import distance, sample, scoring
+from ff_memories.annotate import distance, scoring, study
 from ff_memories.annotate.automatic import proxy, quality
-from ff_memories.annotate.automatic.embedding import train_counts
+from ff_memories.annotate.automatic.words import train_counts
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Input, Output, Wildcard
 from ff_memories.config import Settings
@@ -49,15 +49,16 @@ def run(
     refined = tables.read(refinement)
     distance.check_examples(refined, tables.read(examples))
     torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
-    own, seed, options, found = on_cpu(weights, description), config.seed, config.patterns, tables.read(triggers)
-    text, types, shape = store.read(corpus), read_types(dictionary), own.description
+    decoder, seed, options = on_cpu(weights, description), config.seed, config.patterns
+    text, types, shape = store.read(corpus), read_types(dictionary), decoder.description
+    triggered = tables.read(triggers)
     check_dictionary(dictionary, types, shape.vocab)
-    keys = sample.read_keys(found, text, options.keys_per_layer, options.top, seed)
-    annotator = proxy.Annotator.of(text, types, own.embedding.float(), found, seed)
+    keys = study.read_keys(triggered, text, options.keys_per_layer, options.top, seed)
+    annotator = proxy.Annotator.of(text, types, decoder.embedding.float(), triggered, seed)
     patterns, labelled = proxy.annotate(annotator, keys)
-    looked_at = own.signs * memory_selection.count(config.looked_at, shape.layers, shape.keys)
+    looked_at = decoder.signs * memory_selection.count(config.looked_at, shape.layers, shape.keys)
     reasons = {
-        "keys_with_too_few_triggers": looked_at - sample.keys_with_enough(found).height,
+        "keys_with_too_few_triggers": looked_at - study.keys_with_enough(triggered).height,
         "keys_sampled": len(keys),
         "keys_short_of_the_sample": shape.layers * options.keys_per_layer - len(keys),
         "keys_without_pattern": len(keys) - patterns.select("layer", "key").n_unique(),
@@ -66,13 +67,13 @@ def run(
     }
     rows = [(ANNOTATOR, *row) for row in scoring.of_annotator(patterns, labelled, seed)]
     if not model:
-        planted = quality.cases(annotator, text, found, options.top, seed, generator(seed, "planted patterns"))
+        planted = quality.cases(annotator, text, triggered, options.top, seed, generator(seed, "planted patterns"))
         rows = [*((ANNOTATOR, *row) for row in quality.scores(annotator, planted)), *rows]
-    vectors, occurrences = own.vocabulary.word_vectors().float(), train_counts(text, len(types))
+    vectors, occurrences = decoder.vocabulary.word_vectors().float(), train_counts(text, len(types))
     closer = distance.WordCloseness.of(vectors, occurrences, types.types, seed)
     judged = distance.label(distance.compositions(refined, seed), types.types, closer)
     tables.write_counts("proxy", reasons, counts)
-    tables.write(patterns, annotations, neurons=own.neurons)
-    tables.write(labelled, labels, neurons=own.neurons)
+    tables.write(patterns, annotations, neurons=decoder.neurons)
+    tables.write(labelled, labels, neurons=decoder.neurons)
     tables.write(judged, distances)
     tables.write(pl.DataFrame(rows, schema=tables.TABLES["annotation_scores"].columns, orient="row"), scores)

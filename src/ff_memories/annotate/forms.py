@@ -1,19 +1,21 @@
-"""Render the forms for annotators: one HTML file each, without server or network."""
+"""Render the forms for annotators: one HTML file each, without server or network.
+
+They stand apart from the scoring, so a change to a form changes no result.
+"""
 
 from collections.abc import Iterable
 from typing import Any
 
 from ff_memories.annotate.annotation_files import JUDGEMENTS, PATTERNS
-from ff_memories.annotate.annotation_plan import Item, content_hash
 from ff_memories.annotate.distance import LABELS, Compared
-from ff_memories.annotate.sample import FEWEST
+from ff_memories.annotate.study import FEWEST, Item, content_hash
 from ff_memories.base.text import environment
 
 
 def _render(template: str, data: dict[str, Any], **context: object) -> str:
     # the browser's saved answers apply to exactly these items
     data["storage"] = f"{data['run']} {template} {content_hash(' '.join(i['item'] for i in data['items']))}"
-    return environment("annotate.forms").get_template(template).render(data=data, **context)
+    return environment("annotate").get_template(template).render(data=data, **context)
 
 
 def pattern_form(run: str, items: Iterable[Item]) -> str:
