@@ -68,7 +68,8 @@ class Lexicon:
         if len(common) > 1:
             ids, most = np.append(common, len(totals)), min(int(SIZES[-1]), len(common))
             by_sentences = sentence_vectors(corpus, row, len(common), rng)
-            for way, units in enumerate((self._vectors(embedding, row, len(common)), by_sentences)):
+            ways: tuple[Units, Units] = self._vectors(embedding, row, len(common)), by_sentences
+            for way, units in enumerate(ways):
                 self.neighbours[way, common, 1:most] = ids[_nearest(units, most - 1, rng)]
         shares = np.pad(np.stack([overall, first]), ((0, 0), (0, 1)))  # the padding belongs to no term
         self.chance = np.cumsum(shares[:, self.neighbours], axis=3)[..., SIZES - 1]
