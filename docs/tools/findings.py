@@ -21,8 +21,8 @@ from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
 from ff_memories.model.info import read_info
-from ff_memories.report.sections import outline
-from ff_memories.report.sections.answers import answer, clause
+from ff_memories.report import outline
+from ff_memories.report.answers import answer, clause
 
 KEPT, PICTURE, FIGURE = Path("docs/data/findings.json"), Path("docs/pictures/findings.svg"), "figure4"
 BEGIN, END = "<!-- real models: python docs/tools/findings.py -->", "<!-- end -->"

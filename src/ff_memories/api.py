@@ -25,7 +25,7 @@ from ff_memories.model.files import checkpoint, converted, gguf_file
 from ff_memories.model.loading import is_transformer, use_precision
 from ff_memories.paper.keys import trigger_table, triggers
 from ff_memories.paper.layers import tracing
-from ff_memories.report.trace import listed, setting
+from ff_memories.report.trace import run_tables, setting
 from ff_memories.report.trace.record import record
 
 
@@ -306,4 +306,4 @@ def trace(
     found = record(model.decoder, model.dictionary, tokens, words, seen, values=values, among=types)
     if sets:
         found |= setting.record(model, layered, tokens, sets, predictions)
-    return found if results is None else listed.join(found, Path(results), model.decoder.neurons)
+    return found if results is None else run_tables.join(found, Path(results), model.decoder.neurons)

@@ -7,8 +7,8 @@ from running import change, snakemake
 from scipy.stats import binomtest
 
 from ff_memories import tables
-from ff_memories.report.rendering import environment
-from ff_memories.report.sections.annotation import annotation_section
+from ff_memories.report.html import environment
+from ff_memories.report.sections import annotation_section
 
 pytestmark = pytest.mark.more
 

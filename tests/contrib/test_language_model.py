@@ -16,7 +16,7 @@ from ff_memories.annotate import annotation_files
 from ff_memories.annotate.annotation_files import Problems
 from ff_memories.annotate.study import FEWEST, Item
 from ff_memories.base.errors import UserError
-from ff_memories.report.sections.annotation import annotation_section
+from ff_memories.report.sections import annotation_section
 from ff_memories.tables import annotation as annotators
 
 ITEM = Item("key", 1, 3, (("a", "red", "cat"), ("the", "cat"), ("dog",), (), ("one", "cat")))

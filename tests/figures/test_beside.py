@@ -17,7 +17,7 @@ from ff_memories.config import Settings
 from ff_memories.figures import draw, font, other_types, render
 from ff_memories.paper.keys import figures as figures_of_keys
 from ff_memories.paper.keys import measures as keys_measures
-from ff_memories.report.svg import inline
+from ff_memories.report.html import inline
 
 BY_LAYER = ("figure4", "figure5", "figure7", "figure8", "figure9", "figure10")
 SHOWN = {"figure4": "mean", "figure5": "median", "figure6": "mean", "figure8": "mean"}

@@ -13,9 +13,9 @@ from ff_memories.judge.register import register
 from ff_memories.judge.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
 from ff_memories.judge.verdicts import verdicts
 from ff_memories.paper import baselines
+from ff_memories.report import outline
+from ff_memories.report.answers import answer, clause
 from ff_memories.report.markdown import markdown
-from ff_memories.report.sections import outline
-from ff_memories.report.sections.answers import answer, clause
 from ff_memories.steps.claims import verdicts_of
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60

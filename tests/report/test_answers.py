@@ -14,10 +14,10 @@ from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.judge.wording import sentence
+from ff_memories.report import outline
+from ff_memories.report.answers import answer, clause, first_lines, how_sure, tally
 from ff_memories.report.markdown import markdown
-from ff_memories.report.sections import outline
-from ff_memories.report.sections.answers import answer, clause, first_lines, how_sure, tally
-from ff_memories.report.sections.sensitivity import choices_section, influence
+from ff_memories.report.sections import choices_section, influence
 
 N = sum(not claim.beyond for claim in register())
 BY_SECTION = sorted(register(), key=lambda claim: (claim.beyond, outline.section_of(claim)))

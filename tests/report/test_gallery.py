@@ -22,9 +22,9 @@ from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.gallery import promoted
 from ff_memories.model.decoder import Decoder
-from ff_memories.report.gallery import TABLES, parts, postings, site
+from ff_memories.report.gallery import TABLES, parts, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts
-from ff_memories.report.gallery.text import number, shown
+from ff_memories.report.gallery.parts import number, shown
 from ff_memories.report.gallery.words import fold, order
 from ff_memories.report.passages import Texts
 
@@ -141,8 +141,8 @@ def terms_of(folder, manifest):
 def test_the_index_of_words_finds_every_key_and_no_other(tmp_path, monkeypatch, small):
     if small:
         monkeypatch.setattr("ff_memories.report.gallery.words.TERMS_OF_A_PART", 100)
-        for name, size in (("MOST", 50), ("ROWS", 7)):
-            monkeypatch.setattr(postings, name, size)
+        for name, size in (("TRIGGERS_OF_AN_ENTRY", 50), ("ROWS", 7)):
+            monkeypatch.setattr(f"ff_memories.report.gallery.words.{name}", size)
     folder = tmp_path / "g"
     build(folder)
     manifest = parts.read(folder, "manifest")

@@ -12,7 +12,7 @@ import pytest
 from galleries import HOSTILE, build, material
 
 from ff_memories.report.gallery import parts
-from ff_memories.report.gallery.text import shown
+from ff_memories.report.gallery.parts import shown
 
 browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 

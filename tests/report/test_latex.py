@@ -13,7 +13,7 @@ from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.latex_table import to_latex
 from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import verdicts
-from ff_memories.report.excerpts import table1, table2
+from ff_memories.report.tables123 import latex1, latex2, table1, table2
 
 SIGNS = r"\ { } $ & # % _ ^ ~ < > | \" - -- ` ' [ ] *"
 DOCUMENT = r"""\documentclass{article}
@@ -38,8 +38,8 @@ def pieces():
         "claims": to_latex(claims(), "surrogate"),
         "claims of the paper": to_latex(claims("paper"), "paper"),
         "signs": to_latex(claims().with_columns(statement=pl.lit(SIGNS), paper_value=pl.lit(SIGNS)), "surrogate"),
-        "table1": table1.to_latex(table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), "surrogate"),
-        "table2": table2.to_latex(table2.table2(values, TRIGGERS, texts(), "next"), "surrogate"),
+        "table1": latex1(table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), "surrogate"),
+        "table2": latex2(table2(values, TRIGGERS, texts(), "next"), "surrogate"),
     }
 
 

@@ -34,45 +34,57 @@ from ff_memories.figures.registry import FIGURES
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.judge.register import register
 from ff_memories.report.cost import costs
-from ff_memories.report.excerpts import EXCERPTS, table1, table2, table3
+from ff_memories.report.html import inline, render
+from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST
-from ff_memories.report.rendering import render
-from ff_memories.report.sections.outline import SECTIONS, part_of, section_of
-from ff_memories.report.svg import inline
+from ff_memories.report.tables123 import (
+    EXCERPTS,
+    agreement,
+    csv1,
+    csv2,
+    csv3,
+    latex1,
+    latex2,
+    latex3,
+    other_types,
+    table1,
+    table2,
+    table3,
+)
 
 
 def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
-    (row,) = table2.table2(frame("values", value(7, agreeing=1)), TRIGGERS, texts(), "next")
-    assert row.passage.marked == HOSTILE[3] and row.agrees and row.precision == 0.5
+    (row,) = table2(frame("values", value(7, agreeing=1)), TRIGGERS, texts(), "next")
+    assert row.passage.marked == HOSTILE[3] and row.agrees and row.prediction.precision == 0.5
     assert row.passage.before == " ".join([HOSTILE[0], HOSTILE[1], "a[U+202E]b"])
 
 
 def test_table2_falls_back_on_the_top_trigger_and_says_so():
-    (row,) = table2.table2(frame("values", value(9)), TRIGGERS, texts(), "next")
+    (row,) = table2(frame("values", value(9)), TRIGGERS, texts(), "next")
     assert row.passage.marked == "a[U+202E]b" and not row.agrees
-    assert "does not agree" in render("excerpts/table2.html.j2", rows=[row], scope="paper", target="next")
+    assert "does not agree" in render("tables123/table2.html.j2", rows=[row], scope="paper", target="next")
 
 
 def test_table2_marks_the_last_token_where_values_are_compared_with_it():
-    (row,) = table2.table2(frame("values", value(6, agreeing=1)), TRIGGERS, texts(), "last")
+    (row,) = table2(frame("values", value(6, agreeing=1)), TRIGGERS, texts(), "last")
     assert (row.passage.marked, row.agrees) == ("a[U+202E]b", True)
 
 
 def test_table2_takes_the_most_probable_first_and_keys_without_triggers_as_they_are():
     values = frame("values", value(4, 0.1, key=0), value(5, 0.9, key=1, triggers=0), value(6, 0.5, key=2))
-    rows = table2.table2(values, TRIGGERS, texts(), "next", most=2)
+    rows = table2(values, TRIGGERS, texts(), "next", most=2)
     assert [row.key for row in rows] == [1, 2]
-    assert rows[0].precision is None and rows[0].passage is None
-    assert "no triggers" in render("excerpts/table2.html.j2", rows=rows, scope="paper", target="next")
+    assert rows[0].prediction.precision is None and rows[0].passage is None
+    assert "no triggers" in render("tables123/table2.html.j2", rows=rows, scope="paper", target="next")
 
 
 def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_proxy():
     proxy = [annotation([1, 2, 3], "wide", key=1), annotation([1], "narrow", key=0)]
     people = annotation([1, 2], "theirs", "ann", key=0)
     labels = frame("pattern_labels", *(label(r, a, k) for a, k in (("proxy", 1), ("ann", 0)) for r in (1, 2, 3, 4)))
-    (row,) = table1.table1(frame("annotations", *proxy), labels, TRIGGERS, texts(), 16)
+    (row,) = table1(frame("annotations", *proxy), labels, TRIGGERS, texts(), 16)
     assert (row.pattern, row.mark, row.covered, row.shown) == ("wide", "automatic proxy", 3, 4)
-    (row,) = table1.table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
+    (row,) = table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
     assert (row.pattern, row.mark) == ("theirs", "")
     assert [p.marked for p in row.passages] == [HOSTILE[1], "a[U+202E]b"]
 
@@ -85,19 +97,19 @@ def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers(
         annotation([1, 2], "topic b", key=2, pattern=2) | semantic, annotation([3], "topic c", key=3) | semantic,
         annotation([1], "ends d", layer=9), annotation([1, 3], "topic e", layer=16, key=1) | semantic,
     ]  # fmt: skip
-    rows = table1.table1(frame("annotations", *held), LABELS, TRIGGERS, texts(), 16)
+    rows = table1(frame("annotations", *held), LABELS, TRIGGERS, texts(), 16)
     assert [row.pattern for row in rows] == ["ends a", "topic c", "ends d", "topic e"]
     assert [row.type for row in rows] == ["shallow", "semantic"] * 2
-    rows = table1.table1(frame("annotations", *held[:2]), LABELS, TRIGGERS, texts(), 16)
+    rows = table1(frame("annotations", *held[:2]), LABELS, TRIGGERS, texts(), 16)
     assert [row.pattern for row in rows] == ["ends a"]
 
 
 def test_tables_1_and_3_say_once_that_no_person_found_their_patterns():
-    rows = table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
-    found = table3.annotated_key(ANNOTATIONS, TRIGGERS, texts(), 5)
-    first, third = "excerpts/table1.html.j2", "excerpts/table3.html.j2"
-    for made in (render(first, rows=rows, scope="paper"), table1.to_latex(rows, "paper"),
-                 render(third, found=found, scope="paper"), table3.to_latex(found, "paper")):  # fmt: skip
+    rows = table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
+    found = table3(ANNOTATIONS, TRIGGERS, texts(), 5)
+    first, third = "tables123/table1.html.j2", "tables123/table3.html.j2"
+    for made in (render(first, rows=rows, scope="paper"), latex1(rows, "paper"),
+                 render(third, key=found, scope="paper"), latex3(found, "paper")):  # fmt: skip
         assert made.count("automatic proxy") == 1
 
 
@@ -108,30 +120,30 @@ def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, 
     other = {f"{n}_{types}": own[n] for n in names} | {f"top_token_{types}": 7, f"agreeing_triggers_{types}": 1}
     kinds = tables.TABLES["values"].optional
     values = frame("values", own).with_columns(pl.lit(v).cast(kinds[n]).alias(n) for n, v in other.items())
-    assert table2.other_types(values) == types and table2.other_types(frame("values", own)) is None
-    (row,) = table2.table2(values, TRIGGERS, texts(), "next")
-    assert (row.precision, row.other.precision) == (0, 0.5)
-    html = render("excerpts/table2.html.j2", rows=[row], scope="paper", target="next", other=SAID[types])
+    assert other_types(values) == types and other_types(frame("values", own)) is None
+    (row,) = table2(values, TRIGGERS, texts(), "next")
+    assert (row.prediction.precision, row.other.precision) == (0, 0.5)
+    html = render("tables123/table2.html.j2", rows=[row], scope="paper", target="next", other=SAID[types])
     assert said in html and "50 %" in html.replace("\u202f", " ").replace("\u00a0", " ")
-    (read,) = csv.DictReader(io.StringIO(table2.to_csv([row], "paper", types)))
+    (read,) = csv.DictReader(io.StringIO(csv2([row], "paper", types)))
     assert read[f"precision_{types}"] == "0.5" and read["precision"] == "0"
-    tex = table2.to_latex([row], "surrogate", types)
+    tex = latex2([row], "surrogate", types)
     assert said in tex.lower() and tex.count(" & ") == 8
-    assert table2.to_csv([row], "paper", types).splitlines()[0].startswith("layer,key,prediction,top_probability,")
+    assert csv2([row], "paper", types).splitlines()[0].startswith("layer,key,prediction,top_probability,")
 
 
 def test_table2_says_how_many_keys_agree_by_id_and_folded_where_the_run_has_both():
     rows = [value(4 + i, key=i) | {"agrees": i == 0} for i in range(4)]
     plain = frame("values", *rows)
     both = plain.with_columns(agrees_folded=pl.Series([True, True, False, True]))
-    assert table2.agreement(plain) is None and table2.agreement(both.head(0)) is None
-    assert table2.agreement(both) == (0.25, 0.75)
+    assert agreement(plain) is None and agreement(both.head(0)) is None
+    assert agreement(both) == (0.25, 0.75)
     unknown = both.with_columns(pl.lit(None, pl.Boolean).alias(name) for name in ("agrees", "agrees_folded"))
-    assert table2.agreement(unknown) is None and table2.agreement(pl.concat([both, unknown])) == (0.25, 0.75)
-    page = lambda given: render("excerpts/table2.html.j2", rows=[], scope="paper", target="next", agreement=given)
+    assert agreement(unknown) is None and agreement(pl.concat([both, unknown])) == (0.25, 0.75)
+    page = lambda given: render("tables123/table2.html.j2", rows=[], scope="paper", target="next", agreement=given)
     said = page((0.25, 0.75)).replace("\u202f", " ").replace("\u00a0", " ")
     assert "25 % have a value that agrees with the top trigger; 75 % if" in said
-    bare = render("excerpts/table2.html.j2", rows=[], scope="paper", target="next")
+    bare = render("tables123/table2.html.j2", rows=[], scope="paper", target="next")
     assert page(None) == bare and "25" not in bare
 
 
@@ -139,55 +151,53 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
     both = [annotation([1], key=1), annotation([2], key=1, pattern=2) | {"type": "semantic"}]
     proxy = [annotation([1, 2, 3], "wide", key=2), *both]
     triggers = frame("triggers", *(trigger(rank, 0, rank + 1, 5, key=key) for key in (1, 2) for rank in (1, 2, 3)))
-    found = table3.annotated_key(frame("annotations", *proxy), triggers, texts(), shown=2)
+    found = table3(frame("annotations", *proxy), triggers, texts(), shown=2)
     assert (found.key, found.mark) == (1, "automatic proxy")
     assert found.patterns == ((1, "ends", "shallow"), (2, "ends", "semantic"))
     assert [(rank, held) for rank, held, _ in found.prefixes] == [(1, (1,)), (2, (2,))]
     assert [p.marked for *_, p in found.prefixes] == [HOSTILE[1], "a[U+202E]b"]
     people = annotation([1, 2], "theirs", "ann", key=2)
-    found = table3.annotated_key(frame("annotations", *proxy, people), triggers, texts(), shown=3)
+    found = table3(frame("annotations", *proxy, people), triggers, texts(), shown=3)
     assert (found.key, found.mark, [held for _, held, _ in found.prefixes]) == (2, "", [(1,), (1,), ()])
-    rows = list(csv.DictReader(io.StringIO(table3.to_csv(found, "paper"))))
+    rows = list(csv.DictReader(io.StringIO(csv3(found, "paper"))))
     assert [row["descriptions"] for row in rows] == ["theirs (shallow)"] * 2 + [""]
     assert {row["annotator"] for row in rows} == {"people"}
-    assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in table3.to_latex(found, "paper")
+    assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in latex3(found, "paper")
 
 
 def test_table3_without_any_pattern_is_empty_and_says_so():
-    assert table3.annotated_key(frame("annotations"), TRIGGERS, texts(), 5) is None
-    assert "No key shows a pattern" in render("excerpts/table3.html.j2", found=None, scope="paper")
-    assert len(table3.to_csv(None, "paper").splitlines()) == 1
-    assert "surrogate" in table3.to_latex(None, "surrogate") and r"\bottomrule" in table3.to_latex(None, "paper")
+    assert table3(frame("annotations"), TRIGGERS, texts(), 5) is None
+    assert "No key shows a pattern" in render("tables123/table3.html.j2", key=None, scope="paper")
+    assert len(csv3(None, "paper").splitlines()) == 1
+    assert "surrogate" in latex3(None, "surrogate") and r"\bottomrule" in latex3(None, "paper")
 
 
 def test_table1_says_proxy_in_every_format():
-    rows = table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
-    for made in (render("excerpts/table1.html.j2", rows=rows, scope="surrogate"), table1.to_csv(rows, "surrogate"),
-                 table1.to_latex(rows, "surrogate")):  # fmt: skip
+    rows = table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
+    for made in (render("tables123/table1.html.j2", rows=rows, scope="surrogate"), csv1(rows, "surrogate"),
+                 latex1(rows, "surrogate")):  # fmt: skip
         assert "proxy" in made and "surrogate" in made.lower()
 
 
 def test_tables_without_rows_are_still_tables():
     for name, extra in (("table1", {}), ("table2", {"target": "next"})):
-        assert not Tags(render(f"excerpts/{name}.html.j2", rows=[], scope="paper", **extra)).open
-    assert table2.table2(frame("values"), frame("triggers"), texts(), "next") == []
-    assert table1.table1(frame("annotations"), frame("pattern_labels"), frame("triggers"), texts(), 16) == []
+        assert not Tags(render(f"tables123/{name}.html.j2", rows=[], scope="paper", **extra)).open
+    assert table2(frame("values"), frame("triggers"), texts(), "next") == []
+    assert table1(frame("annotations"), frame("pattern_labels"), frame("triggers"), texts(), 16) == []
 
 
 def test_hostile_text_is_text_in_html():
-    rows = table2.table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
-    html = render("excerpts/table2.html.j2", rows=rows, scope="paper", target="next")
-    html += render(
-        "excerpts/table1.html.j2", rows=table1.table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), scope="paper"
-    )
+    rows = table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
+    html = render("tables123/table2.html.j2", rows=rows, scope="paper", target="next")
+    html += render("tables123/table1.html.j2", rows=table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), scope="paper")
     tags = {tag for tag, _ in Tags(html).found}
     assert not tags & {"script", "img", "b"} and "&lt;script&gt;" in html and "{{7*7}}" in html
     assert "\u202e" not in html and "[U+202E]" in html
 
 
 def test_no_cell_of_a_csv_file_is_a_formula():
-    rows = table2.table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
-    read = list(csv.reader(io.StringIO(table2.to_csv(rows, "paper"))))
+    rows = table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
+    read = list(csv.reader(io.StringIO(csv2(rows, "paper"))))
     assert {len(row) for row in read} == {len(read[0])}
     assert not [c for row in read[1:] for c in row if c[:1] in ("=", "@", "+", "-")]
     assert {row[2] for row in read} >= {"'=cmd()", "'@SUM(1)", HOSTILE[1]}
@@ -410,15 +420,13 @@ def test_every_part_leads_to_where_it_comes_from(tmp_path):
 def test_tables_name_a_key_of_negative_coefficients_by_its_mark():
     folded = pl.lit(5, pl.UInt16)
     found, labels, triggers = (table.with_columns(key=folded) for table in (ANNOTATIONS, LABELS, TRIGGERS))
-    rows = table1.table1(
-        found.unique(["annotator", "layer", "key", "pattern"]), labels, triggers, texts(), 16, neurons=3
-    )
+    rows = table1(found.unique(["annotator", "layer", "key", "pattern"]), labels, triggers, texts(), 16, neurons=3)
     assert rows and {row.name for row in rows} == {"2−"}
-    assert "_{2-}" in table1.to_latex(rows, "model") and "surrogate" not in table1.to_latex(rows, "model")
-    head, first, *_ = table1.to_csv(rows, "model").splitlines()
+    assert "_{2-}" in latex1(rows, "model") and "surrogate" not in latex1(rows, "model")
+    head, first, *_ = csv1(rows, "model").splitlines()
     assert head.startswith("layer,key,sign,") and first.startswith("1,2,-1,")
-    (row,) = table2.table2(frame("values", value(4, key=5)), TRIGGERS, texts(), "next", neurons=3)
-    assert row.name == "2−" and table2.to_csv([row], "model").splitlines()[1].startswith("1,2,-1,")
+    (row,) = table2(frame("values", value(4, key=5)), TRIGGERS, texts(), "next", neurons=3)
+    assert row.name == "2−" and csv2([row], "model").splitlines()[1].startswith("1,2,-1,")
 
 
 def test_a_model_of_transformers_is_no_surrogate_and_no_stand_in(tmp_path):

@@ -25,7 +25,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.paper.layers import composition, tracing
 from ff_memories.report.gallery import parts
-from ff_memories.report.trace import listed
+from ff_memories.report.trace import run_tables
 from ff_memories.report.trace.page import page
 
 PARTS = ("residual", "update", "output")
@@ -249,7 +249,7 @@ def test_tables_and_gallery_of_a_run_are_joined_by_key_and_sign(gated, tmp_path)
     (results / "gallery" / "data" / "manifest.js").write_text("part(")
     assert trace(gated, "w9 w3 w40", results=results)["gallery"] is None
     with pytest.raises(UserError, match="other signs"):
-        listed.join(found, results, None)
+        run_tables.join(found, results, None)
 
 
 def test_a_run_without_tables_says_nothing_of_triggers(gated, tmp_path):

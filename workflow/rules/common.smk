@@ -13,7 +13,7 @@ from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
 from ff_memories.workflow import code_digest, costs, rules as all_rules
 from ff_memories.report import outcome
-from ff_memories.report.excerpts import EXCERPTS
+from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.runs.opening import refuse_taken

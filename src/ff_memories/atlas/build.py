@@ -20,7 +20,7 @@ from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report import atlas
-from ff_memories.report.sections.outline import BEYOND, SECTIONS
+from ff_memories.report.outline import BEYOND, SECTIONS
 from ff_memories.report.wording import listed
 
 PAGE, FIGURES, NUMBERS = "atlas.html", "figures", "numbers.csv"

@@ -14,7 +14,7 @@ from ff_memories.paper.beyond import measures as removal
 from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.paper.layers import measures as layers_measures
 from ff_memories.paper.values import measures as values_measures
-from ff_memories.report.sections.outline import BEYOND
+from ff_memories.report.outline import BEYOND
 
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
 MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED

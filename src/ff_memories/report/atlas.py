@@ -8,9 +8,7 @@ from markupsafe import Markup, escape
 
 from ff_memories.figures import font
 from ff_memories.judge.wording import VERDICTS
-from ff_memories.report import interactive
-from ff_memories.report.rendering import render
-from ff_memories.report.svg import inline
+from ff_memories.report.html import inline, policy, render
 
 MANY = 4  # more runs than this do not fit beside a claim's statement
 
@@ -55,7 +53,7 @@ def page(
         scopes=scopes,
         used=[v for v in VERDICTS if any(cell and cell["verdict"] == v for claim in claims for cell in claim["cells"])],
         font=Markup(font.face()),
-        policy=Markup(interactive.policy(None)),
+        policy=Markup(policy(None)),
     )
 
 

@@ -20,15 +20,12 @@ from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.judge.training import MATTERS, OF_FACTOR
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
-from ff_memories.report import interactive
-from ff_memories.report.excerpts import EXCERPTS
+from ff_memories.report import outline
+from ff_memories.report.answers import SOURCES, answer, first_lines, how_sure, named, tally
+from ff_memories.report.html import embedded, inline, policy, render, script
 from ff_memories.report.markdown import markdown
-from ff_memories.report.rendering import render
-from ff_memories.report.sections import outline
-from ff_memories.report.sections.annotation import annotation_section
-from ff_memories.report.sections.answers import SOURCES, answer, first_lines, how_sure, named, tally
-from ff_memories.report.sections.sensitivity import choices_section, influence
-from ff_memories.report.svg import inline
+from ff_memories.report.sections import annotation_section, choices_section, influence
+from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.wording import finished, looked_at
 
 
@@ -79,7 +76,7 @@ def report(
     paper = [row for row in rows if not row["beyond"]]
     first = first_lines(rows, counts, config, info, models)
     judged = [finished(tally(paper)), how_sure(paper, choices)]
-    script = interactive.script() if specifications else None
+    code = script() if specifications else None
     tallied = Counter(row["verdict"] for row in paper)
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
     html = render(
@@ -107,8 +104,8 @@ def report(
         looked_at=some,
         claims_command=command(targets.get("claims")),
         font=Markup(font.face()),
-        policy=Markup(interactive.policy(script)),
-        script=script and Markup(script),
+        policy=Markup(policy(code)),
+        script=code and Markup(code),
         live=[part for part in parts.values() if part["spec"]],
         compared=any(row["baseline"] is not None for row in rows),
     )
@@ -136,7 +133,7 @@ def _parts(
         spec, target = specifications.get(name), targets.get(name)
         part |= {"name": name, "target": target, "command": command(target)}
         part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
-        part |= {"spec": spec and Markup(interactive.embedded(spec)), "headline": spec and _headline(spec)}
+        part |= {"spec": spec and Markup(embedded(spec)), "headline": spec and _headline(spec)}
         if "links" in part and target:
             part["links"].append(("provenance", f"#{name}-provenance"))
     return parts

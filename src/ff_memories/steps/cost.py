@@ -5,7 +5,7 @@ from ff_memories.base.machine import hardware
 from ff_memories.base.parameters import Input, Output
 from ff_memories.base.progress import duration
 from ff_memories.report.cost import costs
-from ff_memories.report.rendering import render
+from ff_memories.report.html import render
 
 
 def run(logs: Input, out: Output) -> None:

@@ -8,11 +8,8 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Param, Params, Tables
 from ff_memories.config import Settings
 from ff_memories.model.info import read_info
-from ff_memories.report.excerpts import EXCERPTS, table1, table2, table3
-from ff_memories.report.excerpts.rows import Given
 from ff_memories.report.passages import Texts
-
-FILES = {"table1": table1.files, "table2": table2.files, "table3": table3.files}
+from ff_memories.report.tables123 import EXCERPTS, Material
 
 
 def run(
@@ -38,6 +35,6 @@ def run(
         if excerpt not in EXCERPTS:
             raise UserError(f"--excerpts {excerpt}: no such table", f"choose from {', '.join(EXCERPTS)}")
         read = {name: schemas.read(tables[name]) for name in EXCERPTS[excerpt].tables}
-        made = FILES[excerpt](Given(read, texts, read_info(info), config, rows))
-        for suffix, text in zip(("html", "csv", "tex"), made, strict=True):
+        formats = EXCERPTS[excerpt].write(Material(read, texts, read_info(info), config, rows))
+        for suffix, text in zip(("html", "csv", "tex"), formats, strict=True):
             write_whole(Path(out, f"{excerpt}.{suffix}"), text)

@@ -21,7 +21,7 @@ from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import from_info
 from ff_memories.figures.registry import DRAWN, title
-from ff_memories.report.interactive import figure_page
+from ff_memories.report.html import figure_page
 
 
 def run(figures: Params, config: Settings, info: Input, tables: Tables, models: AnyInputs, out: Param) -> None:

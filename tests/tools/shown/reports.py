@@ -14,8 +14,8 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import verdicts
+from ff_memories.report.html import render
 from ff_memories.report.passages import Texts
-from ff_memories.report.rendering import render
 
 HOSTILE = ["<script>alert(1)</script>", '"><img', "a\u202eb", "=cmd()", "{{7*7}}", "\\input{x}", "@SUM(1)"]
 
@@ -125,7 +125,7 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
     tables.write(tables.counts("corpus", {"too_<b>long</b>": 12345}), folder / "counts.parquet")
     for name in ("figure2", "figure3"):
         (folder / f"{name}.svg").write_text(SVG)
-    (folder / "table1.html").write_text(render("excerpts/table1.html.j2", rows=[], scope=scope))
+    (folder / "table1.html").write_text(render("tables123/table1.html.j2", rows=[], scope=scope))
     with pytest.raises(SystemExit) as end:
         cli.main(["step", "report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--tables", f"{folder}/claims.parquet", f"{folder}/counts.parquet", *beside,

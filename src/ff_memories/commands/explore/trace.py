@@ -63,8 +63,7 @@ def run(args: argparse.Namespace) -> None:
         name, scope, weights, found = _of_run(opening.opened(args.configfile), text, shown)
     told = {"weights": weights} if weights else {}
     found = {"format": found.pop("format"), "run": name, "scope": scope, **told, **found}
-    from ff_memories.report.trace.lines import lines
-    from ff_memories.report.trace.page import page
+    from ff_memories.report.trace.page import lines, page
 
     unknown = [p.get("written", p["token"]) for p in found["positions"][1:] if p["unknown"]]
     if unknown:

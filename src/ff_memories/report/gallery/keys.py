@@ -9,7 +9,7 @@ import polars as pl
 
 from ff_memories.paper.keys.measures import MUTATIONS
 from ff_memories.report.gallery.material import Material
-from ff_memories.report.gallery.text import number
+from ff_memories.report.gallery.parts import number
 from ff_memories.report.passages import LONGEST
 from ff_memories.tables import HISTOGRAM_BINS, TOP_LEVEL
 

@@ -7,7 +7,7 @@ import polars as pl
 
 from ff_memories.paper.keys.measures import LABELS, MUTATIONS, key_changes
 from ff_memories.report.gallery.material import Material
-from ff_memories.report.gallery.text import number
+from ff_memories.report.gallery.parts import number
 from ff_memories.tables.annotation import MODEL
 
 PROMOTED = 5  # tokens that a list shows of a value

@@ -9,7 +9,7 @@ import polars as pl
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
-from ff_memories.report.gallery.text import shown
+from ff_memories.report.gallery.parts import shown
 from ff_memories.report.passages import LONGEST, Texts
 
 KEYS_OF_A_PART = 64

@@ -1,15 +1,40 @@
-"""Pack the site's parts: JSON, deflated, as base64 in a script.
+"""Format tokens and numbers of the gallery, and pack its parts.
 
-A page opened from disk may load scripts beside it, but no other files.
+A part is JSON, deflated, as base64 in a script: a page opened from disk may load scripts beside it, but no other files.
 """
 
 import base64
 import json
+import unicodedata
 import zlib
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base.files import write_whole
+from ff_memories.base.text import escape_invisible
+
+# characters that render as nothing although Unicode classes them as letters, marks or symbols
+_BLANK = frozenset(map(chr, [0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x2800, 0x3164, 0xFFA0]))
+
+
+def shown(token: str) -> str:
+    """Return a token with invisible characters and leading combining marks spelled out.
+
+    >>> shown("a\\u202eb"), shown("no\\u00a0break"), shown("\\u0301x")
+    ('a[U+202E]b', 'no[U+00A0]break', '[U+0301]x')
+    """
+    spell = lambda c: f"[U+{ord(c):04X}]"
+    if token and unicodedata.category(token[0]).startswith("M"):
+        token = spell(token[0]) + token[1:]
+    return "".join(spell(c) if c in _BLANK or unicodedata.category(c) == "Zs" else c for c in escape_invisible(token))
+
+
+def number(value: float | None, digits: int = 5) -> float | int | None:
+    """Return a number rounded to significant digits, as an integer if it is whole; ``None`` for ``None``."""
+    if value is None:
+        return None
+    rounded = float(f"{value:.{digits}g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def pack(name: str, data: Any) -> str:

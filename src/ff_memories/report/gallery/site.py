@@ -14,11 +14,11 @@ from ff_memories.config import Settings
 from ff_memories.corpus.store import available
 from ff_memories.model.info import TITLES, neurons
 from ff_memories.paper.keys.measures import LABELS
-from ff_memories.report.gallery import parts, postings
+from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary
 from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
-from ff_memories.report.gallery.words import term_parts, word_parts
+from ff_memories.report.gallery.words import most_triggers, term_parts, word_parts
 from ff_memories.tables import HISTOGRAM_BINS
 from ff_memories.tables.annotation import MODEL
 
@@ -93,7 +93,7 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         "adaptive": bool(info.get("adaptive_output")),
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
-        "top": postings.top(material),
+        "top": most_triggers(material),
         "shaded": not material.levels.is_empty(),
         "counted": not material.firing.is_empty(),
         "sampled": min(config.gallery.sampled, int((available(material.corpus, config.triggers.positions) > 0).sum())),

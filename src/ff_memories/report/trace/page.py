@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from ff_memories.base.text import MINUS, environment
+from ff_memories.base.text import MINUS, environment, escape_invisible
 from ff_memories.model.info import NOTICES, TITLES
-from ff_memories.report.gallery.text import number, shown
+from ff_memories.report.gallery.parts import number, shown
 from ff_memories.report.trace import setting
 
 KINDS = {  # kind: its mark in the grid, and what it says
@@ -143,3 +144,31 @@ def shown_text(text: str) -> str:
 def _link(file: Path, folder: Path) -> str:
     """Return a file's address, relative to a folder."""
     return quote(Path(os.path.relpath(file.resolve(), folder.resolve())).as_posix())
+
+
+SHOWN = 3  # memories per layer
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    """Yield a line per layer: kind, what residual, update and output predict, and the memories with most share."""
+    if "weights" in found:
+        yield found["weights"]
+    last = found["positions"][-1]
+    yield f"after {escape_invisible(last['token'])} (position {last['position']}), token and probability:"
+    yield f"{'layer':>5}  {'kind':<11}  {'residual':<20}  {'update':<20}  {'output':<20}  memories, share of the update"
+    for cell in found["cells"][-len(found["layers"]) :]:
+        own = [
+            f"{memory['key']}{MINUS if memory['sign'] < 0 else ''} {memory['share']:.0%}"
+            for memory in cell["memories"][:SHOWN]
+        ]
+        tops = "  ".join(_top(cell[part][0]) for part in ("residual", "update", "output"))
+        yield f"{cell['layer']:5}  {cell['kind']:<11}  {tops}  {', '.join(own) or 'none is active'}"
+    if "set" in found:
+        yield f"with {', '.join(map(setting.said, found['set']))} at this position, the model predicts"
+        yield f"{'before':<20}  {'after':<20}"
+        yield from (f"{_top(one)}  {_top(other)}" for one, other in zip(found["before"], found["after"], strict=True))
+
+
+def _top(top: dict[str, Any]) -> str:
+    word = escape_invisible(top["token"])
+    return f"{word if len(word) <= 13 else word[:12] + '…':<13} {top['probability']:6.3f}"

@@ -1,0 +1,151 @@
+"""Render the templates; embed figures and scripts, so that a page needs nothing else."""
+
+import base64
+import hashlib
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+
+from ff_memories.base.text import environment as templates
+from ff_memories.figures.font import face
+from ff_memories.judge import wording
+from ff_memories.judge.numbers import measured, number, spread
+from ff_memories.model.info import NOTICES
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
+_REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
+
+
+@cache
+def environment() -> "Environment":
+    made = templates("report")
+    made.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
+    made.globals |= {
+        "verdicts": wording.VERDICTS,
+        "word": wording.word,
+        "trained": wording.TRAINING,
+        "limits": wording.LIMITS,
+    }
+    return made
+
+
+def render(template: str, **context: object) -> str:
+    """Return a rendered template of the report."""
+    return environment().get_template(template).render(**context)
+
+
+def inline(source: str, name: str, label: str) -> str:
+    """Return an SVG document as an element of a page, without its font, which the page embeds once (``font.face``).
+
+    Args:
+        source: the SVG file's text.
+        name: the prefix of its ids.
+        label: the description for screen readers.
+
+    Raises ``ValueError`` if the source is not SVG.
+    """
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", XLINK)
+    try:
+        root = ElementTree.fromstring(source)
+    except ElementTree.ParseError as error:
+        raise ValueError(f"not SVG: {error}") from None
+    if root.tag != f"{{{SVG}}}svg":
+        raise ValueError(f"not SVG: its root is {root.tag}")
+    for parent in root.iter():
+        for child in [c for c in parent if str(c.tag).endswith(("}script", "}foreignObject", "}style"))]:
+            parent.remove(child)
+    for element in root.iter():
+        element.attrib.update({key: _prefixed(key, value, name) for key, value in element.attrib.items()})
+        for key in [k for k in element.attrib if k.lower().startswith("on")]:
+            del element.attrib[key]
+        # Vega labels every shape as a separate graphic; screen readers should read the figure as one
+        for key in ("role", "aria-label", "aria-roledescription"):
+            element.attrib.pop(key, None)
+    width, height = root.attrib.get("width"), root.attrib.get("height")
+    if "viewBox" not in root.attrib and width and height:
+        root.set("viewBox", f"0 0 {width.removesuffix('px')} {height.removesuffix('px')}")
+    root.set("role", "img")
+    root.set("aria-label", label)
+    return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
+
+
+def _prefixed(key: str, value: str, name: str) -> str:
+    if key == "id":
+        return f"{name}-{value}"
+    if key in ("href", f"{{{XLINK}}}href") and value.startswith("#"):
+        return f"#{name}-{value[1:]}"
+    return _REFERENCE.sub(lambda found: f"url(#{name}-{found[1]})", value)
+
+
+@cache
+def vega(version: str | None = None) -> str:
+    """Return Vega as one script, with this version of Vega-Lite or, by default, the newest."""
+    import vl_convert  # takes a while
+
+    return vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # its stub lacks the defaults
+
+
+def _ours(name: str) -> str:
+    return files("ff_memories.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _enclosed(text: str) -> str:
+    return text.replace("</script", r"<\/script")
+
+
+@cache
+def script() -> str:
+    """Return the page's script: Vega, and the code that replaces static figures by interactive ones."""
+    return _enclosed(f"{vega()}\n{_ours('report/interactive.js')}")
+
+
+def figure_page(name: str, title: str, caption: str, specification: dict[str, Any], version: str) -> str:
+    """Return a self-contained page with one figure that fills its window, using this version of Vega-Lite.
+
+    ``name``: the figure's place in the report of its run, to which the page leads back.
+    """
+    held = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(held)};\n{_ours('report/figure.js')}")
+    return render(
+        "report/figure.html.j2",
+        name=name,
+        title=title,
+        caption=caption,
+        face=Markup(face()),
+        policy=Markup(policy(text)),
+        script=Markup(text),
+    )
+
+
+def policy(text: str | None) -> str:
+    """Return the page's content security policy: only this script runs, and only pages beside it can be embedded."""
+    allowed = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:"
+    allowed += "; base-uri 'none'; form-action 'none'; object-src 'self' file:; frame-src 'self' file:"
+    if text is None:
+        return allowed
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"{allowed}; script-src 'sha256-{digest}'"
+
+
+def embedded(specification: str) -> str:
+    """Return a specification as JSON that is safe inside a ``script`` element. Raises ``ValueError`` if it is not JSON.
+
+    Omits the description, since the page shows the caption itself.
+    """
+    held: dict[str, Any] = json.loads(specification)
+    held.pop("description", None)
+    text = json.dumps(held, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return _escaped(text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", r"\u003c")

@@ -1,0 +1,448 @@
+"""Tables 1 to 3, keys and values with passages of the text: what each shows, and its HTML, CSV and LaTeX."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from ff_memories.base.text import MINUS, csv_text, escape_invisible, key_and_sign, latex, memory_name, opened
+from ff_memories.config import Settings
+from ff_memories.figures.other_types import SAID, other
+from ff_memories.model.info import mark_latex
+from ff_memories.model.info import neurons as neurons_of
+from ff_memories.paper.values.measures import predictive_values
+from ff_memories.report.html import render
+from ff_memories.report.passages import Passage, Texts
+from ff_memories.tables.annotation import TYPES, marks, preferred
+
+PREFIXES = 3  # of a key in Table 1
+COLUMNS = {  # of each CSV, between the key's and ``scope``
+    "table1": ("pattern", "type", "annotator", "covered", "shown", "prefix", "last_token"),
+    "table2": (
+        "prediction", "top_probability", "agreeing_triggers", "triggers", "precision", "trigger", "token", "agrees",
+    ),
+    "table3": ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token"),
+}  # fmt: skip
+OTHER = ("prediction", "top_probability", "agreeing_triggers", "precision")  # also by the other choice of types
+Formats = tuple[str, str, str]  # HTML, CSV and LaTeX
+
+
+@dataclass(frozen=True)
+class Material:
+    """A run's tables by name, its texts, its model info, its settings, and how many rows a long table has at most."""
+
+    tables: Mapping[str, pl.DataFrame]
+    texts: Texts
+    info: Mapping[str, Any]
+    config: Settings
+    rows: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A key or its value; ``neurons``: d_m where both signs of a coefficient count, else ``None``."""
+
+    layer: int
+    key: int
+    neurons: int | None
+
+    @property
+    def name(self) -> str:
+        """Return the key as readers see it (``base.text``)."""
+        return memory_name(self.key, self.neurons)
+
+    @property
+    def fields(self) -> dict[str, int]:
+        """Return the CSV's fields that name the key; with both signs, there are three."""
+        if self.neurons is None:
+            return {"layer": self.layer, "key": self.key}
+        key, sign = key_and_sign(self.key, self.neurons)
+        return {"layer": self.layer, "key": key, "sign": sign}
+
+    def latex(self, letter: str) -> str:
+        """Return the key's name in LaTeX, a bold ``letter`` with indices."""
+        return f"$\\mathbf{{{letter}}}_{{{self.name.replace(MINUS, '-')}}}^{{{self.layer}}}$"
+
+
+@dataclass(frozen=True)
+class AnnotatedKey(Memory):
+    """A key with patterns that this annotator found."""
+
+    annotator: str
+
+    @property
+    def mark(self) -> str:
+        """Return the mark of an annotator who is not a person, or nothing."""
+        return ", ".join(marks([self.annotator])).lower()
+
+
+@dataclass(frozen=True)
+class ClearKey(AnnotatedKey):
+    """A row of Table 1: a key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have."""
+
+    pattern: str
+    type: str
+    covered: int
+    shown: int
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A value's top token, and its precision over its key's triggers (``None`` without any)."""
+
+    token: str
+    probability: float
+    agreeing: int
+    precision: float | None
+
+
+@dataclass(frozen=True)
+class Value(Memory):
+    """A row of Table 2: a value's prediction, and one of its key's ``triggers``.
+
+    ``other``: its prediction under the other choice of ``values.types``, if the `values` table has it.
+    """
+
+    prediction: Prediction
+    triggers: int
+    passage: Passage | None
+    agrees: bool
+    other: Prediction | None = None
+
+
+@dataclass(frozen=True)
+class KeyPatterns(AnnotatedKey):
+    """Table 3: patterns of a key as (number, description, type), and its prefixes as (rank, patterns, passage)."""
+
+    patterns: tuple[tuple[int, str, str], ...]
+    prefixes: tuple[tuple[int, tuple[int, ...], Passage], ...]
+
+
+# -- Table 1 -----------------------------------------------------------------------------------------------------------
+
+
+def table1(
+    annotations: pl.DataFrame,
+    labels: pl.DataFrame,
+    triggers: pl.DataFrame,
+    texts: Texts,
+    layers: int,
+    neurons: int | None = None,
+) -> list[ClearKey]:
+    """Return up to four rows: a shallow and a semantic key from the lower and the upper half of the layers.
+
+    The table thus covers the paper's claim: shallow patterns below, semantic ones above. Each key is the one with the
+    clearest pattern of its type: the pattern with the largest lead in covered triggers over the key's patterns of the
+    other type. People's annotations take precedence over the proxy's.
+    """
+    covered = pl.col("covered")
+    patterns = preferred(annotations).with_columns(pl.col("ranks").list.len().cast(pl.Int64).alias("covered"))
+    most = [covered.filter(type=kind).max().over("annotator", "layer", "key").fill_null(0) for kind in TYPES]
+    margin = pl.when(pl.col("type") == TYPES[0]).then(covered - most[1]).otherwise(covered - most[0])
+    order = ["margin", "covered", "layer", "key", "annotator", "pattern"]
+    patterns = patterns.with_columns(margin.alias("margin")).sort(order, descending=[True, True, *[False] * 4])
+    upper = 2 * pl.col("layer").cast(pl.Int64) > layers
+    clearest = [patterns.filter(half, type=kind).head(1) for half in (~upper, upper) for kind in TYPES]
+    rows = []
+    for row in pl.concat(clearest).iter_rows(named=True):
+        of_key = {"layer": row["layer"], "key": row["key"]}
+        shown = triggers.filter(pl.col("rank").is_in(row["ranks"]), **of_key).sort("rank")
+        passages = [texts.passage(s, p) for s, p in shown.select("sentence", "position").iter_rows()]
+        rows.append(
+            ClearKey(
+                row["layer"],
+                row["key"],
+                neurons,
+                row["annotator"],
+                escape_invisible(row["description"]),
+                row["type"],
+                row["covered"],
+                labels.filter(annotator=row["annotator"], **of_key).height,
+                tuple(dict.fromkeys(passages))[:PREFIXES],
+            )
+        )
+    return rows
+
+
+def write_table1(run: Material) -> Formats:
+    """Return Table 1; its CSV and LaTeX have one line per example prefix."""
+    read, info, scope = run.tables, run.info, run.info["scope"]
+    rows = table1(
+        read["annotations"], read["pattern_labels"], read["triggers"], run.texts, info["layers"], neurons_of(info)
+    )
+    return render("tables123/table1.html.j2", rows=rows, scope=scope), csv1(rows, scope), latex1(rows, scope)
+
+
+def csv1(rows: Sequence[ClearKey], scope: str) -> str:
+    lines = [
+        (row, (row.pattern, row.type, row.mark or "people", row.covered, row.shown, passage.plain, passage.marked))
+        for row in rows
+        for passage in row.passages
+    ]
+    return _csv("table1", lines, scope)
+
+
+def latex1(rows: Sequence[ClearKey], scope: str) -> str:
+    cells = []
+    for row in rows:
+        names = (row.latex("k"), f"{latex(row.pattern)} ({row.type})")
+        cells += [(*(names if i == 0 else ("", "")), _bold(passage)) for i, passage in enumerate(row.passages)]
+    head = [r"Key & Pattern & Example trigger prefixes \\"]
+    return _latex(("l", 0.24, 0.58), scope, rows[0].mark if rows else "", head, cells)
+
+
+# -- Table 2 -----------------------------------------------------------------------------------------------------------
+
+
+def table2(
+    values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: str, most: int = 100, neurons: int | None = None
+) -> list[Value]:
+    """Return the values with the highest top probability, highest first.
+
+    The trigger shown is the first one that the value agrees with, or else the key's top trigger.
+
+    Args:
+        target: the token that a value's prediction is compared with: ``next`` (after the trigger) or ``last``.
+    """
+    rows, types = [], other_types(values)
+    for value in predictive_values(values, most).iter_rows(named=True):
+        of_key = triggers.filter(layer=value["layer"], key=value["key"]).sort("rank")
+        agreeing = _targets(of_key, texts, target) == value["top_token"]
+        shown = of_key.row(int(agreeing.argmax()), named=True) if of_key.height else None
+        rows.append(
+            Value(
+                value["layer"],
+                value["key"],
+                neurons,
+                _prediction(value, texts),
+                value["triggers"],
+                _passage(texts, shown, target) if shown else None,
+                bool(agreeing.any()),
+                _prediction(value, texts, f"_{types}") if types else None,
+            )
+        )
+    return rows
+
+
+def other_types(values: pl.DataFrame) -> str | None:
+    """Return the other choice of ``values.types`` that the table has columns for, ``trained`` or ``all``, if any."""
+    return other(values, "top_token")
+
+
+def _prediction(value: Mapping[str, Any], texts: Texts, suffix: str = "") -> Prediction:
+    agreeing, triggers = value[f"agreeing_triggers{suffix}"], value["triggers"]
+    token, probability = texts.word(value[f"top_token{suffix}"]), value[f"top_probability{suffix}"]
+    return Prediction(token, probability, agreeing, agreeing / triggers if triggers else None)
+
+
+def _targets(triggers: pl.DataFrame, texts: Texts, target: str) -> np.ndarray:
+    """Return the token ids (triggers,) that a value is compared with, -1 for none."""
+    if target == "next":
+        return triggers["next_token"].cast(pl.Int64).fill_null(-1).to_numpy()
+    where = triggers.select("sentence", "position").iter_rows()
+    return np.array([int(texts.corpus.sentence(s)[p - 1]) if p else -1 for s, p in where], dtype=np.int64)
+
+
+def _passage(texts: Texts, trigger: Mapping[str, Any], target: str) -> Passage:
+    if target == "last":
+        return texts.passage(trigger["sentence"], trigger["position"])
+    has_next = trigger["next_token"] is not None
+    return texts.passage(trigger["sentence"], trigger["position"] + has_next, marked=has_next)
+
+
+def agreement(values: pl.DataFrame) -> tuple[float, float] | None:
+    """Return the share of keys whose value agrees with their top trigger, by id and folded.
+
+    ``None`` if the table has no column ``agrees_folded``, or no key has a token to compare with.
+    """
+    if "agrees_folded" not in values.columns or not (compared := values.drop_nulls("agrees")).height:
+        return None
+    return float(compared["agrees"].to_numpy().mean()), float(compared["agrees_folded"].to_numpy().mean())
+
+
+def write_table2(run: Material) -> Formats:
+    """Return Table 2, with one line per value; its CSV has all that ``table2`` returns."""
+    values, target, scope = run.tables["values"], run.config.values.target, run.info["scope"]
+    types = other_types(values)
+    rows = table2(values, run.tables["triggers"], run.texts, target, neurons=neurons_of(run.info))
+    shown = rows[: run.rows]
+    html = render(
+        "tables123/table2.html.j2",
+        rows=shown,
+        scope=scope,
+        target=target,
+        other=types and SAID[types],
+        agreement=agreement(values),
+    )
+    return html, csv2(rows, scope, types), latex2(shown, scope, types)
+
+
+def csv2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
+    """Return Table 2 as CSV. Columns for the other choice of types stand last and end in its name."""
+    lines, others = [], []
+    for row in rows:
+        token, probability, agreeing, precision = _cells(row.prediction)
+        passage = (row.passage.plain, row.passage.marked) if row.passage else (None, None)
+        agrees = str(row.agrees).lower()
+        lines.append((row, (token, probability, agreeing, row.triggers, precision, *passage, agrees)))
+        others.append(_cells(row.other) if row.other else ())
+    return _csv("table2", lines, scope, [f"{name}_{types}" for name in OTHER if types], others)
+
+
+def _cells(prediction: Prediction) -> tuple[str, str, int, str | None]:
+    precision = None if prediction.precision is None else f"{prediction.precision:.6g}"
+    return prediction.token, f"{prediction.probability:.6g}", prediction.agreeing, precision
+
+
+def latex2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
+    head = ["Value", "Prediction", "Precision (n)", *([SAID[types].capitalize()] if types else []), "Trigger example"]
+    widths = ("l", "l", "r", "l", 0.4) if types else ("l", "l", "r", 0.55)
+    cells = []
+    for row in rows:
+        precision = row.prediction.precision
+        shown = "--" if precision is None else f"{_percent(precision)} ({row.triggers})"
+        columns = [row.latex("v"), latex(row.prediction.token), shown]
+        if row.other:
+            precision = row.other.precision
+            columns.append(latex(row.other.token) + ("" if precision is None else f" ({_percent(precision)})"))
+        cells.append([*columns, _bold(row.passage)])
+    return _latex(widths, scope, "", [" & ".join(head) + r" \\"], cells)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}\\,\\%"
+
+
+# -- Table 3 (Appendix A) ----------------------------------------------------------------------------------------------
+
+
+def table3(
+    annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, shown: int, neurons: int | None = None
+) -> KeyPatterns | None:
+    """Return the key whose patterns cover most of its first ``shown`` triggers, preferring keys with both types.
+
+    People's annotations take precedence over the proxy's. Ties go to lower layers, then to lower keys.
+    """
+    annotations = preferred(annotations)
+    if annotations.is_empty():
+        return None
+    keys = annotations.group_by("annotator", "layer", "key").agg(
+        (pl.col("type").n_unique() == len(TYPES)).alias("both"),
+        pl.col("ranks").explode().n_unique().alias("covered"),
+    )
+    best = keys.sort("both", "covered", "layer", "key", "annotator", descending=[True, True, False, False, False])
+    annotator, layer, key, *_ = best.row(0)
+    patterns = list(annotations.filter(annotator=annotator, layer=layer, key=key).sort("pattern").iter_rows(named=True))
+    rows = triggers.filter(pl.col("rank") <= shown, layer=layer, key=key).sort("rank")
+    return KeyPatterns(
+        layer,
+        key,
+        neurons,
+        annotator,
+        tuple((row["pattern"], escape_invisible(row["description"]), row["type"]) for row in patterns),
+        tuple(
+            (rank, tuple(row["pattern"] for row in patterns if rank in row["ranks"]), texts.passage(sentence, position))
+            for rank, sentence, position in rows.select("rank", "sentence", "position").iter_rows()
+        ),
+    )
+
+
+def write_table3(run: Material) -> Formats:
+    """Return Table 3; its CSV and LaTeX have one line per prefix."""
+    read, top, scope = run.tables, run.config.patterns.top, run.info["scope"]
+    key = table3(read["annotations"], read["triggers"], run.texts, top, neurons_of(run.info))
+    return render("tables123/table3.html.j2", key=key, scope=scope), csv3(key, scope), latex3(key, scope)
+
+
+def csv3(key: KeyPatterns | None, scope: str) -> str:
+    lines: list[tuple[Memory, Sequence[Any]]] = []
+    if key is not None:
+        named = {n: f"{text} ({kind})" for n, text, kind in key.patterns}
+        for rank, numbers, passage in key.prefixes:
+            patterns = " ".join(map(str, numbers)), "; ".join(named[n] for n in numbers)
+            lines.append((key, (key.mark or "people", rank, *patterns, passage.plain, passage.marked)))
+    return _csv("table3", lines, scope)
+
+
+def latex3(key: KeyPatterns | None, scope: str) -> str:
+    patterns, prefixes, mark = (key.patterns, key.prefixes, key.mark) if key else ((), (), "")
+    head = [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
+    head += [r"\midrule", r"Rank & Patterns & Trigger prefix \\"]
+    cells = [(str(rank), ", ".join(map(str, numbers)), _bold(passage)) for rank, numbers, passage in prefixes]
+    return _latex(("r", "l", 0.75), scope, mark, head, cells)
+
+
+# -- CSV and LaTeX -----------------------------------------------------------------------------------------------------
+
+
+def _csv(
+    table: str,
+    lines: Sequence[tuple[Memory, Sequence[Any]]],
+    scope: str,
+    more: Sequence[str] = (),
+    others: Sequence[Sequence[Any]] = (),
+) -> str:
+    """Return a table as CSV.
+
+    Args:
+        table: whose ``COLUMNS`` it has.
+        lines: each line's key, and its cells of these columns.
+        scope: whose results these are.
+        more, others: columns behind ``scope``, and their cells of each line.
+    """
+    header = [*(lines[0][0].fields if lines else ("layer", "key")), *COLUMNS[table], "scope", *more]
+    last = others or [()] * len(lines)
+    rows = [(*key.fields.values(), *cells, scope, *end) for (key, cells), end in zip(lines, last, strict=True)]
+    return csv_text(header, rows)
+
+
+def _latex(
+    widths: Sequence[str | float], scope: str, mark: str, head: Sequence[str], rows: Iterable[Sequence[str]]
+) -> str:
+    """Return a table as a LaTeX ``tabular`` (its packages in the first line).
+
+    Args:
+        widths: of its columns (``base.text.opened``).
+        scope: whose results these are.
+        mark: who found the patterns, if not people.
+        head: lines between the rules, the last of them with the columns' heads.
+        rows: of cells that are LaTeX.
+    """
+    lines = opened("tabular", *widths) + mark_latex(scope, len(widths))
+    if mark:
+        lines.append(f"\\multicolumn{{{len(widths)}}}{{l}}{{\\textbf{{not labelled by people: {mark}}}}} \\\\")
+    lines += [*head, r"\midrule", *(f"{' & '.join(cells)} \\\\" for cells in rows)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _bold(passage: Passage | None) -> str:
+    """Return a passage in LaTeX, its last token bold."""
+    if passage is None:
+        return ""
+    before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
+    return f"{before} \\textbf{{{latex(passage.marked)}}}" if passage.marked else before
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """One of these tables: what it shows, the tables it is made from besides text and model info, and its writer."""
+
+    title: str
+    tables: tuple[str, ...]
+    write: Callable[[Material], Formats]
+
+
+EXCERPTS = {
+    "table1": Excerpt(
+        "keys with clear patterns, and example triggers",
+        ("annotations", "pattern_labels", "triggers", "sentences"),
+        write_table1,
+    ),
+    "table2": Excerpt(
+        "the values that predict with the highest probability", ("values", "triggers", "sentences"), write_table2
+    ),
+    "table3": Excerpt("one key and all its patterns", ("annotations", "triggers", "sentences"), write_table3),
+}
