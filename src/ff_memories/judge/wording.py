@@ -67,7 +67,7 @@ def notes(reason: str | None) -> list[str]:
 
 
 def sentence(row: Mapping[str, Any]) -> str:
-    """Return the sentence of a claim that has a number. ``row``: of ``report.sections.outline.rows``."""
+    """Return the sentence of a claim that has a number. ``row``: of ``report.outline.rows``."""
     return _filled(row["sentence"], row["measured"], row["unit"])
 
 
