@@ -1,4 +1,4 @@
-"""Check the rules of docs/style.md that a machine can: on pages, docstrings and messages. ``make lint`` runs it.
+"""Check the rules of CONTRIBUTING.md that a machine can: on pages, docstrings and messages. ``make lint`` runs it.
 
 Each fault is a line ``file: what``; the exit status is 1 if there is one.
 """
@@ -13,16 +13,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-GENERATED = [*(DOCS / name for name in ("commands.md", "deviations.md", "steps.md")), ROOT / "config" / "README.md"]
+GENERATED = [DOCS / "commands.md", DOCS / "deviations.md", ROOT / "config" / "README.md"]
 PAGES = [
-    *(ROOT / name for name in ("README.md", ".github/SECURITY.md", "data/README.md")),
+    *(ROOT / name for name in ("README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md")),
+    ROOT / "data" / "README.md",
     *(page for page in sorted(DOCS.glob("*.md")) if page not in GENERATED),
     *(DOCS / name for name in ("tutorial.ipynb", "tutorial-transformers.ipynb")),
 ]
-FIRST = {"README.md", "start.md", "tutorial.ipynb", "tutorial-transformers.ipynb"}  # their sentences are short
+FIRST = {"README.md", "index.md", "tutorial.ipynb", "tutorial-transformers.ipynb"}  # their sentences are short
 LONGEST_SENTENCE, LONGEST_LINE, LONGEST_README = 30, 120, 90
-# numbers fill these pages; their paragraphs come from the checks as single lines
-MEASURED = {"benchmark.md", "gpu.md", "rehearsal.md"}
 # words of the paper that are everyday words too (a config key, memory in GB): a link at each would be noise
 EVERYDAY = {
     "agreement",
@@ -36,7 +35,35 @@ EVERYDAY = {
     "prefix",
     "value",
 }
-UNLINKED = {*MEASURED, "words.md", "style.md", "index.md", "functions.md", "annotation.md"}
+UNLINKED = {"paper.md", "CONTRIBUTING.md"}
+PHRASES = {  # to avoid, and what to write
+    "so that": "so, to, or two sentences",
+    "so as": "to",
+    "in order to": "to",
+    "in place of": "instead of",
+    "is to be": "must be",
+    "are to be": "must be",
+    "of others": "say whose",
+    "what is found": "the result",
+    "what was found": "the result",
+    "what is made": "the output",
+    "what was made": "the output",
+    "otherwise than": "differently from",
+    "without a word": "silently",
+    "is told from": "differs from",
+    "nor does": "it doesn't, in a sentence of its own",
+    "where it has none": "if there is none",
+    "by means of": "with",
+    "due to the fact that": "because",
+    "thereof": "repeat the noun",
+    "therein": "repeat the noun",
+    "whereby": "repeat the noun",
+    "it is advisable": "tell the reader what to do",
+    "utilize": "use",
+    "utilise": "use",
+    "please": "leave it out",
+    "simply": "leave it out",
+}
 # a function's docstring opens with what it does, in the imperative; these words open a noun or a clause
 NO_VERB = re.compile(r"(?:The|An?|What|Whose|Where|Which|Whether|Who|How|When|If|Each|Every|All|One|This|It|Its)\b")
 
@@ -59,17 +86,10 @@ def prose(text: str, rows: bool = True) -> str:
     return re.sub(code, lambda match: re.sub(r"[^\n]", " ", match[0]), text, flags=re.MULTILINE)
 
 
-@cache
-def phrases() -> list[str]:
-    """Return the phrases that the table of docs/style.md says to avoid."""
-    table = (DOCS / "style.md").read_text(encoding="utf-8").partition("| Avoid | Write |")[2].partition("\n\n")[0]
-    return [phrase.strip() for row in table.splitlines()[2:] for phrase in row.split("|")[1].split(",")]
-
-
 def avoided(text: str) -> list[str]:
-    """Return the phrases of a text that docs/style.md says to avoid."""
+    """Return the phrases of ``PHRASES`` that a text uses."""
     plain = " ".join(prose(text).lower().split())
-    return [phrase for phrase in phrases() if re.search(rf"\b{re.escape(phrase)}\b", plain)]
+    return [phrase for phrase in PHRASES if re.search(rf"\b{re.escape(phrase)}\b", plain)]
 
 
 def sentences(text: str) -> list[str]:
@@ -81,14 +101,14 @@ def sentences(text: str) -> list[str]:
 
 @cache
 def terms() -> list[str]:
-    """Return the words of docs/words.md, each a heading there."""
-    return re.findall(r"^### (.+)$", (DOCS / "words.md").read_text(encoding="utf-8"), re.MULTILINE)
+    """Return the terms of docs/paper.md, each a heading there."""
+    return re.findall(r"^### (.+)$", (DOCS / "paper.md").read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def unlinked(text: str, term: str) -> bool:
     """Return whether a page uses a word, and first uses it without a link to where it is explained."""
     anchor = term.lower().replace(" ", "-")
-    links = [match.span(1) for match in re.finditer(rf"\[([^\]]*)\]\([^)\s]*words\.md#{anchor}\)", text)]
+    links = [match.span(1) for match in re.finditer(rf"\[([^\]]*)\]\([^)\s]*paper\.md#{anchor}\)", text)]
     labels = [match.span() for match in re.finditer(r"\[[^\]]*\]\([^)\s]*\)", text)]
     plain = re.sub(r"^#.*$", lambda heading: " " * len(heading[0]), prose(text), flags=re.MULTILINE)
     word = r"\s+".join(term.split()) + "s?" + (r"(?! pass)" if term == "Trigger" else "")
@@ -123,31 +143,30 @@ def broken_links(page: Path) -> Iterator[str]:
 
 
 def faults_of_page(page: Path) -> Iterator[str]:
-    """Yield what docs/style.md says against a page."""
+    """Yield the faults of a page."""
     text = read(page)
     yield from (f"{target} leads nowhere" for target in broken_links(page))
     if page == ROOT / "README.md" and text.count("\n") > LONGEST_README:
         yield f"more than {LONGEST_README} lines"
     plain = re.sub(r"^```[\s\S]*?^```|^ {4}.*$|^\|.*$", "", text, flags=re.MULTILINE)
-    own = re.sub(r"^\|.*$", "", text, flags=re.MULTILINE) if page.name == "style.md" else text  # its tables show them
-    yield from (f"avoid {phrase!r}" for phrase in avoided(own))
+    yield from (f"avoid {phrase!r}: {PHRASES[phrase]}" for phrase in avoided(text))
     yield from (f"{tag}: put it in code" for tag in re.findall(r"</?[a-z][^>]*>", prose(text), re.IGNORECASE))
     if page in GENERATED:
         return
     if page.name in FIRST:
         long = (sentence for sentence in sentences(text) if len(sentence.split()) > LONGEST_SENTENCE)
         yield from (f"more than {LONGEST_SENTENCE} words: {sentence}" for sentence in long)
-    if page.name not in MEASURED:
-        yield from (f"a long line: {line}" for line in plain.splitlines() if len(line) > LONGEST_LINE)
+    written = re.sub(r"<!-- [\w ':]*python docs/tools/[\s\S]*?<!-- end -->", "", plain)
+    yield from (f"a long line: {line}" for line in written.splitlines() if len(line) > LONGEST_LINE)
     if page.name not in UNLINKED:
         first = (term for term in terms() if term.lower() not in EVERYDAY and unlinked(text, term))
-        yield from (f"link {term!r} to words.md where the page first uses it" for term in first)
+        yield from (f"link {term!r} to paper.md where the page first uses it" for term in first)
 
 
 def faults_of_terms() -> Iterator[str]:
-    """Yield the words of docs/words.md to which no page links."""
-    pages = "".join(read(page) for page in PAGES if page.name != "words.md")
-    unused = (term for term in terms() if f"words.md#{term.lower().replace(' ', '-')})" not in pages)
+    """Yield the terms of docs/paper.md to which no page links."""
+    pages = "".join(read(page) for page in PAGES if page.name != "paper.md")
+    unused = (term for term in terms() if f"paper.md#{term.lower().replace(' ', '-')})" not in pages)
     yield from (f"no page links to {term!r}" for term in unused)
 
 
@@ -188,7 +207,7 @@ def is_verbless(node: ast.AST, text: str) -> bool:
 
 
 def faults_of_module(source: str) -> Iterator[str]:
-    """Yield what docs/style.md says against a module's docstrings and messages."""
+    """Yield the faults of a module's docstrings and messages."""
     tree = ast.parse(source)
     for node, text in docstrings(tree):
         where = getattr(node, "name", "module")
@@ -202,7 +221,7 @@ def faults() -> Iterator[str]:
     """Yield every fault with its file."""
     for page in [*PAGES, *GENERATED]:
         yield from (f"{page.relative_to(ROOT)}: {fault}" for fault in faults_of_page(page))
-    yield from (f"docs/words.md: {fault}" for fault in faults_of_terms())
+    yield from (f"docs/paper.md: {fault}" for fault in faults_of_terms())
     for module in sorted((ROOT / "src").rglob("*.py")):
         source = module.read_text(encoding="utf-8")
         yield from (f"{module.relative_to(ROOT)}: {fault}" for fault in faults_of_module(source))

@@ -3,7 +3,7 @@
     python -m data.demo.train
 
 ``results/train`` then has model.pt, dict.txt, curve.csv (validation perplexity by updates) and perplexities.json, with
-those of a unigram and a bigram model to compare it with. docs/demo.md says how they become the run's input.
+those of a unigram and a bigram model to compare it with. docs/index.md says how they become the run's input.
 """
 
 import json

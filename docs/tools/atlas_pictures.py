@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, options, renew
+from pages import ROOT, options, renew, replaced
 
 from ff_memories.base.files import write_whole
 from ff_memories.figures import render
@@ -24,7 +24,7 @@ PICTURES = {"models": Path("pictures/atlas.svg"), "training": Path("pictures/tra
 SHOWN = {"models": ("agreement", "residual"), "training": ("agreement", "rank", "residual")}
 SIZE = re.compile(r'<svg[^>]*\swidth="([\d.]+)"[^>]*\sheight="([\d.]+)"')
 LARGEST = 60_000  # bytes of a picture
-BEGIN, END = "<!-- over training: python docs/tools/atlas_pictures.py -->", "<!-- end -->"
+BEGIN = "<!-- over training: python docs/tools/atlas_pictures.py -->"
 
 
 def drawing(spec: dict[str, Any], name: str, bars: bool) -> str:
@@ -105,14 +105,6 @@ def _wrapped(text: str, width: int = 120) -> list[str]:
     return [line.replace("\u00a0", " ") for line in lines]
 
 
-def renewed(text: str, known: Mapping[str, Any]) -> str:
-    """Return the page with its sentences updated. Raises ``ValueError`` if their markers are missing."""
-    place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
-    if not place.search(text):
-        raise ValueError(f"it has no {BEGIN} … {END}")
-    return place.sub(lambda _: f"{BEGIN}\n{said(known)}\n{END}", text, count=1)
-
-
 def side_by_side(pictures: Sequence[str]) -> str:
     """Return one SVG with several beside each other."""
     parts, at, tallest = [], 0.0, 0.0
@@ -146,7 +138,7 @@ def main(argv: list[str] | None = None) -> None:
                 known = facts([*csv.DictReader(file)])
         else:
             known = json.loads((root / KEPT).read_text(encoding="utf-8"))
-        new = renewed(args.out.read_text(encoding="utf-8"), known)
+        new = replaced(args.out.read_text(encoding="utf-8"), BEGIN, said(known))
     except (OSError, ValueError, LookupError, TypeError) as error:
         sys.exit(f"{args.out}: cannot draw its pictures ({error}); draw the atlas first with ff-memories atlas")
     if not args.check:

@@ -1,4 +1,4 @@
-"""Update docs/bfloat16.md, which compares runs in bfloat16 with the same runs in float32.
+"""Update the part of docs/performance.md that compares runs in bfloat16 with the same runs in float32.
 
 docs/data/bfloat16.json keeps the data. ``--pair`` names the folders of a run's results in float32 and in bfloat16,
 whose configs differ in nothing else but ``run`` and ``execution.arithmetic``:
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from pages import ROOT, options, renew
+from pages import ROOT, options, renew, replaced
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
@@ -25,15 +25,7 @@ KEPT = Path("docs/data/bfloat16.json")
 VERDICT = ["shows", "training"]
 STEPS = {"trigger_shard": "trigger pass", "values": "values", "composition": "composition, refinement"}
 WHOLE = "the whole run"
-INTRODUCTION = """\
-# What bfloat16 changes
-
-`extraction.precision: bfloat16` rounds both factors of every matrix product to 8 significant bits; sums stay in float32
-([equality](equality.md#other-arithmetic-extractionprecision)). This page puts whole runs in bfloat16 beside the same
-runs in float32. Rounding moves single rows: where two [triggers](words.md#trigger) or two tokens are nearly as good as
-each other, they change places. Whether a conclusion moves, the [verdicts](words.md#verdict) say. "Not measured" stands
-where a run in bfloat16 ended with its tables of triggers, values, [composition and refinement](words.md#refinement).
-"""
+BEGIN = "<!-- bfloat16: python docs/tools/bfloat16.py -->"
 
 
 def compared(one: Path, other: Path) -> dict[str, Any]:
@@ -89,8 +81,8 @@ def _seconds(results: Path) -> dict[str, float]:
     return {name: known[rule] for rule, name in STEPS.items() if rule in known} | whole
 
 
-def page(known: Sequence[Mapping[str, Any]]) -> str:
-    """Return docs/bfloat16.md."""
+def part(known: Sequence[Mapping[str, Any]]) -> str:
+    """Return the tables of docs/performance.md."""
     runs = [run["run"] for run in known]
     share = lambda name: [f"{100 * run[name]:.1f} %" for run in known]
     rows = {
@@ -109,14 +101,13 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
     }
     for name in (*STEPS.values(), WHOLE):
         times = [[seconds.get(name) for seconds in run["seconds"]] for run in known]
-        rows[f"processor time, {_linked(name)}"] = [_beside(*pair) for pair in times]
-    lines = [INTRODUCTION, "| | " + " | ".join(runs) + " |", "|---" * (len(runs) + 1) + "|"]
+        rows[f"processor time, {name}"] = [_beside(*pair) for pair in times]
+    lines = ["| | " + " | ".join(runs) + " |", "|---" * (len(runs) + 1) + "|"]
     lines += [f"| {name} | " + " | ".join(cells) + " |" for name, cells in rows.items()]
     units = {claim.id: claim.unit for claim in register()}
     said = [_told(run["run"], row, units[row["claim"]]) for run in known for row in run["changed"]]
     if any(run["claims"] for run in known):
         lines += ["", *([CHANGED, *said] if said else ["No verdict changed."])]
-    lines += ["", REMAKE]
     return "\n".join(lines)
 
 
@@ -125,14 +116,6 @@ Verdicts that changed:
 
 | run, claim | in float32 | shows | due to training | in bfloat16 | shows | due to training |
 |---|---|---|---|---|---|---|"""
-REMAKE = """\
-Processor times are of one machine, whose CPU has bfloat16 instructions: float32 under `execution.arithmetic: portable`,
-the default, and bfloat16 under `fast`, which also uses AVX-512.
-"""
-
-
-def _linked(name: str) -> str:
-    return name.replace("trigger pass", "[trigger pass](words.md#trigger-pass)")
 
 
 def _beside(one: float | None, other: float | None) -> str:
@@ -149,12 +132,13 @@ def _told(run: str, row: Mapping[str, Any], unit: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = options(__doc__, ROOT / "docs/bfloat16.md")
+    parser = options(__doc__, ROOT / "docs/performance.md")
     parser.add_argument("--pair", nargs=2, type=Path, action="append", help="results in float32 and in bfloat16")
     args = parser.parse_args(argv)
     if args.pair:
         write_whole(ROOT / KEPT, json.dumps([compared(*pair) for pair in args.pair], indent=1) + "\n")
-    renew(args.out, page(json.loads((ROOT / KEPT).read_text(encoding="utf-8"))), args.check)
+    made = part(json.loads((ROOT / KEPT).read_text(encoding="utf-8")))
+    renew(args.out, replaced(args.out.read_text(encoding="utf-8"), BEGIN, made), args.check)
 
 
 if __name__ == "__main__":

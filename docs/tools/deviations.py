@@ -26,35 +26,24 @@ KEPT = ("sensitivity", "projection_seeds")
 DIGITS = 6
 UNMEASURED = "not measured"
 REFUSED = "a run with this choice is refused"
-SHOWN = 3  # claims named per choice
+SHOWN = 2  # claims named per choice
 INTRODUCTION = """\
 # Differences between paper and code
 
 This page lists every choice that the paper's text leaves open, and every place where the authors' released code differs
-from the text. C1 to C8 follow the released code file by file; D1 to D36 are open questions by subject. Each entry has
-
-- what the text says;
-- what the released code does, and where;
-- what this package does by default;
-- the config key that decides, and how each alternative changes the results.
-
-`fidelity: released` selects the released code's choice for every key that has one. The tables mark these values
-*released*. [Matching the released code](released.md) explains how to compare with it cell by cell.
+from the text: what each says, what this package does, the config key that decides, and how each alternative changes the
+results. C1 to C8 follow the released code file by file; D1 to D36 are open questions by subject. `fidelity: released`
+selects the values marked *released* together; [matching the released code](exports.md#match-the-released-code) compares
+with it cell by cell.
 """
 MEASURED = """\
-The effects come from one run. Each row changes one key and keeps all others (`snakemake sensitivity`). A claim *moves*
-if it leaves the 95 % interval of the run's own value, or without an interval, if it changes at all. Only claims that
-were measured under that choice are counted.
-
-{whose}
-"""
-REMAKE = """\
-This page is generated from `docs/tools/deviations.toml` and the tables in `docs/data/`. To update it from a run, use:
+The effects come from one run. Each row changes one key and keeps all others. A claim *moves* if it leaves the 95 %
+interval of the run's own value, or without an interval, if it changes at all. {whose} To update them from a run:
 
     snakemake --cores all sensitivity projection_seeds
     python docs/tools/deviations.py --tables results/demo/tables
 """
-SURROGATE = "**All numbers come from a surrogate model, not the paper's.** They show which choices affect which claims."
+SURROGATE = "**All numbers come from a surrogate model, not the paper's.**"
 
 
 NOT_JUDGED = ("measured", "not_applicable", "not_attempted")
@@ -119,42 +108,29 @@ def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
     frame = None if sensitivity is None else changes(sensitivity)
     surrogate = sensitivity is not None and not sensitivity["verdict"].is_in(["reproduced", "not_reproduced"]).any()
     whose = SURROGATE if surrogate else "The run uses the paper's own model."
-    lines = [INTRODUCTION, MEASURED.format(whose=whose) if frame is not None else "", contents(), REMAKE]
+    lines = [INTRODUCTION, MEASURED.format(whose=whose) if frame is not None else ""]
     for entry in register():
         lines += [_entry(entry, frame, seeds)]
     return "\n".join(filter(None, lines)).rstrip() + "\n"
 
 
-def contents() -> str:
-    """Return the table of entries: id, subject and config keys."""
-    rows = ["| | subject | config keys |", "|---|---|---|"]
-    for entry in register():
-        keys = ", ".join(f"`{key.key}`" for key in entry.keys) or "–"
-        rows.append(f"| [{entry.id}](#{entry.id.lower()}) | {entry.title} | {keys} |")
-    return "\n".join(rows) + "\n"
-
-
 def _entry(entry: Entry, frame: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
     where = f" ({entry.where})" if entry.where else ""
     lines = [
-        f"## {entry.id}",
-        "",
-        f"**{entry.title}**",
+        f"## {entry.id}: {entry.title}",
         "",
         f"- Paper: {entry.paper}",
         f"- Released code{where}: {entry.released}",
         f"- Here: {entry.here}",
     ]
     lines += [f"- Reported: {entry.reported}."] if entry.reported else []
-    if entry.keys:
-        lines += ["", "| key | default | alternative | effect of the alternative |", "|---|---|---|---|"]
-        lines += [_row(key, value, frame) for key in entry.keys for value in key.alternatives]
+    lines += [_choice(key, value, frame) for key in entry.keys for value in key.alternatives]
     if entry.id == "C5":
         lines += ["", seeds_line(seeds)]
     return "\n".join(lines) + "\n"
 
 
-def _row(key: Key, value: str, frame: pl.DataFrame | None) -> str:
+def _choice(key: Key, value: str, frame: pl.DataFrame | None) -> str:
     shown = f"{number(100 * float(value))} % of the sentences" if key.share else f"`{value}`"
     mark = " *(released)*" if value == key.released else ""
     own = " *(released)*" if key.default == key.released else ""
@@ -163,7 +139,7 @@ def _row(key: Key, value: str, frame: pl.DataFrame | None) -> str:
         found = f"the run uses this; effect of `{key.default}`: {effect(frame, key.key, key.default)}"
     if found == UNMEASURED and key.only:
         found += f"; only models of `{key.only}` have it"
-    return f"| `{key.key}` | `{key.default}`{own} | {shown}{mark} | {found} |"
+    return f"- `{key.key}`, {shown}{mark} instead of `{key.default}`{own}: {found}"
 
 
 def _measured(frame: pl.DataFrame | None, path: str, value: str) -> list[dict[str, Any]]:

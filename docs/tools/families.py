@@ -1,4 +1,4 @@
-"""Write the table of families in docs/transformers.md: what each row of families.py says, and how exact it is.
+"""Write the table of families in docs/own-model.md: what each row of families.py says, and how exact it is.
 
 Errors are in docs/data/parity.csv; of a new row they are measured first, and ``--measure`` measures all again (a
 minute): tiny random models, through this package and, one sentence at a time, through the eager attention of
@@ -7,21 +7,20 @@ minute): tiny random models, through this package and, one sentence at a time, t
 
 import csv
 import io
-import re
 import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, options, renew
+from pages import ROOT, options, renew, replaced
 
 from ff_memories.base.files import write_whole
 from ff_memories.model.families.families import FAMILIES, Family
 
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tools" / "models")]
 
-PAGE, KEPT = ROOT / "docs/transformers.md", ROOT / "docs/data/parity.csv"
-BEGIN, END = "<!-- python docs/tools/families.py -->", "<!-- end -->"
+PAGE, KEPT = ROOT / "docs/own-model.md", ROOT / "docs/data/parity.csv"
+BEGIN = "<!-- python docs/tools/families.py -->"
 PARTS = ("coefficients", "residual", "update", "output", "logits")
 LENGTHS = (1, 2, 3, 3, 5, 5, 5, 8, 11, 17, 17, 23, 30, 59)
 PRECISIONS = ("float32", "float64")
@@ -84,18 +83,18 @@ def table(kept: list[dict[str, str]]) -> str:
         errors.setdefault(row["model"], {})[row["precision"]] = max(float(row[part]) for part in PARTS)
     if errors.keys() != tiny.CONFIGS.keys():
         raise ValueError(f"{KEPT} lacks or has too many of {sorted(errors.keys() ^ tiny.CONFIGS)}: run make docs-pages")
-    for name, found in errors.items():
-        lines.append(f"| {name} | {_said(tiny.family(name))} | {found['float32']:.0e} | {found['float64']:.0e} |")
+    alike: dict[str, list[str]] = {}
+    for name in errors:
+        alike.setdefault(_said(tiny.family(name)), []).append(name)
+    for said, names in alike.items():
+        worst = (f"{max(errors[name][p] for name in names):.0e}" for p in PRECISIONS)
+        lines.append(f"| {'; '.join(names)} | {said} | {' | '.join(worst)} |")
     rows = sum(map(len, FAMILIES.values()))
-    worst = {p: max(found[p] for found in errors.values()) for p in PRECISIONS}
     lines += [
         "",
-        f"One line for each of the {rows} rows of `families.py`, measured with tiny models with random weights. "
-        "Reference: the eager",
-        "attention of `transformers`, one sentence at a time. The largest error of coefficients, residuals, updates, "
-        "outputs and",
-        f"log-probabilities, relative to the largest number of their kind, is {worst['float32']:.0e} in float32 and "
-        f"{worst['float64']:.0e} in float64.",
+        f"These are the {rows} rows of `families.py`, with tiny models of random weights, against the eager attention",
+        "of `transformers`, one sentence at a time. The error is the largest of coefficients, residuals, updates,",
+        "outputs and log-probabilities, relative to the largest number of their kind.",
     ]
     return "\n".join(lines)
 
@@ -106,12 +105,6 @@ def _said(row: Family) -> str:
     return f"{row.wiring} | {mark(row.gate or row.fused)} | {mark(row.norm_after)} | {way}"
 
 
-def renewed(text: str, made: str) -> str:
-    """Return the page with its table replaced."""
-    place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
-    return place.sub(lambda _: f"{BEGIN}\n{made}\n{END}", text, count=1)
-
-
 def main(argv: list[str] | None = None) -> None:
     parser = options(__doc__, PAGE)
     parser.add_argument("--measure", action="store_true", help="measure all of docs/data/parity.csv again")
@@ -120,7 +113,7 @@ def main(argv: list[str] | None = None) -> None:
     if not args.check:
         kept = completed(kept)
     text = Path(PAGE).read_text(encoding="utf-8")
-    renew(args.out, renewed(text, table(kept)), args.check)
+    renew(args.out, replaced(text, BEGIN, table(kept)), args.check)
 
 
 if __name__ == "__main__":

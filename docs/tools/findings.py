@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, options, renew
+from pages import ROOT, options, renew, replaced
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
@@ -25,22 +25,22 @@ from ff_memories.report import outline
 from ff_memories.report.answers import answer, clause
 
 KEPT, PICTURE, FIGURE = Path("docs/data/findings.json"), Path("docs/pictures/findings.svg"), "figure4"
-BEGIN, END = "<!-- real models: python docs/tools/findings.py -->", "<!-- end -->"
+BEGIN = "<!-- real models: python docs/tools/findings.py -->"
+DECIDED = {"higher": "raised", "lower": "lowered", "same": "the same"}
 KEYS = ("claim", "verdict", "training", "measured", "low", "high", "sample", "baseline", "shuffled")
 INTRODUCTION = """\
 # What the models show
 
-This page puts the [paper's claims](paper.md) beside what each [recorded run](artefacts.md) measured, section by
-section. It is written from the runs' tables. *Untrained* is the mean of [untrained models](words.md#untrained-model) of
-the same shape on a sample of the sentences, *shuffled* a model with the run's own weights in a random order, and *same
-sentences* the run's own number there. Brackets show 95 % intervals. [Results](results.md) says how claims are judged,
-and [statistics](statistics.md) what the intervals leave out: all of a run's numbers are of one trained model. The
-words: [trigger](words.md#trigger), [active memory](words.md#active-memory),
-[residual](words.md#residual), [effective number of memories](words.md#effective-number-of-memories) and
-[proxy](words.md#proxy).
+This page puts the [paper's claims](paper.md) beside what each [recorded run](index.md#other-runs) measured, from the
+runs' tables. Brackets show 95 % intervals; [results](results.md#verdicts) says how claims are judged. Beside each
+run stand the same number for [untrained models](paper.md#untrained-model) of its shape (their mean), for a model with
+its own weights in a random order, and its own on the same sample of sentences, and whether training raises or lowers
+the number. The words: [trigger](paper.md#trigger), [active memory](paper.md#active-memory) and
+[residual](paper.md#residual).
 
-None of these is the paper's model, so nothing here confirms or refutes the paper's own numbers. `stories15m` was
-trained on children's stories and reads Wikipedia here: its perplexity is high because of the text.
+None of these is the paper's model, so nothing here confirms or refutes the paper's own numbers. A
+[proxy](paper.md#proxy) labelled what K6 to K9 and K30 count. A run is of one trained model and says nothing of another.
+`stories15m` was trained on children's stories and reads Wikipedia here: its perplexity is high because of the text.
 
 ![Figure 4 of the first run: how often values predict the token after their keys' triggers](pictures/findings.svg)
 """
@@ -79,18 +79,13 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _run(run: Mapping[str, Any]) -> str:
-    about, *findings = run["first"]
-    told = (_filled(line, "- ") for line in findings)
-    lines = [f"## {_plain(run['heading'])}", "", _filled(about), "", *told, ""]
-    return "\n".join(lines)
+    return f"## {_plain(run['heading'])}\n\n{_filled(run['first'][0])}\n"
 
 
 def _section(section: outline.PaperSection, known: Sequence[Mapping[str, Any]]) -> str:
     place, title = section.heading, section.title
     out = [f"## {place[0].upper()}{place[1:]}: {title[0].lower()}{title[1:]}", "", section.question, ""]
-    for run in known:
-        out += [_filled(run["answers"].get(section.number, "not measured"), f"**{run['run']}**: "), ""]
-    columns = [name for run in known for name in (run["run"], "untrained")]
+    columns = [name for run in known for name in (run["run"], "untrained; shuffled; same sentences")]
     out += ["| claim | paper | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
     for claim in (claim for claim in register() if outline.section_of(claim) == section.number):
         cells = [f"{claim.id}: {claim.measured_as}", claim.paper_value]
@@ -115,13 +110,11 @@ def _here(row: Mapping[str, Any], unit: str) -> str:
 
 
 def _beside(row: Mapping[str, Any], unit: str) -> str:
-    said = [
-        f"{word} {measured(row[column], unit)}"
-        for word, column in (("untrained", "baseline"), ("shuffled", "shuffled"), ("same sentences", "sample"))
-        if row[column] is not None
-    ]
-    decided = {"higher": "training raises it", "lower": "training lowers it", "same": "the same"}
-    return ", ".join(said) + (f": {decided.get(row['training'], 'undecided')}" if row["training"] else "")
+    numbers = [row[column] for column in ("baseline", "shuffled", "sample")]
+    if not any(number is not None for number in numbers):
+        return ""
+    said = "; ".join("–" if number is None else measured(number, unit) for number in numbers)
+    return f"{said}: {DECIDED.get(row['training'], 'undecided')}" if row["training"] else said
 
 
 def _plain(text: str) -> str:
@@ -131,11 +124,8 @@ def _plain(text: str) -> str:
 
 def led(readme: str, known: Sequence[Mapping[str, Any]]) -> str:
     """Return the README with the first run's findings. Raises ``ValueError`` if its markers are missing."""
-    place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
-    if not place.search(readme):
-        raise ValueError(f"it has no {BEGIN} … {END}")
     lines = "\n".join(_filled(f"{said}.", "- ") for said in known[0]["readme"])
-    return place.sub(lambda _: f"{BEGIN}\n**{_plain(known[0]['heading'])}**\n\n{lines}\n{END}", readme, count=1)
+    return replaced(readme, BEGIN, f"**{_plain(known[0]['heading'])}**\n\n{lines}")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -2,12 +2,14 @@
 
 import argparse
 import difflib
+import re
 import sys
 from pathlib import Path
 
 from ff_memories.base.files import write_whole
 
 ROOT = Path(__file__).parents[2]
+END = "<!-- end -->"
 
 
 def options(about: str | None, out: Path) -> argparse.ArgumentParser:
@@ -27,3 +29,21 @@ def renew(path: Path, new: str, check: bool) -> None:
     if old != new:
         lines = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "expected")
         sys.exit(f"{path} is not up to date; run make docs-pages\n{''.join(lines)}")
+
+
+def replaced(text: str, begin: str, part: str) -> str:
+    """Return a page with the lines between the marker ``begin`` and ``END`` replaced.
+
+    Raises:
+        ValueError: the page lacks a marker.
+    """
+    between = re.compile(f"{re.escape(begin)}\n.*?{re.escape(END)}", re.DOTALL)
+    if not between.search(text):
+        raise ValueError(f"it has no {begin} … {END}")
+    return between.sub(lambda _: f"{begin}\n{part}\n{END}", text, count=1)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [f"| {' | '.join(cells)} |" for cells in (head, *rows)]
+    return "\n".join([lines[0], "|---" * len(head) + "|", *lines[1:]])

@@ -4,20 +4,19 @@
 """
 
 import json
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, options, renew
+from pages import ROOT, options, renew, replaced
 
 from ff_memories.base.files import write_whole
 from ff_memories.judge import wording
 from ff_memories.model.info import read_info
 
 KEPT, PICTURE, FIGURE = Path("docs/data/demo.json"), Path("docs/pictures/demo.svg"), "figure11"
-BEGIN, END = "<!-- the demo's verdicts: python docs/tools/readme.py -->", "<!-- end -->"
+BEGIN = "<!-- the demo's verdicts: python docs/tools/readme.py -->"
 
 
 def facts(claims: Mapping[str, Mapping[str, Any]], run: str, scope: str) -> dict[str, Any]:
@@ -28,14 +27,6 @@ def facts(claims: Mapping[str, Mapping[str, Any]], run: str, scope: str) -> dict
 def badge(known: Mapping[str, Any]) -> str:
     """Return the README's line with a run's verdicts."""
     return f"**{wording.line(known['run'], known['scope'], known['verdicts'])}**"
-
-
-def renewed(text: str, known: Mapping[str, Any]) -> str:
-    """Return the README with the line updated. Raises ``ValueError`` if the line's markers are missing."""
-    place = re.compile(f"{re.escape(BEGIN)}\n.*?{re.escape(END)}", re.DOTALL)
-    if not place.search(text):
-        raise ValueError(f"it has no {BEGIN} … {END}")
-    return place.sub(lambda _: f"{BEGIN}\n{badge(known)}\n{END}", text, count=1)
 
 
 def of_run(results: Path) -> tuple[dict[str, Any], str]:
@@ -52,7 +43,7 @@ def main(argv: list[str] | None = None) -> None:
     root = args.out.parent
     try:
         known, picture = of_run(args.results) if args.results else (json.loads((root / KEPT).read_text()), None)
-        new = renewed(args.out.read_text(encoding="utf-8"), known)
+        new = replaced(args.out.read_text(encoding="utf-8"), BEGIN, badge(known))
     except (OSError, ValueError, KeyError, TypeError) as error:
         sys.exit(f"{args.out}: cannot make the line of verdicts ({error}); run snakemake first")
     if picture is not None and not args.check:

@@ -30,10 +30,39 @@ from ff_memories.inputs.texts.docstrings import PACKAGES  # noqa: E402
 ELSEWHERE = {
     "README.md": "readme.md",
     "config/README.md": "config.md",
+    ".github/CONTRIBUTING.md": "contributing.md",
     ".github/SECURITY.md": "security.md",
     "docs/tutorial.ipynb": "tutorial.md",
     "docs/tutorial-transformers.ipynb": "tutorial-transformers.md",
 }
+MOVED = {  # pages of earlier sites -> the pages that have their content
+    "annotation-study": "annotation",
+    "artefacts": "verify",
+    "benchmark": "performance",
+    "bfloat16": "performance",
+    "demo": "index",
+    "equality": "verify",
+    "forgeries": "verify",
+    "functions": "api",
+    "gguf": "own-model",
+    "gpu": "cluster",
+    "paper-run": "cluster",
+    "rehearsal": "cluster",
+    "released": "exports",
+    "start": "index",
+    "statistics": "results",
+    "steps": "commands",
+    "style": "contributing",
+    "tests": "contributing",
+    "trace": "gallery",
+    "transformers": "own-model",
+    "words": "paper",
+}
+FORWARD = """\
+<!doctype html><title>Moved</title><link rel="canonical" href="{page}.html">
+<script>location.replace("{page}.html" + location.hash)</script>
+<meta http-equiv="refresh" content="0; url={page}.html"><a href="{page}.html">This page has moved.</a>
+"""
 EXAMPLE, RUN = "example.md", Path("results/demo")
 ATLASES = {"atlas": "the demo's three models", "training-steps": "one model over its training"}  # beside the run
 TUTORIALS = {  # page -> the model that its cells load, and how to get it
@@ -119,7 +148,7 @@ This site was built without a finished demo run. Run `make demo`, which writes `
 HEAD = """\
 # Live example
 
-This page shows the finished demo run. Its model is a [surrogate](words.md#surrogate): it is small and was trained on
+This page shows the finished demo run. Its model is a [surrogate](paper.md#surrogate): it is small and was trained on
 the documentation of Python packages. No number here is a result of the paper's model.
 
 """
@@ -192,7 +221,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages from outside ``docs/``, the tutorial with its outputs, and the live example."""
+    """Add the pages from outside ``docs/``, the tutorial with its outputs, old addresses, and the live example."""
     pages = {
         name: (ROOT / source).read_text(encoding="utf-8")
         for source, name in ELSEWHERE.items()
@@ -202,6 +231,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages[EXAMPLE] = example(ROOT / RUN, with_text())
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
+    for old, new in MOVED.items():
+        files.append(File.generated(config, f"{old}.html", content=FORWARD.format(page=new)))
     for name, raw in example_files(ROOT / RUN, with_text()):
         files.append(File.generated(config, name, content=raw))
     return files

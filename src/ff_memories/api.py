@@ -281,7 +281,7 @@ def trace(
             ``12:1034-=mean``: layer, key and, where signs matter, sign. ``mean`` needs ``results``.
 
     Returns:
-        The trace as plain data; docs/trace.md describes its fields.
+        The trace as plain data; docs/gallery.md describes its fields.
 
     Raises:
         UserError: the text is empty or too long, the model has no such layer, or a setting names no memory or number.

@@ -11,7 +11,7 @@ Columns = dict[str, Type]
 LAYER, KEY, RANK, SIGN = pl.UInt8, pl.UInt16, pl.UInt16, pl.Int8
 SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 
-# How two runs' cells compare (docs/equality.md): bit by bit; as numbers within the tolerance of a class
+# How two runs' cells compare (docs/verify.md): bit by bit; as numbers within the tolerance of a class
 # (``tolerances``); or not at all, because each must be what its own run's tables give. What differs beyond that counts
 # as equal only if a recomputation of both runs' rows confirms it, where the audit has one.
 Rule = Literal["exact", "coefficient", "probability", "logit", "statistic", "count", "follows"]

@@ -398,7 +398,7 @@ def test_a_change_that_does_not_follow_from_its_coefficients_is_open():
 def test_the_page_on_equality_has_the_caps_of_the_code(name, says):
     each = [100 * getattr(tolerances.of(precision), name) for precision in ("float32", "tf32", "bfloat16")]
     exact, half, quarter = (f"{share:g} %" for share in each)
-    assert f"| {says} | {exact} | | {half} | {quarter} |" in (ROOT / "docs/equality.md").read_text(encoding="utf-8")
+    assert f"| {says} | {exact} | | {half} | {quarter} |" in (ROOT / "docs/verify.md").read_text(encoding="utf-8")
 
 
 def test_every_column_of_every_table_has_a_class():

@@ -57,7 +57,7 @@ def test_the_page_tells_how_to_take_a_draw_out_of_the_released_data_frame(run, t
     use("released_code", "layer", "--weights", out / "model.safetensors", "--description", out / "model.json",
         "--corpus", out / "corpus.safetensors", "--examples", out / "examples.parquet", "--sentences",
         out / "sentences.parquet", "--out", texts / "layer.pkl", "--device", "cpu", "--threads", 1)  # fmt: skip
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/released.md").read_text(encoding="utf-8"), re.DOTALL)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/exports.md").read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(texts)
     exec(code, {})
     new = again(tmp_path, folder, texts)

@@ -66,21 +66,16 @@ def rows(machine, reached):
 
 def test_what_is_kept_has_a_column_for_each_machine_and_its_last_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "KEPT", tmp_path / "benchmark.csv")
-    monkeypatch.setattr(page, "PAGE", tmp_path / "benchmark.md")
     for machine, reached in (
         ("one (AVX2), torch 2", 1.25),
         ("other (AVX-512), torch 2", 1.5),
         ("one (AVX2), torch 2", 1.2),
     ):
         page.keep(rows(machine, reached))
-    text = page.PAGE.read_text()
+    text = page.markdown(page.read())
     assert "| measure | over | target | other (AVX-512) | one (AVX2) |" in text and "1.25" not in text
     assert "| hook and cache / ours | 10 | ≥ 1.7 | **1.5** | **1.2** |" in text
     assert "On one (AVX2), the trigger pass over a long text takes 1.20 times" in text and "0 of 2 targets" in text
-
-
-def test_the_page_of_the_docs_follows_from_what_is_kept():
-    assert page.PAGE.read_text(encoding="utf-8") == page.markdown(page.read())
 
 
 def test_memory_that_was_used_and_freed_before_counts_again():

@@ -48,7 +48,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch-tokens", type=whole(), help="tokens in one forward pass; GPU: 65536, CPU: 4096")
     parser.add_argument("--tokens", type=whole(1000), help="length of the long pass, in place of the size's own")
     parser.add_argument("--only", nargs="*", choices=MEASURES, default=["trigger_pass"], help="measurements to make")
-    parser.add_argument("--keep", action="store_true", help="add what was measured to docs/benchmark.md and its data")
+    parser.add_argument("--keep", action="store_true", help="add what was measured to docs/data/benchmark.csv")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="file for the numbers")
     return parser.parse_args(argv)
 

@@ -1,4 +1,4 @@
-"""The benchmark as a page of the docs, with a column for each machine that it was measured on."""
+"""The benchmark as tables, with a column for each machine that it was measured on."""
 
 from pathlib import Path
 from typing import Any
@@ -7,8 +7,7 @@ import polars as pl
 
 from ff_memories.base.files import write_whole
 
-DOCS = Path(__file__).parents[2] / "docs"
-KEPT, PAGE = DOCS / "data" / "benchmark.csv", DOCS / "benchmark.md"
+KEPT = Path(__file__).parents[2] / "docs" / "data" / "benchmark.csv"
 COLUMNS = {
     "model": pl.String(),
     "machine": pl.String(),
@@ -25,9 +24,7 @@ COLUMNS = {
     "met": pl.Boolean(),
 }
 
-INTRODUCTION = """How much does finding triggers cost beyond the model's forward pass?
-
-{}
+INTRODUCTION = """{}
 
 Machines: {}. To add yours, run `python -m tools.benchmarks --keep`.
 
@@ -45,22 +42,12 @@ numbers miss their target.
 | cold | the pass starts with empty trigger lists |
 | whole | the pass over the whole text |
 | hook and cache | store all activations, then search them |"""
-GPU = """## On a GPU
-
-    python -m tools.benchmarks --size paper --tokens 100000000 --keep
-
-measures the paper's dimensions on a text as long as WikiText-103; `--precision` sets the arithmetic. [The GPU
-campaign](gpu.md) includes this benchmark and lists what has run on a GPU so far. As a lower bound, the matrix products
-of the pass over WikiText-103 (103,227,021 tokens at 0.39 GFLOP each) take 10 minutes in float32 on one
-H200 (peak 67 TFLOP/s).
-"""
 
 
 def keep(table: pl.DataFrame) -> None:
-    """Put a machine's measurements among those that are kept, in place of the same ones, and write the page."""
+    """Put a machine's measurements among those that are kept, and leave out the old ones."""
     kept, same = read(), ["machine", "model", "measure"]
     write_whole(KEPT, pl.concat([kept.join(table, on=same, how="anti"), table]).write_csv(float_precision=6))
-    write_whole(PAGE, markdown(read()))
 
 
 def read() -> pl.DataFrame:
@@ -69,15 +56,15 @@ def read() -> pl.DataFrame:
 
 
 def markdown(table: pl.DataFrame) -> str:
-    """Return docs/benchmark.md."""
+    """Return the part of docs/performance.md on the benchmark."""
     by = table.select("machine", "threads").unique(maintain_order=True).rows()
     machines = "; ".join(f"{threads} thread{'s'[: threads > 1]} of {name}" for name, threads in by)
-    lines = ["# Benchmark", "", INTRODUCTION.format(summary(table), machines), ""]
+    lines = [INTRODUCTION.format(summary(table), machines), ""]
     for (model,), part in table.group_by("model", maintain_order=True):
         names = part["machine"].unique(maintain_order=True).to_list()
         title = str(model)
         lines += [
-            f"## {title[:1].upper()}{title[1:]}",
+            f"**{title[:1].upper()}{title[1:]}**",
             "",
             f"| measure | over | target | {' | '.join(map(column, names))} |",
             "|---|---|---|" + "---|" * len(names),
@@ -89,7 +76,7 @@ def markdown(table: pl.DataFrame) -> str:
             cells = " | ".join(cell(by_machine[name]) if name in by_machine else "" for name in names)
             lines.append(f"| {measure} | {tokens:,} | {target} | {cells} |")
         lines.append("")
-    return "\n".join([*lines, GPU])
+    return "\n".join(lines).rstrip()
 
 
 def column(machine: str) -> str:

@@ -4,7 +4,8 @@
     python -m tools.qa.gpu --parts compare-tf32 --again --minutes 9
 
 Each part is a process of its own and has nine minutes. What it found is kept in FOLDER/gpu.json as soon as it ends; a
-part that is kept there is not run again. At the end docs/gpu.md is written.
+part that is kept there is not run again. At the end docs/data/gpu.json has all; `make docs-pages` shows it in
+docs/cluster.md.
 """
 
 import argparse
@@ -33,8 +34,7 @@ from ff_memories.base.machine import gpu_present, hardware
 from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parents[2]
-DATA, PAGE = ROOT / "docs" / "data" / "gpu.json", ROOT / "docs" / "gpu.md"
-PROFILE = ROOT / "docs" / "data" / "gpu-profile.md"  # where a card's time goes, read off profiles by hand
+DATA = ROOT / "docs" / "data" / "gpu.json"
 BIN = Path(sys.executable).parent
 LIMIT = 9 * 60  # seconds of one part
 TESTS = ("tests/paper/test_second_device.py", "tests/model/test_precision.py", "tests/base/test_gpu_locks.py")
@@ -137,7 +137,7 @@ def answered(here: compare.NamedTables, there: compare.NamedTables, precision: s
 
 
 def summary(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what a comparison found, as much as the page shows."""
+    """Return what a comparison found, as much as is kept."""
     kept = {
         name: {
             "different": len(table["different"]),
@@ -240,53 +240,6 @@ def machine() -> dict[str, Any]:
     return {"device": device, "host": dict(hardware()), "torch": torch.__version__}
 
 
-HEAD = """\
-# Results on a GPU
-
-`make gpu-campaign` runs everything that needs a GPU and writes this page. It takes at most 40 minutes on one GPU. Run
-`make setup inputs` first. The campaign has parts of at most nine minutes each; run it again to resume after the last
-complete part.
-
-"""
-
-
-def page(record: dict[str, Any]) -> str:
-    """Return docs/gpu.md, as it follows from what was found."""
-    host, parts = record["machine"]["host"], record["parts"]
-    text = HEAD + (
-        f"Run on {record['machine']['device']}, {host['processor']}, {host['cores']} cores, torch "
-        f"{record['machine']['torch']}.\n\n"
-    )
-    text += "| part | what it does | complete | time |\n|---|---|---|---|\n"
-    for name, (_, about) in PARTS.items():
-        found = parts.get(name)
-        state = "not yet" if found is None else "yes" if found["ok"] else f"**no**: {found.get('said', '')[:200]}"
-        took = duration(found["seconds"]) if found else ""
-        text += f"| {name} | {about} | {state} | {took} |\n"
-    for name, found in parts.items():
-        if "said" in found and found["ok"]:
-            text += f"\n## {name}\n\n{found['said'] or 'It ran down to the report.'}\n"
-        if "tables" in found:
-            text += f"\n## {name}: {found['answer']}\n\n" + (f"{found['summary']}\n\n" if found["summary"] else "")
-            text += "| table | differences | the first | near-ties |\n|---|---|---|---|\n"
-            for table, counts in found["tables"].items():
-                text += f"| {table} | {counts['different']} | {' '.join(counts['first'])} | {counts['near_ties']} |\n"
-        if "seconds_of_jobs" in found:
-            text += f"\nThe run took {found['seconds_of_the_run']:g} s. Its jobs, with their start:\n\n"
-            text += "| job | time |\n|---|---|\n"
-            text += "".join(f"| {job} | {seconds:.1f} s |\n" for job, seconds in found["seconds_of_jobs"].items())
-        if "rows" in found:
-            text += f"\n## {name}\n\n| measure | over | target | reached |\n|---|---|---|---|\n"
-            for row in found["rows"]:
-                target = "–" if row["target"] is None else f"{row['sign']} {row['target']:g}"
-                unit = "" if row["unit"] == "ratio" else f" {row['unit']}"
-                mark = "**" if row["met"] is False else ""
-                text += (
-                    f"| {row['measure']} | {row['tokens']:,} | {target} | {mark}{row['reached']:.4g}{unit}{mark} |\n"
-                )
-    return text + "\n" + PROFILE.read_text(encoding="utf-8")
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -320,8 +273,7 @@ def main() -> int:
         write_whole(kept, json.dumps(record, indent=1) + "\n")
         print("done" if found["ok"] else f"failed: {found.get('said', '')}", duration(found["seconds"]), flush=True)
     write_whole(DATA, json.dumps(record, indent=1) + "\n")
-    write_whole(PAGE, page(record))
-    print(PAGE)
+    print(DATA)
     return 0 if all(found["ok"] for found in record["parts"].values()) else 1
 
 

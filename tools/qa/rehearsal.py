@@ -5,7 +5,7 @@
 builds a checkpoint of the paper's architecture and a text in WikiText's format, packs both as they are published,
 serves them from this machine with the faults that servers have, and runs config/paper.yaml on them: first with the
 golden checks, which must refuse random weights, then with these switched off, down to the report. What it took goes
-into docs/data/rehearsal.json, and from there into docs/rehearsal.md.
+into docs/data/rehearsal.json, which `make docs-pages` shows in docs/cluster.md.
 """
 
 import argparse
@@ -28,11 +28,9 @@ from factories import write_checkpoint
 from mirror import serving
 
 from ff_memories.base.machine import hardware
-from ff_memories.base.progress import duration
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "data" / "rehearsal.json"
-PAGE = ROOT / "docs" / "rehearsal.md"
 MODEL, TEXT = "adaptive_lm_wiki103.v2", "wikitext-103"
 
 
@@ -201,52 +199,6 @@ def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float
         "whole_tokens": sum(whole["tokens"].values()),
     }  # fmt: skip
     RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    PAGE.write_text(page(), encoding="utf-8")
-
-
-HEAD = """\
-# The paper's run, rehearsed
-
-`python -m tools.qa.rehearsal FOLDER` rehearses the [paper's run](paper-run.md) at full size and writes this page.
-`--fused` rehearses the second checkpoint format below.
-
-- The architecture, the formats, the file names and `config/paper.yaml` are the paper's.
-- The weights are random and the text is synthetic. There are fewer sentences, mutated keys and examples.
-- Mirrors fail and connections break on purpose; downloads resume.
-- With the golden checks, the run stops and names the wrong weights. Without them, it continues to the report.
-
-*Estimated* is the estimate of `ff-memories plan`, from a calibration of a few seconds on the same machine. Other jobs
-were running, so the times are approximate.
-"""
-
-
-def page() -> str:
-    """Return docs/rehearsal.md, as it follows from what was recorded."""
-    parts, found = [HEAD], json.loads(RECORD.read_text(encoding="utf-8"))
-    for style, told in sorted(found.items(), reverse=True):
-        name = {"legacy": "2019 checkpoint: separate q, k, v", "fused": "Checkpoint with q, k, v in one matrix"}[style]
-        machine, asked = told["machine"], told["requests"]
-        parts.append(
-            f"\n## {name}\n\n{machine['processor']}, {machine['cores']} cores, {machine['memory']}; "
-            f"{told['sentences']} sentences of training text. The golden checks stopped the run "
-            f"after {duration(told['refused_seconds'])} ({asked['text']} requests for the text, "
-            f"{asked['checkpoint']} for the checkpoint). Without them, "
-            f"the report took {duration(told['seconds'])}.\n\n"
-            "| step | jobs | measured | estimated | peak memory | estimated |\n|---|---|---|---|---|---|\n"
-        )
-        for step in told["steps"]:
-            did = step["measured"]
-            memory = f"{did['memory'] / 1e9:.1f} GB" if did["memory"] else "–"
-            parts.append(
-                f"| {step['rule']} | {did['jobs']} | {duration(did['seconds'])} | {duration(step['seconds'])} "
-                f"| {memory} | {step['memory'] / 1e9:.1f} GB |\n"
-            )
-        machines = ", ".join(f"{duration(told['whole'][n])} on {n}" for n in sorted(told["whole"], key=int))
-        parts.append(
-            f"\nEstimate for the paper's whole run ({told['whole_tokens']:,} tokens) without a GPU, on machines "
-            f"like this one: {machines}.\n"
-        )
-    return "".join(parts)
 
 
 def main() -> int:

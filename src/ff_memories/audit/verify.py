@@ -254,7 +254,7 @@ def _audit(check: Check) -> CheckedPart:
     }
     line = f"random rows, recomputed with {library} in float64; --seed {aim.seed} draws the same rows again"
     if (precision := run.config.extraction.precision) != "float32":
-        notes.insert(0, f"the run was measured in {precision}, with wider limits (docs/equality.md)")
+        notes.insert(0, f"the run was measured in {precision}, with wider limits (docs/verify.md)")
     return CheckedPart("audit", line, notes, faults, data)
 
 

@@ -102,7 +102,7 @@ class Composition(Section):
     sample_file: FilePath | None = Field(
         None,
         description="a file of JSON lines with `text` (a validation sentence) and `random_pos` (a prefix length): use "
-        "these prefixes in this order; docs/released.md says how to write one; null: sample at random",
+        "these prefixes in this order; docs/exports.md says how to write one; null: sample at random",
     )
     positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
         "auto",

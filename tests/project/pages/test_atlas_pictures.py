@@ -8,6 +8,7 @@ import atlas_pictures
 import polars as pl
 import pytest
 from atlases import finished, frames
+from pages import END
 from running import ROOT
 
 from ff_memories import cli, tables
@@ -51,9 +52,7 @@ def test_sentences_have_the_numbers():
     assert all(len(line) <= 120 for line in atlas_pictures.said(KNOWN).splitlines())
 
 
-def test_a_page_without_its_place_or_its_atlas_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="it has no"):
-        atlas_pictures.renewed("a", KNOWN)
+def test_a_page_without_its_atlas_is_refused(tmp_path):
     with pytest.raises(SystemExit, match="cannot draw its pictures"):
         atlas_pictures.main(["--out", str(tmp_path / "atlas.md"), "--training", str(tmp_path)])
     assert not list(tmp_path.iterdir())
@@ -62,7 +61,7 @@ def test_a_page_without_its_place_or_its_atlas_is_refused(tmp_path):
 @pytest.mark.slow
 def test_a_picture_has_every_line_and_no_hidden_text(atlas, tmp_path):
     page = tmp_path / "atlas.md"
-    page.write_text(f"{atlas_pictures.BEGIN}\n{atlas_pictures.END}\n", encoding="utf-8")
+    page.write_text(f"{atlas_pictures.BEGIN}\n{END}\n", encoding="utf-8")
     atlas_pictures.main(["--out", str(page), "--training", str(atlas)])
     assert "values agree with the next token 1 times" in page.read_text(encoding="utf-8")
     drawn = (tmp_path / "pictures" / "training-steps.svg").read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ import shutil
 
 import atlas_pictures
 import bfloat16
+import campaigns
 import commands
 import deviations
 import families
@@ -16,9 +17,9 @@ import findings
 import polars as pl
 import pytest
 import readme
-import steps
 from dvc.cli import DvcParserError
 from dvc.cli.parser import get_main_parser
+from pages import END, replaced
 from running import ROOT
 
 import config
@@ -31,12 +32,9 @@ from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import NEEDED
 from ff_memories.workflow import dvc_lock_file
-from tools.qa import rehearsal
 
-PAGES = [
-    *(ROOT / name for name in ("README.md", ".github/SECURITY.md", "config/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
-]
+TOP = ("README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted((ROOT / "docs").glob("*.md")), ROOT / "config" / "README.md"]
 
 
 TOOLS = ("ff-memories", "snakemake", "dvc")
@@ -139,7 +137,7 @@ def test_a_line_that_no_tool_takes_is_found(wrong, capsys):
 
 def test_no_page_shows_python_that_no_test_runs():
     shown = {page.name for page in PAGES if "```python" in page.read_text(encoding="utf-8")}
-    assert shown == {"api.md", "released.md"}
+    assert shown == {"api.md", "exports.md"}
 
 
 def test_every_page_is_named_in_the_index_or_the_readme():
@@ -149,7 +147,7 @@ def test_every_page_is_named_in_the_index_or_the_readme():
 
 @pytest.mark.parametrize(
     "tool",
-    [atlas_pictures, bfloat16, commands, config, deviations, families, findings, readme, steps],
+    [atlas_pictures, bfloat16, campaigns, commands, config, deviations, families, findings, readme],
     ids=lambda tool: tool.__name__,
 )
 def test_a_generated_page_is_up_to_date(tool):
@@ -162,21 +160,18 @@ def test_every_command_has_a_section():
         assert f"\n### {' '.join(words)}\n" in commands.page()
     assert "\n- `--layer LAYER` (required): layer, from 1\n" in commands.page()
     assert "\n- `SOURCE ...`: sources to fetch\n" in commands.page()
+    assert "\n- as above: `--configfile CONFIGFILE`\n" in commands.page()
 
 
-def test_the_line_of_verdicts_is_counted_and_a_readme_without_its_place_refused():
+def test_the_line_of_verdicts_is_counted():
     claims = {"K1": {"verdict": "holds"}, "K2": {"verdict": "fails"}, "K3": {"verdict": "holds"}}
     known = readme.facts(claims, "demo", "surrogate")
     assert readme.badge(json.loads(json.dumps(known))) == "**demo (surrogate): 2 hold, 1 fail**"
-    text = f"a\n{readme.BEGIN}\nold\n{readme.END}\nb"
-    assert readme.renewed(text, known) == f"a\n{readme.BEGIN}\n{readme.badge(known)}\n{readme.END}\nb"
-    with pytest.raises(ValueError, match="it has no"):
-        readme.renewed("a", known)
 
 
 def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
     page, run = tmp_path / "README.md", tmp_path / "results" / "mine"
-    page.write_text(f"before\n{readme.BEGIN}\n{readme.END}\nafter\n", encoding="utf-8")
+    page.write_text(f"before\n{readme.BEGIN}\n{END}\nafter\n", encoding="utf-8")
     with pytest.raises(SystemExit, match="cannot make the line of verdicts"):
         readme.main(["--out", str(page), "--results", str(run)])
     (run / "model").mkdir(parents=True)
@@ -221,16 +216,14 @@ def test_the_findings_are_those_of_the_runs_and_the_readme_leads_with_the_first(
     runs = [a_run(tmp_path / "results" / name, judged) for name, judged in (("one", shown), ("two", {}))]
     page, readme_ = tmp_path / "docs" / "findings.md", tmp_path / "README.md"
     (tmp_path / "docs" / "data").mkdir(parents=True)
-    readme_.write_text(f"before\n{findings.BEGIN}\n{findings.END}\nafter\n", encoding="utf-8")
+    readme_.write_text(f"before\n{findings.BEGIN}\n{END}\nafter\n", encoding="utf-8")
     given = ["--out", str(page)]
     with pytest.raises(SystemExit, match="cannot be written"):
         findings.main(given)
     findings.main([*given, "--results", *map(str, runs)])
     said = page.read_text(encoding="utf-8")
-    assert (
-        "| 98 % (95 to 100): holds | untrained 40 %, shuffled 50 %, same sentences 90 %: training raises it |" in said
-    )
-    assert "## one (" in said and "- last: 4" in said
+    assert "| 98 % (95 to 100): holds | 40 %; 50 %; 90 %: raised |" in said
+    assert "## one (" in said and "what was run" in said
     leading = " ".join(readme_.read_text(encoding="utf-8").split())
     assert "- 98 % of the 100 values" in leading and "same sentences: 90 %, untrained 40 %)." in leading
     findings.main([*given, "--check"])
@@ -256,6 +249,7 @@ def test_a_run_in_bfloat16_is_compared_with_the_same_in_float32(planted_copy, tm
     shown = pl.when(claim="K11").then(pl.lit("undecided")).otherwise("shows").alias("shows")
     tables.write(claims.with_columns(shown), other / "tables/claims.parquet")
     monkeypatch.setattr(bfloat16, "ROOT", tmp_path)
+    (tmp_path / "page.md").write_text(f"{bfloat16.BEGIN}\n{END}\n")
     bfloat16.main(["--out", str(tmp_path / "page.md"), "--pair", str(one), str(other)])
     said = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| claims of which a verdict changed | 1 of " in said
@@ -265,17 +259,19 @@ def test_a_run_in_bfloat16_is_compared_with_the_same_in_float32(planted_copy, tm
 
 
 def test_a_page_is_written_and_an_old_one_named(tmp_path):
-    page = tmp_path / "steps.md"
-    with pytest.raises(SystemExit, match=r"steps\.md is not up to date"):
-        steps.main(["--out", str(page), "--check"])
+    page = tmp_path / "commands.md"
+    with pytest.raises(SystemExit, match=r"commands\.md is not up to date"):
+        commands.main(["--out", str(page), "--check"])
     assert not page.exists()
-    steps.main(["--out", str(page)])
-    assert page.read_text(encoding="utf-8") == steps.page()
-    steps.main(["--out", str(page), "--check"])
+    commands.main(["--out", str(page)])
+    assert page.read_text(encoding="utf-8") == commands.page()
+    commands.main(["--out", str(page), "--check"])
 
 
-def test_the_page_of_the_rehearsal_follows_from_what_was_recorded():
-    assert (ROOT / "docs" / "rehearsal.md").read_text(encoding="utf-8") == rehearsal.page()
+def test_a_part_of_a_page_is_replaced_and_a_page_without_its_marker_refused():
+    assert replaced(f"a\n<!-- x -->\nold\n{END}\nb", "<!-- x -->", "new") == f"a\n<!-- x -->\nnew\n{END}\nb"
+    with pytest.raises(ValueError, match="it has no"):
+        replaced("a", "<!-- x -->", "new")
 
 
 def test_the_output_of_verify_is_that_of_the_record():
@@ -298,4 +294,4 @@ def test_the_limits_of_every_precision_are_those_of_the_code(name):
     assert quarter == units * ROUNDOFF["bfloat16"]
     shown = f"{exact:.0e}".replace("e-0", "e-")
     wanted = f"| {LIMITS[name]} | {shown} | {units:.0f} u | {half:.2g} | {quarter:.2g} |"
-    assert wanted in (ROOT / "docs" / "equality.md").read_text(encoding="utf-8")
+    assert wanted in (ROOT / "docs" / "verify.md").read_text(encoding="utf-8")

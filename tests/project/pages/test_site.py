@@ -31,10 +31,11 @@ def pages(nav):
 
 
 def test_the_navigation_lists_every_page_once():
-    generated = {"readme.md", "config.md", "security.md", "tutorial.md", "tutorial-transformers.md", "example.md"}
+    outside = {"readme.md", "config.md", "contributing.md", "security.md", "example.md"}
+    outside |= {"tutorial.md", "tutorial-transformers.md"}
     listed = list(pages(CONFIG["nav"]))
     assert len(listed) == len(set(listed))
-    assert set(listed) == {page.name for page in (ROOT / "docs").glob("*.md")} | generated
+    assert set(listed) == {page.name for page in (ROOT / "docs").glob("*.md")} | outside
 
 
 def test_what_the_site_loads_is_in_the_repository():
@@ -57,9 +58,14 @@ def test_links_lead_to_pages_of_the_site_to_the_repository_or_nowhere(website):
     assert website.relinked(text, "README.md", None) == site.format("`c`")
     there = site.format("[`c`](https://host/us/blob/main/src/c.py)")
     assert website.relinked(text, "README.md", "https://host/us") == there
-    assert website.relinked("[t](tutorial.ipynb) [r](../README.md)", "docs/start.md", None) == (
+    assert website.relinked("[t](tutorial.ipynb) [r](../README.md)", "docs/index.md", None) == (
         "[t](tutorial.md) [r](readme.md)"
     )
+
+
+def test_every_page_of_an_earlier_site_forwards_to_a_page(website):
+    now = {page.removesuffix(".md") for page in pages(CONFIG["nav"])}
+    assert set(website.MOVED.values()) <= now and not set(website.MOVED) & now
 
 
 def test_formulas_become_mathml(website):
@@ -118,6 +124,7 @@ def test_it_builds_without_a_warning_and_needs_no_network(built):
         loaded += re.findall(r'<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="([^"]*)"', page.read_text("utf-8"))
         assert not [address for address in loaded if "//" in address], page.name
     assert (built / "search" / "search_index.js").stat().st_size > 10_000
+    assert "paper.html" in (built / "words.html").read_text(encoding="utf-8")
     assert "<math" in (built / "paper.html").read_text(encoding="utf-8")
 
 
@@ -131,7 +138,7 @@ def test_search_works_from_files_and_pages_fit_a_phone(built, tmp_path):
         found = lambda: driver.execute_script(
             "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.href)"
         )
-        assert any("/words.html" in link for link in browsing.until(found))
+        assert any("/paper.html" in link for link in browsing.until(found))
         assert not browsing.console(driver)
         browsing.phone(driver)
         for page in sorted(built.glob("*.html")):

@@ -186,8 +186,8 @@ def test_a_batch_that_the_cards_memory_does_not_hold_is_refused(paper, capsys):
     assert "of GPU memory, but the GPU has 24.0 GB" in said.err and "memory, but this machine has" not in said.err
 
 
-def test_docs_paper_run_md_says_what_the_plan_says(paper, capsys):
-    page = (ROOT / "docs/paper-run.md").read_text()
+def test_docs_cluster_md_says_what_the_plan_says(paper, capsys):
+    page = (ROOT / "docs/cluster.md").read_text()
     assert run("--on", "h100") == 0
     line = r"about (\d+) min .* on one NVIDIA H100 .*; (\d+) min \d\d s of measured steps, (\d+) min \d\d s computed"
     said, quoted = re.search(line, capsys.readouterr().out), re.search(line, page)

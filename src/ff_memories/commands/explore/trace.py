@@ -1,6 +1,6 @@
 """Show how a text goes through a run's memories: each layer's predictions, and the memories that add most to them.
 
-Without --out and --json, it prints the predictions at the text's last position. docs/trace.md explains the page and
+Without --out and --json, it prints the predictions at the text's last position. docs/gallery.md explains the page and
 the JSON.
 """
 

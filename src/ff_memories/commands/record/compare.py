@@ -1,7 +1,7 @@
 """Compare two runs of one config, table by table and claim by claim: identical, equal or different.
 
 A run is a folder (results/demo) or a dvc.lock with its tables in DVC's cache. Equal means that other hardware, threads
-or batches explain every difference (docs/equality.md) and that no verdict changes. The exit status is 0 if the runs
+or batches explain every difference (docs/verify.md) and that no verdict changes. The exit status is 0 if the runs
 are identical or equal, 1 if they differ, and 2 if they could not be compared.
 """
 

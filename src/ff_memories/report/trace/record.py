@@ -1,4 +1,4 @@
-"""Put a trace into plain data, as ``trace --json`` writes it; ``docs/trace.md`` has every field."""
+"""Put a trace into plain data, as ``trace --json`` writes it; ``docs/gallery.md`` has every field."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
