@@ -107,6 +107,17 @@ def test_predictions_of_a_token_are_those_of_all_log_probabilities(name, size, t
         assert torch.equal(found, log_p.argmax(1) == token) and torch.equal(tied, may[:, token] & several)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "bloom", "gemma2", "phi3"])
+def test_sentences_that_run_together_give_what_each_gives_by_itself(name, tmp_path):
+    saved(name, tmp_path)
+    oracle, texts = TransformersOracle(tmp_path, f"w{tiny.START}", "auto"), [[3, 9, 4, 4, 7], [8], [], [5, 3, 9]]
+    for text, together in zip(texts, oracle.several(texts, 2), strict=True):
+        for one, other in zip(oracle.layers(text, 2), together, strict=True):
+            assert len(one.m) == len(text) + 1
+            for part in ("residual", "m", "ffn", "output"):
+                torch.testing.assert_close(getattr(one, part), getattr(other, part), rtol=1e-6, atol=1e-9)
+
+
 def test_signs_and_the_first_token_are_the_configs(tmp_path):
     saved("gpt2", tmp_path)
     both, own = (TransformersOracle(tmp_path, "w5", signs) for signs in ("both", "positive"))

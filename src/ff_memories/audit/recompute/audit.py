@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from multiprocessing import active_children, get_context, parent_process, util
@@ -27,9 +28,9 @@ import psutil
 import torch
 
 from ff_memories.audit.recompute import baselines, reading, structure
-from ff_memories.audit.recompute.basis import At, Basis, library
+from ff_memories.audit.recompute.basis import At, Basis, library, text_key
 from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
+from ff_memories.audit.recompute.rows import ROWS, recomputed_rows, texts_of
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.tolerances import FEW, Tolerances
 from ff_memories.audit.recompute.unlisted import Unlisted
@@ -45,7 +46,7 @@ OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 STRUCTURE = "structure"
 TOGETHER = (("examples", "composition", "refinement"), ("causal", "removals"))  # tables whose rows share prefixes
-PLACES = ("example", "prefix", "sentence", "position", "layer", "key")  # rows that share a prefix, and layers, in turn
+TOGETHER_TOKENS = 160  # of texts that the model runs together
 AT_ONCE = 100  # rows of one piece of work
 ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
@@ -146,28 +147,15 @@ def draw(
         order = generator(aim.seed, f"audit rounds {model} {name}").permutation(len(drawn))
         for number, part in enumerate(rounds):
             part[name] = drawn[np.sort(order[number :: len(rounds)])].tolist()
-    return [
-        work for number, part in enumerate(rounds) for work in _works(model, frames, sentences, part, number)
-    ], sizes
+    return [work for number, part in enumerate(rounds) for work in _works(model, sentences, part, number)], sizes
 
 
-def _works(
-    model: str, frames: Mapping[str, pl.DataFrame], sentences: np.ndarray, drawn: dict[str, list[int]], number: int
-) -> list[Work]:
-    """Return the pieces of work of one round: rows that share prefixes, in an order in which they share most."""
+def _works(model: str, sentences: np.ndarray, drawn: dict[str, list[int]], number: int) -> list[Work]:
+    """Return the pieces of work of one round: rows that share prefixes in one, because one process finds them once."""
     works = []
     for group in [*TOGETHER, *((name,) for name in drawn if name not in sum(TOGETHER, ()))]:
-        keyed = []
-        for name in (name for name in group if name in drawn):
-            if name == LEFT_OUT:
-                keyed += [((i,), (name, int(sentences[i]))) for i in drawn[name]]
-                continue
-            places = frames[name][drawn[name]].select(c for c in PLACES if c in frames[name].columns)
-            # examples first: their rows run all layers, which the others then share
-            keyed += [((row[0], name != "examples", *row), (name, i))
-                      for row, i in zip(places.iter_rows(), drawn[name], strict=True)]  # fmt: skip
-        rows = [row for _, row in sorted(keyed)]
-        size = len(rows) if group in TOGETHER else AT_ONCE  # what they share is found once, by one process
+        rows = [(name, int(sentences[i]) if name == LEFT_OUT else i) for name in group for i in drawn.get(name, ())]
+        size = len(rows) if group in TOGETHER else AT_ONCE
         works += [Work(model, tuple(rows[i : i + size]), number) for i in range(0, len(rows), size or 1)]
     return works
 
@@ -187,19 +175,40 @@ def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None
     )
 
 
-def look(basis: Basis, rows: Iterable[Drawn]) -> Iterator[Said]:
+def look(basis: Basis, rows: Sequence[Drawn]) -> Iterator[Said]:
     """Yield the result of every row; tables that cannot be read together are a fault."""
     unlisted: Unlisted | None = None
+    for few in _together(basis, rows):
+        for name, row in few:
+            try:
+                if name == LEFT_OUT:
+                    with torch.inference_mode():
+                        unlisted = unlisted or Unlisted(basis)
+                        yield name, f"sentence {row}", unlisted.of(row)
+                else:
+                    found = recomputed_rows(basis, name, [row])
+                    yield from ((name, f"{name}, {where}", result) for where, result in found)
+            except BROKEN as error:
+                yield name, name, _broken(error)
+
+
+def _together(basis: Basis, rows: Sequence[Drawn]) -> Iterator[list[Drawn]]:
+    """Yield rows a few at a time, whose texts, of about the same length, the model has run together."""
+    needs = []
     for name, row in rows:
-        try:
-            if name == LEFT_OUT:
-                with torch.inference_mode():
-                    unlisted = unlisted or Unlisted(basis)
-                    yield name, f"sentence {row}", unlisted.of(row)
-            else:
-                yield from ((name, f"{name}, {where}", result) for where, result in recomputed_rows(basis, name, [row]))
-        except BROKEN as error:
-            yield name, name, _broken(error)
+        until, texts = 1, list[np.ndarray]()
+        with suppress(*BROKEN):  # what a row names may not exist: its check says so
+            until, texts = texts_of(basis, name, row)
+        needs.append(({text_key(text): text for text in texts}, until, (name, row)))
+    needs.sort(key=lambda need: (max(map(len, need[0].values()), default=0), sorted(need[0]), need[1:]))
+    few, texts_, last = list[Drawn](), dict[tuple[int, bytes], np.ndarray](), 1
+    for number, (own, until, row_) in enumerate(needs, 1):
+        few, texts_, last = [*few, row_], texts_ | own, max(last, until)
+        if sum(map(len, texts_.values())) >= TOGETHER_TOKENS or number == len(needs):
+            with torch.inference_mode():
+                basis.run_together(texts_, last)
+            yield few
+            few, texts_, last = [], {}, 1
 
 
 def _broken(error: Exception) -> Result:

@@ -34,7 +34,7 @@ from ff_memories.paper.keys import memory_selection
 from ff_memories.workflow.runs.run import Run
 
 TableRow = dict[str, Any]
-KEPT = 4  # sentences and prefixes whose activations are held
+KEPT = 256  # tokens of sentences and prefixes whose activations are kept
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
 
@@ -91,6 +91,11 @@ class Lists(Mapping[tuple[int, int], pl.DataFrame]):
 
     def __len__(self) -> int:
         return len(self.ends)
+
+
+def text_key(tokens: np.ndarray) -> tuple[int, bytes]:
+    """Return what is equal for texts that have the same activations."""
+    return whole_length(tokens), tokens.tobytes()
 
 
 def largest(triggers: pl.DataFrame) -> dict[int, float]:
@@ -165,13 +170,21 @@ class Basis:
         return [torch.from_numpy(mean) for mean in self.surveyed().mean] if self.surveyed else []
 
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
-        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last ``KEPT`` are not run again."""
-        until, key = until or self.oracle.keys[0], (whole_length(tokens), tokens.tobytes())
-        found = self._ran.pop(key, [])
-        self._ran[key] = found if len(found) >= until else self.oracle.layers(tokens, until)
-        if len(self._ran) > KEPT:
-            del self._ran[next(iter(self._ran))]
+        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last ones are not run again."""
+        until = until or self.oracle.keys[0]
+        key = text_key(tokens)
+        self.run_together({key: tokens}, until)
         return self._ran[key][:until]
+
+    def run_together(self, texts: Mapping[tuple[int, bytes], np.ndarray], until: int) -> None:
+        """Run sentences or prefixes, by ``text_key``, and keep the last ``KEPT`` tokens' activations, and theirs."""
+        todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
+        if todo:
+            self._ran.update(zip(todo, self.oracle.several(list(todo.values()), until), strict=True))
+        kept = sum(len(seen[0].m) for seen in self._ran.values())
+        for key in [key for key in self._ran if key not in texts]:
+            if kept > KEPT:
+                kept -= len(self._ran.pop(key)[0].m)
 
     def layer(self, tokens: np.ndarray, layer: int) -> Activations:
         """Return the activations of layer 1..L for a sentence or a prefix. Raises ``IndexError`` for another layer."""
@@ -188,6 +201,14 @@ class Basis:
 
     def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
+
+    def example(self, row: TableRow) -> TableRow:
+        """Return the example that a row of another table is of."""
+        return self.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
+
+    def without(self, source: TableRow, first: int, tokens: int) -> np.ndarray:
+        """Return a trigger's prefix without some of its tokens, counted from 1."""
+        return np.delete(self.prefix(source), slice(first - 1, first - 1 + tokens))
 
     def read_as(self, row: TableRow) -> tuple[int, bytes]:
         """Return what is equal for prefixes that a model reads alike: the side of its limits, and the tokens."""

@@ -55,7 +55,7 @@ def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
     if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
         unit = basis.config.mutations.unit
         return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
-    seen = basis.layer(np.delete(prefix, slice(at[0] - 1, sum(at) - 1)), row["layer"])
+    seen = basis.layer(basis.without(source, *at), row["layer"])
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
     own = equal("coefficient", row["coefficient"], source["coefficient"])
@@ -255,8 +255,7 @@ def refinement(basis: Basis, row: TableRow) -> Result:
 
 
 def _at(basis: Basis, row: TableRow, until: int | None = None) -> list[Activations]:
-    example = basis.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
-    return basis.layers(basis.prefix(example), until)
+    return basis.layers(basis.prefix(basis.example(row)), until)
 
 
 def causal(basis: Basis, row: TableRow) -> Result:

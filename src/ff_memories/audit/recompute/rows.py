@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import polars as pl
 import torch
 
@@ -35,3 +36,20 @@ def recomputed(name: str, basis: Basis, row: TableRow) -> Result:
         return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
     except (ArithmeticError, ValueError, TypeError) as error:
         return Result(DIFFERS, f"cannot be recomputed from what it says ({str(error).partition(chr(10))[0]})")
+
+
+def texts_of(basis: Basis, name: str, number: int) -> tuple[int, list[np.ndarray]]:
+    """Return what a row needs the model to run: the last layer, and sentences or prefixes."""
+    layers = basis.oracle.keys[0]
+    if name not in ROWS:
+        return layers, [basis.corpus.sentence(number)]
+    row = basis.tables[name].row(number, named=True)
+    if name == "triggers":
+        return row["layer"], [basis.corpus.sentence(row["sentence"])]
+    if name == "mutations":
+        return row["layer"], [basis.without(basis.trigger(row), row["removed"], row.get("removed_tokens", 1))]
+    if name in ("causal", "removals"):
+        return layers, [basis.numbered(row[end]) for end in ("prefix", "other_prefix") if row.get(end) is not None]
+    if name == "values":
+        return 1, []
+    return layers, [basis.prefix(row if name == "examples" else basis.example(row))]

@@ -131,6 +131,9 @@ class Reference(Protocol):
         ``until``: the last layer that is needed; ``None`` for all.
         """
 
+    def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
+        """Run several sentences as ``layers`` does, which may take less time together."""
+
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return values' log p (..., vocab) under the config's ``values.projection`` (section 4)."""
 

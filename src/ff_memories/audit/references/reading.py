@@ -1,10 +1,11 @@
 """How a reference model of a fairseq checkpoint turns vectors into predictions."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 
 import torch
 
-from ff_memories.audit.references.activations import AT_ONCE, predicts
+from ff_memories.audit.references.activations import AT_ONCE, Activations, predicts
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -38,6 +39,14 @@ class Reading(ABC):
             return None
         double = {name: tensor.double() for name, tensor in weights.items()}
         return Vocabulary(description, double).reading(self.reading, self.seed)
+
+    @abstractmethod
+    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``."""
+
+    def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
+        """Run several sentences, one by one."""
+        return [self.layers(tokens, until) for tokens in texts]
 
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:

@@ -138,34 +138,53 @@ class TransformersOracle:
         direct = self.direct(seen[layer - 1], layer, vector)
         return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1 - len(skipped)].ffn[-1])
 
-    @torch.no_grad()
     def layers(self, tokens: Collection[int], until: int | None = None, begin: int = 0) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
 
         Those of the first layers, up to ``begin``, are left out.
-
-        Of a prefix, a row at the position of its sentence's last token tells a model how long the sentence is.
         """
+        return self._together([tokens], until, begin)[0]
+
+    def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
+        """Run several sentences as ``layers`` does: together, where no sentence's length changes the model."""
+        if self.limits:
+            return [self.layers(tokens, until) for tokens in texts]
+        return self._together(texts, until)
+
+    @torch.no_grad()
+    def _together(
+        self, texts: Sequence[Collection[int]], until: int | None = None, begin: int = 0
+    ) -> list[list[Activations]]:
         blocks = self.blocks[begin:until]
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
         hooks.append(blocks[-1].register_forward_hook(stop))
+        inputs = self._inputs(texts)
         try:
-            self.model.base_model(use_cache=False, **self._inputs(tokens))
+            self.model.base_model(use_cache=False, **inputs)
         except Enough:
             pass
         finally:
             for hook in hooks:
                 hook.remove()
-        rows = len(tokens) + 1
-        return [self._seen({name: part[:rows] for name, part in record.items()}) for record in records]
+        width, out = inputs["input_ids"].shape[1], []
+        for first, tokens in zip(range(0, len(texts) * width, width), texts, strict=True):
+            rows = slice(first, first + len(tokens) + 1)
+            out.append([self._seen({name: part[rows] for name, part in record.items()}) for record in records])
+        return out
 
-    def _inputs(self, tokens: Collection[int]) -> dict[str, torch.Tensor]:
-        ids, whole = [self.start, *map(int, tokens)], whole_length(tokens)
-        if len(tokens) == whole or not self.limits:
-            return {"input_ids": torch.tensor([ids])}
-        positions = [*range(len(ids)), whole]
-        return {"input_ids": torch.tensor([[*ids, self.start]]), "position_ids": torch.tensor([positions])}
+    def _inputs(self, texts: Sequence[Collection[int]]) -> dict[str, torch.Tensor]:
+        """Return the model's inputs; tokens that fill a row stand behind its sentence, which does not see them.
+
+        Of a prefix, a row at the position of its sentence's last token tells a model how long the sentence is.
+        """
+        longest = max(map(len, texts))
+        ids = [[self.start, *map(int, tokens), *[self.start] * (longest - len(tokens))] for tokens in texts]
+        whole = whole_length(texts[0])
+        if len(texts[0]) == whole or not self.limits:
+            return {"input_ids": torch.tensor(ids)}
+        positions = [*range(len(ids[0])), whole]
+        return {"input_ids": torch.tensor([[*ids[0], self.start]]), "position_ids": torch.tensor([positions])}
 
     def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
         """Keep what the row's modules of one block read and give; copies, because some models add in place."""
