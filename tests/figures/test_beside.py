@@ -14,7 +14,8 @@ from fontTools.ttLib import TTFont
 
 from ff_memories import tables
 from ff_memories.config import Settings
-from ff_memories.figures import draw, font, other_types, render
+from ff_memories.figures import draw, font, render
+from ff_memories.judge.evidence import OTHER_TYPES
 from ff_memories.paper.keys import figures as figures_of_keys
 from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.report.html import inline
@@ -45,7 +46,7 @@ def made(figure: str, frames: dict[str, pl.DataFrame], **look) -> tuple[pl.DataF
 
 @pytest.mark.slow
 @pytest.mark.parametrize("figure", SHOWN)
-@pytest.mark.parametrize("types", other_types.SAID)
+@pytest.mark.parametrize("types", OTHER_TYPES)
 def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
     column = f"{SHOWN[figure]}_{types}"
     frame, spec = made(figure, knowing(types))
@@ -54,7 +55,7 @@ def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
     ticks = [layer for layer in spec["layer"] if layer.get("encoding", {}).get("y", {}).get("field") == column]
     assert ticks and [row[column] for row in ticks[0]["data"]["values"]] == frame[column].drop_nulls().to_list()
     said = texts(render.svg(spec, figure))
-    assert f"hollow ticks: the same {other_types.SAID[types]}" in said
+    assert f"hollow ticks: the same {OTHER_TYPES[types]}" in said
     assert "hollow ticks" not in texts(render.svg(bare, figure))
 
 

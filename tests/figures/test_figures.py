@@ -251,10 +251,10 @@ def test_the_papers_values_are_whole_and_say_how_they_are_known():
 
 
 def test_the_papers_values_stand_only_where_they_belong():
-    assert not paper.values("figure4", paper.PAPER_LAYERS, surrogate=True).is_empty()
-    assert paper.values("figure4", 12, surrogate=False).is_empty()
-    assert paper.values("figure6", paper.PAPER_LAYERS, surrogate=True).is_empty()
-    assert not paper.values("figure6", paper.PAPER_LAYERS, surrogate=False).is_empty()
+    assert not paper.values(looking("figure4")).is_empty()
+    assert paper.values(looking("figure4", surrogate=False, layers=12)).is_empty()
+    assert paper.values(looking("figure6")).is_empty()
+    assert not paper.values(looking("figure6", surrogate=False)).is_empty()
 
 
 def test_tables_of_another_run_are_refused():
@@ -379,7 +379,7 @@ def test_ranks_of_the_papers_vocabulary_are_laid_over_ours_as_shares():
     for name in ("low", "q1", "median", "q3", "high"):
         assert (frame[f"{name}_share"] * 20_000).to_list() == pytest.approx(frame[name].to_list())
     spec = json.dumps(render.spec(draw.chart(frame, context)))
-    theirs = paper.values("figure5", LAYERS, surrogate=True)
+    theirs = paper.values(looking("figure5"))
     for rank in theirs["high"]:
         assert f'"high": {rank / paper.VOCABULARY}' in spec
 
@@ -480,9 +480,9 @@ print(hashlib.md5(vl_convert.svg_to_png(sys.argv[2])).hexdigest())
 
 
 def test_the_papers_values_are_no_target_for_another_model():
-    assert not looking("figure9").paper_values.is_empty(), "the same figure of a surrogate has them"
+    assert not paper.values(looking("figure9")).is_empty(), "the same figure of a surrogate has them"
     another = replace(looking("figure9"), scope="model")
-    assert another.paper_values.is_empty()
+    assert paper.values(another).is_empty()
     tables_ = chosen("figure9", synthetic())
     said = json.dumps(draw.chart(draw.data(tables_, Settings(SECTIONS), another), another).to_dict())
     assert MARKS["model"] in said and "surrogate" not in said and "paper's range" not in said

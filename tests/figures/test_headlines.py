@@ -9,7 +9,7 @@ from drawings import KEYS, SECTIONS, chosen, looking, synthetic
 from ff_memories.config import Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.phrases import NO_DATA, percent
+from ff_memories.figures.marks import NO_DATA, percent
 from ff_memories.figures.registry import FIGURES
 
 FOUR = looking("figure4", layers=4)

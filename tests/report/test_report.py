@@ -29,8 +29,8 @@ from ff_memories import cli, tables
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.base.text import cell, csv_text, escape_invisible, latex
-from ff_memories.figures.other_types import SAID
 from ff_memories.figures.registry import FIGURES
+from ff_memories.judge.evidence import OTHER_TYPES as SAID
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.judge.register import register
 from ff_memories.report.cost import costs

@@ -8,7 +8,6 @@ import altair as alt
 import polars as pl
 
 from ff_memories.config import FigureOptions, Settings
-from ff_memories.figures import paper
 from ff_memories.figures.registry import DRAWN, refuse_useless
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
 from ff_memories.model.info import has_inactive, read_info
@@ -55,15 +54,6 @@ class FigureContext:
     @property
     def bins(self) -> int:
         return self.options.bins or DEFAULT_BINS
-
-    @property
-    def paper_values(self) -> pl.DataFrame:
-        """The paper's values that this figure shows; empty if they are switched off or do not fit the run.
-
-        For a model of `transformers` they are no target.
-        """
-        known = paper.values(self.figure, self.layers, self.scope != "paper")
-        return known if self.options.paper_values and self.scope != "model" else known.clear()
 
 
 Headline = Callable[[pl.DataFrame, FigureContext], str]  # what a figure shows in this run, in one sentence

@@ -1,6 +1,6 @@
-"""Draw chance levels and untrained models as thin lines across a figure's own marks."""
+"""Draw chance levels, untrained models, and the other choice of ``values.types`` beside a figure's own marks."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import altair as alt
 import polars as pl
@@ -8,10 +8,12 @@ import polars as pl
 from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import HALO, Options, layer_axis, source
-from ff_memories.figures.theme import FAINT, INK
+from ff_memories.figures.theme import BLACK, FAINT, INK
 from ff_memories.judge import measures
+from ff_memories.judge.evidence import OTHER_TYPES, of_types, other_types
 
 LINE: Options = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "opacity": 1}
+TICK: Options = {"color": "white", "stroke": BLACK, "strokeWidth": 0.5, "opacity": 1, "clip": True}
 BAND: Options = {"color": FAINT, "opacity": 0.15}
 DASHES = {"chance": [1.5, 1.5], "untrained": [4, 2], "same_sentences": [1, 0]}
 ENDS = ("untrained_low", "untrained_high")
@@ -44,9 +46,9 @@ def with_models(frame: pl.DataFrame, models: Mapping[str, pl.DataFrame], shown: 
         .group_by(by)
         .agg(value.sort().mean().alias("untrained"), value.min().alias(ENDS[0]), value.max().alias(ENDS[1]))
     )
-    own = models[SAME_SAMPLE].select(*by, value.alias("same_sentences"))
-    for known in (spread, own):
-        frame = frame.join(known, on=by, how="left", maintain_order="left")
+    same_sample = models[SAME_SAMPLE].select(*by, value.alias("same_sentences"))
+    for columns in (spread, same_sample):
+        frame = frame.join(columns, on=by, how="left", maintain_order="left")
     return frame
 
 
@@ -54,13 +56,13 @@ def by_layer(frame: pl.DataFrame, context: FigureContext) -> list[alt.Chart]:
     """Return a line for each of the frame's columns in ``DASHES``, and the untrained models' band."""
     lines = []
     if "untrained" in frame.columns:
-        known = alt.Chart(source(frame.select("layer", *ENDS).drop_nulls()))
+        base = alt.Chart(source(frame.select("layer", *ENDS).drop_nulls()))
         lines.append(
-            known.mark_area(clip=True, **BAND).encode(x=layer_axis(context), y=f"{ENDS[0]}:Q", y2=f"{ENDS[1]}:Q")
+            base.mark_area(clip=True, **BAND).encode(x=layer_axis(context), y=f"{ENDS[0]}:Q", y2=f"{ENDS[1]}:Q")
         )
     for name in [name for name in DASHES if name in frame.columns]:
-        known = alt.Chart(source(frame.select("layer", name).drop_nulls()))
-        line = known.mark_line(clip=True, **LINE | {"strokeDash": DASHES[name]})
+        base = alt.Chart(source(frame.select("layer", name).drop_nulls()))
+        line = base.mark_line(clip=True, **LINE | {"strokeDash": DASHES[name]})
         lines.append(line.encode(x=layer_axis(context), y=f"{name}:Q"))
     return lines
 
@@ -69,11 +71,11 @@ def by_series(frame: pl.DataFrame, context: FigureContext, series: str, colours:
     """Return the untrained models' line and band of each series, in the colour of the series."""
     if "untrained" not in frame.columns:
         return []
-    known = alt.Chart(source(frame.select("layer", series, "untrained", *ENDS).drop_nulls()))
-    known = known.encode(x=layer_axis(context), detail=f"{series}:N")
+    base = alt.Chart(source(frame.select("layer", series, "untrained", *ENDS).drop_nulls()))
+    base = base.encode(x=layer_axis(context), detail=f"{series}:N")
     paint = alt.Scale(domain=list(colours), range=list(colours.values()))
-    band = known.mark_area(opacity=0.12, clip=True).encode(y=f"{ENDS[0]}:Q", y2=f"{ENDS[1]}:Q")
-    line = known.mark_line(clip=True, **LINE | {"strokeDash": DASHES["untrained"]}).encode(y="untrained:Q")
+    band = base.mark_area(opacity=0.12, clip=True).encode(y=f"{ENDS[0]}:Q", y2=f"{ENDS[1]}:Q")
+    line = base.mark_line(clip=True, **LINE | {"strokeDash": DASHES["untrained"]}).encode(y="untrained:Q")
     return [band.encode(fill=alt.Fill(f"{series}:N", legend=None, scale=paint)),
             line.encode(stroke=alt.Stroke(f"{series}:N", legend=None, scale=paint))]  # fmt: skip
 
@@ -92,20 +94,67 @@ def across(frame: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
     """Return the untrained models' mean and range, and the run's own, on a numeric axis, from ``x`` to ``to``."""
     if "untrained" not in frame.columns:
         return []
-    known = alt.Chart(source(frame.drop_nulls("untrained"))).encode(x=x, x2="to")
-    own = alt.Chart(source(frame.drop_nulls("same_sentences"))).encode(x=x, x2="to", y="same_sentences:Q")
-    return [known.mark_rect(**BAND).encode(y=f"{ENDS[0]}:Q", y2=f"{ENDS[1]}:Q"),
-            known.mark_rule(**LINE | {"strokeDash": DASHES["untrained"]}).encode(y="untrained:Q"),
-            own.mark_rule(**LINE | {"strokeDash": DASHES["same_sentences"]})]  # fmt: skip
+    base = alt.Chart(source(frame.drop_nulls("untrained"))).encode(x=x, x2="to")
+    run_itself = alt.Chart(source(frame.drop_nulls("same_sentences"))).encode(x=x, x2="to", y="same_sentences:Q")
+    return [base.mark_rect(**BAND).encode(y=f"{ENDS[0]}:Q", y2=f"{ENDS[1]}:Q"),
+            base.mark_rule(**LINE | {"strokeDash": DASHES["untrained"]}).encode(y="untrained:Q"),
+            run_itself.mark_rule(**LINE | {"strokeDash": DASHES["same_sentences"]})]  # fmt: skip
 
 
-def untrained(frame: pl.DataFrame, own: bool = True) -> list[str]:
-    """Return the note that explains the lines of untrained models, if there are any, and the run's ``own`` line."""
-    said = "dashed: untrained models, on a sample of the text"
-    mine = "band: range over seeds; thin line: this model on the same sample"
-    return [said, *([mine] if own else [])] if "untrained" in frame.columns else []
+def untrained(frame: pl.DataFrame, same_sample: bool = True) -> list[str]:
+    """Return the note on the lines of untrained models, if any, and of this model on the ``same_sample``."""
+    dashed = "dashed: untrained models, on a sample of the text"
+    others = "band: range over seeds; thin line: this model on the same sample"
+    return [dashed, *([others] if same_sample else [])] if "untrained" in frame.columns else []
 
 
 def level(value: float) -> list[alt.Chart]:
     """Return a horizontal line at a value."""
     return [alt.Chart(source([{"chance": value}])).mark_rule(**LINE).encode(y="chance:Q")]
+
+
+# ------------------------------------------------------- the same numbers under the other choice of ``values.types``
+
+
+def _chart(frame: pl.DataFrame, column: str) -> alt.Chart:
+    return alt.Chart(source(frame.drop_nulls(column)))
+
+
+def with_other_types(
+    frame: pl.DataFrame, table: pl.DataFrame, column: str, shown: str, measure: Callable[[pl.DataFrame], pl.DataFrame]
+) -> pl.DataFrame:
+    """Add the column ``shown`` of the same measure under the other choice to a frame by layer, with its suffix.
+
+    ``column``: a column that the table repeats with a suffix if it has the other choice. Without it, the frame is
+    returned unchanged.
+    """
+    types = other_types(table, column)
+    if types is None:
+        return frame
+    others = measure(of_types(table, types)).select("layer", pl.col(shown).alias(f"{shown}_{types}"))
+    return frame.join(others, on="layer", how="left", maintain_order="left")
+
+
+def other_types_by_layer(frame: pl.DataFrame, column: str, context: FigureContext) -> list[alt.Chart]:
+    """Return a hollow tick at each value of ``column`` under the other choice, on the layer axis."""
+    types = other_types(frame, column)
+    if types is None:
+        return []
+    mark = _chart(frame, f"{column}_{types}").mark_tick(thickness=1.4, width={"band": 0.4}, **TICK)
+    return [mark.encode(x=layer_axis(context), y=f"{column}_{types}:Q")]
+
+
+def other_types_across(frame: pl.DataFrame, column: str, x: alt.X) -> list[alt.Chart]:
+    """Return such ticks on a numeric axis ``x``, from ``tick_from`` to ``tick_to``."""
+    types = other_types(frame, column)
+    if types is None:
+        return []
+    y = f"{column}_{types}:Q"
+    halo = _chart(frame, y[:-2]).mark_rule(strokeWidth=2.8, color=BLACK).encode(x=x, x2="tick_to", y=y)
+    return [halo, _chart(frame, y[:-2]).mark_rule(strokeWidth=1.8, color="white").encode(x=x, x2="tick_to", y=y)]
+
+
+def other_types_note(frame: pl.DataFrame, column: str) -> list[str]:
+    """Return the note that explains the ticks, if there are any."""
+    types = other_types(frame, column)
+    return [f"hollow ticks: the same {OTHER_TYPES[types]}"] if types else []

@@ -41,7 +41,7 @@ def data(
     if not models or frame.is_empty():
         return frame
     measure = drawing.of_a_model or (lambda frame, *given: drawing.data(*given))
-    measured = {name: measure(frame, own, settings, context) for name, own in models.items()}
+    measured = {name: measure(frame, model_tables, settings, context) for name, model_tables in models.items()}
     return controls.with_models(frame, measured, DRAWN[context.figure].untrained)
 
 

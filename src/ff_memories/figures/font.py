@@ -30,7 +30,7 @@ def face() -> str:
 
 def carried(drawing: str) -> str:
     """Return an SVG with the font embedded. Text stays text: it can be searched, selected and read aloud."""
-    return re.sub(r"(<svg\b[^>]*>)", lambda found: f"{found[1]}<style>{face()}</style>", drawing, count=1)
+    return re.sub(r"(<svg\b[^>]*>)", lambda match: f"{match[1]}<style>{face()}</style>", drawing, count=1)
 
 
 def _part() -> bytes:
@@ -52,10 +52,10 @@ def _whole() -> TTFont:
     for library in sorted(Path(vl_convert.__file__).parent.glob("vl_convert*")):
         if library.suffix not in (".so", ".pyd", ".dylib"):
             continue
-        held = library.read_bytes()
-        for found in _START.finditer(held):
+        content = library.read_bytes()
+        for start in _START.finditer(content):
             try:
-                font = TTFont(io.BytesIO(held[found.start() : found.start() + (1 << 20)]), recalcTimestamp=False)
+                font = TTFont(io.BytesIO(content[start.start() : start.start() + (1 << 20)]), recalcTimestamp=False)
                 names = font["name"]
                 if (names.getDebugName(FAMILY), names.getDebugName(STYLE)) == (FONT, "Regular"):
                     return font

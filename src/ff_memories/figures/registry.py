@@ -59,6 +59,7 @@ class Figure:
         return {"": "Our own", "beyond": "Beyond the paper"}.get(self.section, f"Section {self.section}")
 
 
+GALLERY = "../gallery/index.html#/"  # from the figures' folder
 OF_SECTIONS = "ff_memories.paper.*.figures"  # what draws each section's figures; they are declared beside it
 _declared = sections.declared(OF_SECTIONS).values()
 _figures = {name: Figure(**declared) for part in _declared for name, declared in part.items()}
@@ -99,3 +100,8 @@ def caption(name: str, target: str = "next", active: bool = True) -> str:
     if not active and entry.caption_effective:
         return entry.caption_effective
     return entry.caption_last if target == "last" and entry.caption_last else entry.caption
+
+
+def keys_behind(name: str) -> str | None:
+    """Return the gallery's address of all keys that a figure counts; ``None`` if it counts something else."""
+    return GALLERY + DRAWN[name].keys if DRAWN[name].keys else None

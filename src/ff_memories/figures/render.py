@@ -65,9 +65,9 @@ def own_ids(drawing: str, figure: str) -> str:
 
     Vega keeps counting from chart to chart within a process, and two drawings on one page must not share an id.
     """
-    for kind, own in (("clip", f"{figure}-clip"), ("gradient_", f"{figure}-gradient")):
-        order = {name: place for place, name in enumerate(dict.fromkeys(re.findall(rf'id="({kind}\d+)"', drawing)))}
-        drawing = re.sub(rf'(?<=["#]){kind}\d+(?=[")])', lambda found: f"{own}{order[found[0]]}", drawing)  # noqa: B023
+    for kind, prefix in (("clip", f"{figure}-clip"), ("gradient_", f"{figure}-gradient")):
+        order = {name: number for number, name in enumerate(dict.fromkeys(re.findall(rf'id="({kind}\d+)"', drawing)))}
+        drawing = re.sub(rf'(?<=["#]){kind}\d+(?=[")])', lambda match: f"{prefix}{order[match[0]]}", drawing)  # noqa: B023
     return drawing
 
 
@@ -76,8 +76,8 @@ def hatch(drawing: str, figure: str) -> str:
     definitions = []
     for colour, lines in HATCHES.items():
         name = f"{figure}-hatch-{colour[1:]}"
-        drawing, found = re.subn(rf'fill="{colour}"', f'fill="url(#{name})"', drawing, flags=re.IGNORECASE)
-        if found:
+        drawing, fills = re.subn(rf'fill="{colour}"', f'fill="url(#{name})"', drawing, flags=re.IGNORECASE)
+        if fills:
             definitions.append(
                 f'<pattern id="{name}" width="4" height="4" patternUnits="userSpaceOnUse">'
                 f'<rect width="4" height="4" fill="{colour}"/>{lines}</pattern>'
@@ -97,7 +97,7 @@ def in_order(document: bytes) -> bytes:
     Sorting lines keeps the file's length, so the offsets at its end stay valid.
     """
     resources = rb"(/(?:Pattern|Font|XObject|ExtGState|Shading|ColorSpace) <<\n)((?: +/\w+ \d+ 0 R\n)+)"
-    return re.sub(resources, lambda found: found[1] + b"".join(sorted(found[2].splitlines(keepends=True))), document)
+    return re.sub(resources, lambda match: match[1] + b"".join(sorted(match[2].splitlines(keepends=True))), document)
 
 
 def png(drawing: str, scale: float = PIXELS) -> bytes:
@@ -119,7 +119,7 @@ def compressed(image: bytes) -> bytes:
         at += 12 + size
     chunks.insert(-1, (b"IDAT", zlib.compress(zlib.decompress(pixels), 9)))  # before the end
     parts = ((struct.pack(">I", len(data)), name + data) for name, data in chunks)
-    return SIGNATURE + b"".join(size + held + struct.pack(">I", zlib.crc32(held)) for size, held in parts)
+    return SIGNATURE + b"".join(size + chunk + struct.pack(">I", zlib.crc32(chunk)) for size, chunk in parts)
 
 
 def files(chart: alt.TopLevelMixin, figure: str) -> dict[str, bytes]:

@@ -16,8 +16,7 @@ from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.measurement import Measurement
 from ff_memories.judge.register import MODELS, SAME_SAMPLE, Claim
 from ff_memories.judge.verdicts import measure
-from ff_memories.paper.layers.measures import active_memories, residual_predicts, zero_agreement
-from ff_memories.paper.layers.refinement import kinds
+from ff_memories.paper.layers.measures import active_memories, kinds, residual_predicts, zero_agreement
 from ff_memories.paper.values.measures import agreement
 from ff_memories.tables import TABLES, conform
 
@@ -138,14 +137,14 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
         evidence: the run's; its sizes and settings apply to baselines too.
         measured: (name, tables) of each baseline, once per draw.
     """
-    found: dict[tuple[str, str], list[Measurement]] = {}
+    measurements: dict[tuple[str, str], list[Measurement]] = {}
     for name, tables in measured:
-        seen = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
+        baseline = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
         for claim in claims:
             if name in claim.baselines:
-                found.setdefault((claim.id, name), []).append(_measure(claim, seen))
+                measurements.setdefault((claim.id, name), []).append(_measure(claim, baseline))
     rows = []
-    for (claim_id, name), every in found.items():
+    for (claim_id, name), every in measurements.items():
         runs = [one for one in every if one.value is not None]
         values = [one.value for one in runs if one.value is not None]
         low, high = min(values, default=None), max(values, default=None)

@@ -14,8 +14,7 @@ from markupsafe import Markup
 
 from ff_memories.config import Settings
 from ff_memories.figures import font
-from ff_memories.figures.links import keys_behind
-from ff_memories.figures.registry import DRAWN, caption, title
+from ff_memories.figures.registry import DRAWN, caption, keys_behind, title
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.judge.training import MATTERS, OF_FACTOR

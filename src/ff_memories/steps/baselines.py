@@ -16,7 +16,7 @@ from ff_memories.judge.stop_words import stop_words
 from ff_memories.model.info import read_info
 from ff_memories.paper import baselines as measured
 from ff_memories.paper.layers import measures as layers_measures
-from ff_memories.paper.values.targets import targets
+from ff_memories.paper.values.measures import targets
 
 
 def run(
@@ -36,23 +36,23 @@ def run(
         tables: this run's triggers, values, examples, composition and refinement
         models: the baselines' tables, each model's below a folder with its name: untrained-1, ..., same_sample
     """
-    own = {schemas.name_of(path): schemas.read(path) for path in tables}
+    run_tables = {schemas.name_of(path): schemas.read(path) for path in tables}
     described, text = read_info(info), store.read(corpus)
-    evidence = Evidence.of_run(config, described, dictionary, own)
+    evidence = Evidence.of_run(config, described, dictionary, run_tables)
     of_models: dict[str, measured.Tables] = {}
     for path in models:
         of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
     counts = np.bincount(text.tokens[: text.offsets[text.train]], minlength=described["vocab"])
-    known = targets(own["triggers"], text, config.values.target)
-    sets = [(_kind(name), made) for name, made in of_models.items()]
-    sets += measured.guesses(own, known, counts, config.seed)
+    with_targets = targets(run_tables["triggers"], text, config.values.target)
+    sets = [(_kind(name), model_tables) for name, model_tables in of_models.items()]
+    sets += measured.guesses(run_tables, with_targets, counts, config.seed)
     schemas.write(measured.table(register(), evidence, sets), baselines)
-    untrained = [made for name, made in of_models.items() if _kind(name) == UNTRAINED]
+    untrained = [model_tables for name, model_tables in of_models.items() if _kind(name) == UNTRAINED]
     schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
     options = config.composition
     cases = layers_measures.agreeing_cases(
-        own["composition"],
-        own["examples"],
+        run_tables["composition"],
+        run_tables["examples"],
         stop_words(options.stop_words, read_types(dictionary)),
         "output_top" if options.layer_prediction == "output" else "ffn_top",
     )

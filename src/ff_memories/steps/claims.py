@@ -55,11 +55,11 @@ def run(
     judged = verdicts(register(), evidence, described["scope"], beside, self_sampled(gathered))
     schemas.write(judged, claims)
     schemas.write(gathered, out_counts)
-    found = verdicts_of(judged, quantised(described))
-    write_whole(metrics, json.dumps(found, indent=1) + "\n")
+    summary = verdicts_of(judged, quantised(described))
+    write_whole(metrics, json.dumps(summary, indent=1) + "\n")
     for claim in register():
         _, letters, number = natural(claim.id)
-        write_whole(each / f"{letters}{number:02}-{claim.name}.json", json.dumps(found[claim.id]) + "\n")
+        write_whole(each / f"{letters}{number:02}-{claim.name}.json", json.dumps(summary[claim.id]) + "\n")
     write_whole(tex, to_latex(judged, described["scope"]))
     print(listing(judged))
 

@@ -39,9 +39,9 @@ def run(
     keys, split_files = config.corpus, {"train": train, "validation": validation}
     described = read_info(info)
     files = [*train, *validation]
-    if keys.sha256 is not None and (found := _digest(files)) != keys.sha256:
+    if keys.sha256 is not None and (digest := _digest(files)) != keys.sha256:
         raise UserError(
-            _changed(keys, files, found), "if you meant to change the text, set corpus.sha256 to the new value"
+            _changed(keys, files, digest), "if you meant to change the text, set corpus.sha256 to the new value"
         )
     for path in files:
         forms.check(path, lines_are_sentences=keys.segmenter == "line")
@@ -54,12 +54,12 @@ def run(
     }
     splits = {
         split: text.sentences(
-            own,
-            segmenter=_segmenter(keys, own, pipeline[0].parent if pipeline else None, threads or 1),
+            paths,
+            segmenter=_segmenter(keys, paths, pipeline[0].parent if pipeline else None, threads or 1),
             max_sentences=getattr(keys, split).max_sentences,
             **options,
         )
-        for split, own in split_files.items()
+        for split, paths in split_files.items()
     }
     frames = [splits["train"].frame("train", 0), splits["validation"].frame("validation", len(splits["train"]))]
     store.write(splits["train"], splits["validation"], corpus)
@@ -78,8 +78,8 @@ def _segmenter(keys: CorpusSection, files: list[Path], folder: Path | None, proc
     if processes == 1 or not keys.segmenter.startswith("spacy:"):
         return segmenter(keys.segmenter, folder, raw)
     paragraphs = (words for path in files for _, words, _ in text.paragraphs(path))
-    found = cuts(paragraphs, keys.segmenter, folder, raw, processes)
-    return lambda _: next(found)
+    sentence_cuts = cuts(paragraphs, keys.segmenter, folder, raw, processes)
+    return lambda _: next(sentence_cuts)
 
 
 def _digest(files: list[Path]) -> str:
@@ -89,9 +89,9 @@ def _digest(files: list[Path]) -> str:
     return text.sha256(files)
 
 
-def _changed(keys: CorpusSection, files: list[Path], found: str) -> str:
+def _changed(keys: CorpusSection, files: list[Path], digest: str) -> str:
     names = ", ".join(map(str, files))
-    what = f"{names}: their joint SHA-256 is {found}, but corpus.sha256 in the config is {keys.sha256}"
+    what = f"{names}: their joint SHA-256 is {digest}, but corpus.sha256 in the config is {keys.sha256}"
     if keys.source == "docstrings":
         from ff_memories.inputs.texts.docstrings import PACKAGES
 

@@ -44,12 +44,12 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
         options = config.figures.get(figure, FigureOptions())
         values = vars(config).get("values")  # of a figure that compares predictions
         context = from_info(figure, info, options, "next" if values is None else values.target)
-        own = {name: schemas.read(tables[name]) for name in entry.tables}
+        run_tables = {name: schemas.read(tables[name]) for name in entry.tables}
         beside = of_models if entry.untrained else {}
-        frame = draw.data(own, config, context, beside)
-        made = render.files(draw.chart(frame, context), figure) | {".csv": frame.write_csv().encode()}
-        page = interactive(figure, json.loads(made[".vl.json"]))
-        _write(made | {".html": page.encode()}, Path(out, figure))
+        frame = draw.data(run_tables, config, context, beside)
+        files = render.files(draw.chart(frame, context), figure) | {".csv": frame.write_csv().encode()}
+        page = interactive(figure, json.loads(files[".vl.json"]))
+        _write(files | {".html": page.encode()}, Path(out, figure))
 
 
 def interactive(figure: str, specification: dict[str, Any]) -> str:
@@ -58,9 +58,9 @@ def interactive(figure: str, specification: dict[str, Any]) -> str:
     return figure_page(figure, title(figure), specification["description"], specification, version)
 
 
-def _write(made: dict[str, bytes], path: Path) -> None:
+def _write(files: dict[str, bytes], path: Path) -> None:
     """Write all files of a figure to temporary files, then move all of them into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with ExitStack() as all_of_them:
-        for suffix, content in made.items():
+        for suffix, content in files.items():
             all_of_them.enter_context(atomic_write(f"{path}{suffix}")).write_bytes(content)

@@ -38,24 +38,31 @@ def run(
 ) -> None:
     options = config.gallery
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
-    found = trigger_table.read(triggers, decoder, text, decoder.precision)
+    trigger_rows = trigger_table.read(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
     if options.keys is not None:
         shown = memory_selection.shown(
             options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed
         )
-        found, predicted = memory_selection.rows(shown, found), memory_selection.rows(shown, predicted)
-    shaded = found.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
+        trigger_rows, predicted = memory_selection.rows(shown, trigger_rows), memory_selection.rows(shown, predicted)
+    shaded = trigger_rows.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
     shaded = shades.of_shard(shaded, execution.batch_tokens, shard)
     along = shades.table(decoder, text, shaded, execution.batch_tokens)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
     most, least = promotion.tables(decoder, reading, promotion.of_shard(predicted, shard), options.tokens)
     bins, weaker = coefficient_sample.tables(
-        decoder, text, found, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens, shard
+        decoder,
+        text,
+        trigger_rows,
+        options.sampled,
+        config.triggers.positions,
+        config.seed,
+        execution.batch_tokens,
+        shard,
     )
     for table, path in (
         (along.filter(pl.col("rank") <= options.shaded), shading),
-        (shades.levels(along.filter(pl.col("rank") <= options.triggers), found), levels),
+        (shades.levels(along.filter(pl.col("rank") <= options.triggers), trigger_rows), levels),
         (most, promoted),
         (least, demoted),
         (bins, histogram),

@@ -35,17 +35,17 @@ def run(
     """
     others = registry[0] if registry else None
     row = registries.source(source, others, "model")
-    known = golden.expected(registries.golden_file(row, others))
+    expected = golden.expected(registries.golden_file(row, others))
     types, decoder = Dictionary.read(dictionary), load_decoder(weights, description, execution)
-    if faults := golden.sizes(decoder.description, known):
+    if faults := golden.sizes(decoder.description, expected):
         _refuse(row, source, "it has the size of another model", faults)
     if windows is None and decoder.device.type == "cpu":
         windows = golden.WINDOWS_WITHOUT_GPU
-    found = golden.measure(decoder, types, test, known, windows)
-    if faults := golden.judge(found, known):
-        reason = golden.diagnose(decoder, types, _counts(dictionary), found, known)
+    measured = golden.measure(decoder, types, test, expected, windows)
+    if faults := golden.judge(measured, expected):
+        reason = golden.diagnose(decoder, types, _counts(dictionary), measured, expected)
         _refuse(row, source, reason, faults)
-    write_whole(out, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    write_whole(out, json.dumps(measured, indent=1, sort_keys=True) + "\n")
 
 
 def _refuse(source: registries.Source, name: str, reason: str, faults: list[str]) -> NoReturn:

@@ -21,11 +21,14 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
         out: file to write: the findings as JSON; written only if all checks pass
     """
     others = registry[0] if registry else None
-    known = expected(registries.golden_file(registries.source(source, others, "model"), others))
+    expected_endings = expected(registries.golden_file(registries.source(source, others, "model"), others))
     text, types = store.read(corpus), Dictionary.read(dictionary)
-    last = lambda sentence, position: int(text.sentence(sentence)[position - 1]) if position else None
-    found = endings(tables.read(triggers), last, types, known)
-    if wrong := [at for at in found if at["found"] < at["share"]]:
+
+    def last(sentence: int, position: int) -> int | None:
+        return int(text.sentence(sentence)[position - 1]) if position else None
+
+    measured = endings(tables.read(triggers), last, types, expected_endings)
+    if wrong := [at for at in measured if at["found"] < at["share"]]:
         lines = "\n  ".join(
             f"key {at['key']} of layer {at['layer']}: {at['found']:.0%} of {at['n']} triggers end in "
             f"{' or '.join(at['words'])}, expected at least {at['share']:.0%} (G6)"
@@ -35,4 +38,4 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
             f"these are not the known triggers of {source}\n  {lines}",
             "check the text and triggers.positions, or set sources.golden: off to skip this check",
         )
-    write_whole(out, json.dumps(found, indent=1, sort_keys=True) + "\n")
+    write_whole(out, json.dumps(measured, indent=1, sort_keys=True) + "\n")

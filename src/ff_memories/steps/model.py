@@ -41,14 +41,14 @@ def run(
             f"{shape.vocab}",
             "set model.dictionary to the dict.txt that the checkpoint was trained with",
         )
-    told = {
+    described = {
         "scope": scope(config, shape),
         **{f"{name}_sha256": digest for name, digest in digests.items()},
         **{k: v for k, v in asdict(shape).items() if k != "aliases"},
     }
     write(shape, tensors, weights, description)
     with atomic_write(info) as partial:
-        partial.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+        partial.write_text(json.dumps(described, indent=1, sort_keys=True) + "\n")
 
 
 def scope(settings: Settings, description: Description) -> str:

@@ -31,7 +31,7 @@ def run(
         model = load_model(weights, description, execution, config.precision)
         model.vocabulary.leave_out(never_trained(dictionary))
         sentences = perplexity.sentences_of(description.parent.name, config.baselines.sentences)
-        found = perplexity.perplexity(model, text, config.seed, execution.batch_tokens, sentences)
-        found[perplexity.IN_WINDOWS] = perplexity.in_windows(model, text, types, sentences)
-        write_whole(path, json.dumps(found, indent=1) + "\n")
+        measured = perplexity.perplexity(model, text, config.seed, execution.batch_tokens, sentences)
+        measured[perplexity.IN_WINDOWS] = perplexity.in_windows(model, text, types, sentences)
+        write_whole(path, json.dumps(measured, indent=1) + "\n")
         del model  # before the next one is drawn

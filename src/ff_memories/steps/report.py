@@ -44,32 +44,32 @@ def run(
         described = {**described, **_perplexity(perplexity)}
     if set(read["claims"]["scope"]) - {described["scope"]}:
         raise UserError(f"{claims}: belongs to another model than {info}", "run the workflow again")
-    drawn, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
-    folder = next(iter(drawn.values()), html).parent
+    drawings, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
+    folder = next(iter(drawings.values()), html).parent
     try:
-        made = report(
+        page = report(
             config,
             described,
             read,
-            {name: _text(path) for name, path in drawn.items()},
+            {name: _text(path) for name, path in drawings.items()},
             {name: _text(path) for name, path in fragments.items()},
             {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
-            {name: in_project(path) for name, path in {**drawn, **fragments, "claims": claims}.items()},
+            {name: in_project(path) for name, path in {**drawings, **fragments, "claims": claims}.items()},
             Path(os.path.relpath(folder, html.parent)).as_posix(),
             configfile and in_project(Path(configfile)),
         )
     except ValueError as error:
         raise UserError(f"--figures, --specs: {error}", "remove the figure and run the workflow again") from None
-    write_whole(html, made.html)
+    write_whole(html, page.html)
     if summary is not None:
-        write_whole(summary, made.markdown)
+        write_whole(summary, page.markdown)
 
 
 def _perplexity(path: Path) -> dict[str, float | None]:
     """Return the perplexities in a file by their names; older runs have none in windows."""
     try:
-        found = foreign.read_json(path, dict[str, Any], rebuild_hint(path))
-        return {"perplexity": found["perplexity"], "in_windows": found.get("in_windows", {}).get("perplexity")}
+        measured = foreign.read_json(path, dict[str, Any], rebuild_hint(path))
+        return {"perplexity": measured["perplexity"], "in_windows": measured.get("in_windows", {}).get("perplexity")}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path}: has no perplexity ({error!r})", rebuild_hint(path)) from None
 

@@ -68,14 +68,14 @@ def run(
         claims: the run's claims table
     """
     run_ = Run.read(configfile)
-    known = parts(run_.config)
-    if part not in known:
-        raise UserError(f"--part: unknown part {part!r}; expected one of {', '.join(known)}")
+    choices = parts(run_.config)
+    if part not in choices:
+        raise UserError(f"--part: unknown part {part!r}; expected one of {', '.join(choices)}")
     jobs = jobs_of(run_, str(claims), execution.threads)
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
-    done, progress = [], Progress(len(known[part]), "choices", part)
-    for choice in (choice for choice in known[part] if _differs(choice, jobs)):
+    done, progress = [], Progress(len(choices[part]), "choices", part)
+    for choice in (choice for choice in choices[part] if _differs(choice, jobs)):
         with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
             try:
                 moved = evaluate(jobs, varied(run_.config, choice, sentences).resolved(), Path(folder), run_step)
@@ -94,8 +94,8 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
     Raises:
         UserError: no job of the run makes the target.
     """
-    with workflow(run, forceall=True, cores=cores) as found:
-        order = [job for level in found.dag.toposorted() for job in sorted(level, key=str)]
+    with workflow(run, forceall=True, cores=cores) as opened:
+        order = [job for level in opened.dag.toposorted() for job in sorted(level, key=str)]
         jobs = [_step_job(job) for job in order if _may_change(job)]
     needed: list[StepJob] = []
     for job in reversed(jobs):
@@ -144,14 +144,17 @@ def evaluate(
         declared = changed(job.config, resolved)
         if declared == job.config and not any(path in moved for path in job.inputs):
             continue
-        made = {path: str(folder / path) for path in job.outputs}
-        replaced = moved | made | {job.config: declared}
-        for path in made.values():
+        outputs = {path: str(folder / path) for path in job.outputs}
+        replaced = moved | outputs | {job.config: declared}
+        for path in outputs.values():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         run([replaced.get(word, word) for word in job.command])
-        same = lambda path, new: Path(path).exists() and filecmp.cmp(path, new, shallow=False)
-        moved |= {path: new for path, new in made.items() if not same(path, new)}
+        moved |= {path: new for path, new in outputs.items() if not _same(path, new)}
     return moved
+
+
+def _same(path: str, other: str) -> bool:
+    return Path(path).exists() and filecmp.cmp(path, other, shallow=False)
 
 
 def changed(config: str, resolved: dict[str, Any]) -> str:
@@ -177,5 +180,5 @@ def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
     model = next(
         Path(path) for job in jobs if job.rule == "model" for path in job.outputs if path.endswith("model.json")
     )
-    held = json.loads(model.read_text(encoding="utf-8"))
-    return families.row(held["config"], str(model)).wiring == "parallel"
+    description = json.loads(model.read_text(encoding="utf-8"))
+    return families.row(description["config"], str(model)).wiring == "parallel"

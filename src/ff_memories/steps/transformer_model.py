@@ -31,9 +31,9 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     """
     folder, (model, signs) = files[0].parent, _asked(config)
     model_folder.check_digests(folder, model.files)
-    found, origin = take_in(folder, model.start, signs), model_folder.made_from(folder)
-    shape, proof = found.description, found.proof
-    told = {
+    model_and_proof, origin = take_in(folder, model.start, signs), model_folder.made_from(folder)
+    shape, proof = model_and_proof.description, model_and_proof.proof
+    described = {
         "scope": "model",
         "model_sha256": model_folder.digests(folder, [path.name for path in files]),
         "hub": model.hub,
@@ -42,12 +42,12 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         **{k: v for k, v in asdict(shape).items() if k not in ("aliases", "config")},
         "neurons": shape.keys,
         "keys": shape.signs * shape.keys,
-        "start_token": found.tokenizer[shape.start],
-        **feed_forward(found.model, found.family),
+        "start_token": model_and_proof.tokenizer[shape.start],
+        **feed_forward(model_and_proof.model, model_and_proof.family),
     }
     if origin:
-        told |= {key: origin[key] for key in ("source", "types", "bits") if key in origin}
-        told |= {"converted_from": origin["sha256"], "weights": quantised(origin)}
+        described |= {key: origin[key] for key in ("source", "types", "bits") if key in origin}
+        described |= {"converted_from": origin["sha256"], "weights": quantised(origin)}
     worst = max(proof.errors, key=proof.errors.__getitem__)
     print(
         f"{folder}: {len(proof.errors)} equations hold in all {proof.layers} layers; largest relative error "
@@ -55,10 +55,10 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         file=sys.stderr,
     )
     with atomic_write(weights) as partial:
-        save_file(found.state, partial, metadata={"format": "pt"})
+        save_file(model_and_proof.state, partial, metadata={"format": "pt"})
     write_whole(description, json.dumps(asdict(shape), indent=1) + "\n")
-    write_types(found.tokenizer, types)
-    write_whole(info, json.dumps(told, indent=1, sort_keys=True) + "\n")
+    write_types(model_and_proof.tokenizer, types)
+    write_whole(info, json.dumps(described, indent=1, sort_keys=True) + "\n")
 
 
 def _asked(given: str) -> tuple[configs.TransformersModel, str]:

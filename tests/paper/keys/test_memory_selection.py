@@ -128,21 +128,21 @@ def test_memories_that_do_not_exist_are_refused(asked, says):
         memory_selection.memories(asked, 4, 500, Seed)
     shown = pl.DataFrame({"layer": [1, 2], "key": [1, 3]})
     with pytest.raises(UserError, match=says):
-        memory_selection.in_gallery(asked, shown, 4, 500, 1)
+        memory_selection.shown(asked, shown, shown.clear(), 4, 500, 1)
 
 
 def test_the_gallery_shows_only_what_the_run_looked_at():
     shown = pl.DataFrame({"layer": [1, 1, 2], "key": [1, 501, 3]})
-    assert memory_selection.in_gallery({1: [1]}, shown, 4, 500, 1).rows() == [(1, 1), (1, 501)]
-    assert memory_selection.in_gallery(7, shown, 4, 500, 1).rows() == shown.rows()
+    assert memory_selection.shown({1: [1]}, shown, shown.clear(), 4, 500, 1).rows() == [(1, 1), (1, 501)]
+    assert memory_selection.shown(7, shown, shown.clear(), 4, 500, 1).rows() == shown.rows()
     with pytest.raises(UserError, match="did not look at memory 4 of layer 2"):
-        memory_selection.in_gallery({1: [1], 2: [4]}, shown, 4, 500, 1)
+        memory_selection.shown({1: [1], 2: [4]}, shown, shown.clear(), 4, 500, 1)
 
 
 def test_a_sample_for_the_gallery_gains_the_memories_that_were_changed():
     every = pl.DataFrame({"layer": [1] * 1000, "key": list(range(1000))})
     changed = pl.DataFrame({"layer": [1, 1, 2], "key": [7, 508, 9]})  # the run looks at layer 1 alone
-    sample = memory_selection.in_gallery(3, every, 4, 500, 1)
+    sample = memory_selection.shown(3, every, changed.clear(), 4, 500, 1)
     shown = memory_selection.shown(3, every, changed, 4, 500, 1)
     more = [(1, key) for memory in (7, 8) for key in (memory, memory + 500)]
     assert shown.rows() == sorted({*sample.rows(), *more}) and len(shown) == 10

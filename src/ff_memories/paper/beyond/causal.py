@@ -40,7 +40,7 @@ DRAWN: dict[str, type[pl.DataType]] = {  # of ``sample``, but for numbers of pre
 
 
 def sample(
-    seen: Survey,
+    surveyed: Survey,
     corpus: Corpus,
     *,
     keys_per_layer: int,
@@ -61,7 +61,7 @@ def sample(
         interventions: the first one is that of controls.
         looked_at: (layer, key) of the memories that the run looks at; ``None``: all.
     """
-    layers, memories = seen.fires.shape
+    layers, memories = surveyed.fires.shape
     asked = None if looked_at is None else set(looked_at)
     rows: list[tuple[Any, ...]] = []
     for layer in range(1, layers + 1):
@@ -69,21 +69,21 @@ def sample(
             memory
             for memory in generator(seed, f"causal memories of layer {layer}").permutation(memories).tolist()
             if (asked is None or (layer, memory) in asked)
-            and seen.lengths[layer - 1, memory % seen.mean.shape[1]] > 0
-            and (seen.of(layer, memory) > 0).any()
+            and surveyed.lengths[layer - 1, memory % surveyed.mean.shape[1]] > 0
+            and (surveyed.of(layer, memory) > 0).any()
         )
         for memory in sorted(islice(able, keys_per_layer)):
-            for at in _tested(seen, layer, memory, prefixes, seed):
-                rows += _rows(seen, layer, memory, at, interventions, seed)
+            for at in _tested(surveyed, layer, memory, prefixes, seed):
+                rows += _rows(surveyed, layer, memory, at, interventions, seed)
     frame = pl.DataFrame(rows, schema=DRAWN, orient="row")
-    numbers = pl.Series(corpus.offsets[seen.sentence] + seen.position - 1)  # of a prefix: its last token's
+    numbers = pl.Series(corpus.offsets[surveyed.sentence] + surveyed.position - 1)  # of a prefix: its last token's
     frame = frame.with_columns(prefix=numbers.gather(frame["tested"]), other_prefix=numbers.gather(frame["other"]))
     return frame.drop("tested", "other")
 
 
-def _tested(seen: Survey, layer: int, memory: int, prefixes: int, seed: int) -> list[int]:
+def _tested(surveyed: Survey, layer: int, memory: int, prefixes: int, seed: int) -> list[int]:
     """Return where a memory is tested: at its largest coefficients, then at some others where it is active."""
-    m = seen.of(layer, memory)
+    m = surveyed.of(layer, memory)
     order = [int(i) for i in np.argsort(-m, kind="stable") if m[i] > 0]
     top = -(-prefixes // 2)
     rest = generator(seed, f"causal prefixes of memory {layer} {memory}").permutation(order[top:])
@@ -91,32 +91,32 @@ def _tested(seen: Survey, layer: int, memory: int, prefixes: int, seed: int) -> 
 
 
 def _rows(
-    seen: Survey, layer: int, memory: int, at: int, interventions: Sequence[str], seed: int
+    surveyed: Survey, layer: int, memory: int, at: int, interventions: Sequence[str], seed: int
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a memory at one prefix; a control that there is none of has no row."""
     rng = generator(seed, f"causal rows of memory {layer} {memory} {at}")
-    m, neurons, first = seen.of(layer, memory), seen.mean.shape[1], interventions[0]
+    m, neurons, first = surveyed.of(layer, memory), surveyed.mean.shape[1], interventions[0]
     elsewhere = int((at + 1 + rng.integers(len(m) - 1)) % len(m)) if len(m) > 1 else None
-    twin = matched_memory(seen, layer, memory, at)
+    twin = matched_memory(surveyed, layer, memory, at)
     changes = [(intervention, "none", memory) for intervention in interventions]
     changes += [(first, "matched", twin)] if twin is not None else []
-    made: list[tuple[Any, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     given: float | None = None
     for intervention, control, which in [*changes, (first, "direction", memory)]:
-        now, other = float(seen.of(layer, which)[at]), elsewhere if intervention == "resample" else None
-        mean = float(seen.mean[layer - 1, which % neurons]) * (1 if which < neurons else -1)
+        now, other = float(surveyed.of(layer, which)[at]), elsewhere if intervention == "resample" else None
+        mean = float(surveyed.mean[layer - 1, which % neurons]) * (1 if which < neurons else -1)
         given = {"mean": mean, "zero": 0.0, "double": 2 * now}.get(intervention)
         if other is not None:
-            given = float(seen.of(layer, which)[other])
+            given = float(surveyed.of(layer, which)[other])
         if given is not None:
             matched, moved = which % neurons if control == "matched" else None, -1 if control == "direction" else which
-            made.append((layer, memory, at, at, intervention, control, matched, other, moved, now, given))
+            rows.append((layer, memory, at, at, intervention, control, matched, other, moved, now, given))
     silent = np.flatnonzero(m <= 0)
     if len(silent) and given is not None:
         there = int(silent[rng.integers(len(silent))])
         now, amount = float(m[there]), float(m[at]) - given  # what was taken away is added
-        made.append((layer, memory, there, at, first, "inactive", None, there, memory, now, now + amount))
-    return made
+        rows.append((layer, memory, there, at, first, "inactive", None, there, memory, now, now + amount))
+    return rows
 
 
 def reasons(table: pl.DataFrame, layers: int, zero: int, options: Any) -> dict[str, int]:
@@ -136,20 +136,20 @@ def reasons(table: pl.DataFrame, layers: int, zero: int, options: Any) -> dict[s
     }
 
 
-def matched_memory(seen: Survey, layer: int, memory: int, at: int) -> int | None:
+def matched_memory(surveyed: Survey, layer: int, memory: int, at: int) -> int | None:
     """Return the memory of a layer that is most like another one and is active at the same prefix.
 
     Alike are the lengths of their values and how often they are active, both on a logarithmic scale.
     """
-    neurons = seen.mean.shape[1]
-    m, lengths = seen.coefficients[layer - 1][at], seen.lengths[layer - 1]
+    neurons = surveyed.mean.shape[1]
+    m, lengths = surveyed.coefficients[layer - 1][at], surveyed.lengths[layer - 1]
     active = np.flatnonzero(m > 0)
-    if seen.fires.shape[1] > neurons:
+    if surveyed.fires.shape[1] > neurons:
         active = np.concatenate([active, neurons + np.flatnonzero(m < 0)])
     active = active[(active % neurons != memory % neurons) & (lengths[active % neurons] > 0)]
     if not len(active):
         return None
-    often = np.log(seen.fires[layer - 1] + 1.0)
+    often = np.log(surveyed.fires[layer - 1] + 1.0)
     far = np.abs(np.log(lengths[active % neurons] / lengths[memory % neurons])) + np.abs(often[active] - often[memory])
     return int(active[far.argmin()])
 
@@ -163,8 +163,8 @@ def other_memory(seed: int, layer: int, memory: int, neurons: int) -> int:
 
 def direction(seed: int, layer: int, memory: int, prefix: int, width: int) -> np.ndarray:
     """Return a random direction (d,) float64 of length one, for a row's control."""
-    drawn = generator(seed, f"causal direction {layer} {memory} {prefix}").standard_normal(width)
-    return np.asarray(drawn / np.linalg.norm(drawn))
+    vector = generator(seed, f"causal direction {layer} {memory} {prefix}").standard_normal(width)
+    return np.asarray(vector / np.linalg.norm(vector))
 
 
 # --------------------------------------------------------------------------------------------------------- the table
@@ -188,29 +188,29 @@ def table(
             are read by the model's own output layer.
         looked_at: (layer, key) of the memories that the run looks at; ``None``: all.
     """
-    seen = survey(decoder, corpus, seed, batch_tokens, POOL if options.keys_per_layer else 0)
+    surveyed = survey(decoder, corpus, seed, batch_tokens, POOL if options.keys_per_layer else 0)
     how = {name: getattr(options, name) for name in ("keys_per_layer", "prefixes", "interventions")}
-    rows = sample(seen, corpus, **how, seed=seed, looked_at=looked_at).sort(
+    rows = sample(surveyed, corpus, **how, seed=seed, looked_at=looked_at).sort(
         "layer", "key", "prefix", "intervention", "control"
     )
     words = _promoted(decoder, decoder.vocabulary.reading(values.projection, values.projection_seed), rows, seed)
     tested, changes = np.unique(rows["at"].to_numpy(), return_counts=True)
-    following = corpus.following(seen.sentence, seen.position)
+    following = corpus.following(surveyed.sentence, surveyed.position)
     parts: list[pl.DataFrame] = []
 
     def run(part: np.ndarray) -> None:
         prefixes = tested[part]
-        own = rows.filter(pl.col("at").is_in(prefixes.tolist()))
-        layer, key, at = (own[name].to_numpy() for name in ("layer", "key", "at"))
-        texts = [corpus.sentence(seen.sentence[i])[: seen.position[i]] for i in prefixes]
+        batch_rows = rows.filter(pl.col("at").is_in(prefixes.tolist()))
+        layer, key, at = (batch_rows[name].to_numpy() for name in ("layer", "key", "at"))
+        texts = [corpus.sentence(surveyed.sentence[i])[: surveyed.position[i]] for i in prefixes]
         which = (at[:, None] == prefixes).argmax(1)
-        ends = run_changed(decoder, texts, which, layer, _vectors(decoder, own, seed))
+        ends = run_changed(decoder, texts, which, layer, _vectors(decoder, batch_rows, seed))
         pairs = torch.stack([words[memory] for memory in zip(layer.tolist(), key.tolist(), strict=True)])
-        found = logit_changes(decoder.vocabulary, ends, *pairs.unbind(1))
-        found |= prediction_changes(decoder.vocabulary, ends, following[at])
-        parts.append(own.with_columns(**found).with_columns(pl.col("loss").fill_nan(None)))
+        effects = logit_changes(decoder.vocabulary, ends, *pairs.unbind(1))
+        effects |= prediction_changes(decoder.vocabulary, ends, following[at])
+        parts.append(batch_rows.with_columns(**effects).with_columns(pl.col("loss").fill_nan(None)))
 
-    batches = batching.by_length(seen.position[tested], batch_tokens, shard, changes)
+    batches = batching.by_length(surveyed.position[tested], batch_tokens, shard, changes)
     run_batches(run, batches, "changed coefficients", "causal", of="prefix", amount=changes)
     return rows, tables.concat("causal", parts)
 
@@ -231,8 +231,8 @@ def _promoted(
         memories = sorted({*keys, *others.values()})
         ids = torch.from_numpy(value_tops(decoder, vocabulary, layer, memories, PROMOTED).ids).to(decoder.device)
         vectors = logit_vectors(decoder.vocabulary, ids.flatten()).unflatten(0, ids.shape).double().mean(1)
-        of = dict(zip(memories, vectors, strict=True))
-        out |= {(layer, key): torch.stack([of[key], of[other]]) for key, other in others.items()}
+        vector_of = dict(zip(memories, vectors, strict=True))
+        out |= {(layer, key): torch.stack([vector_of[key], vector_of[other]]) for key, other in others.items()}
     return out
 
 
@@ -243,11 +243,11 @@ def _vectors(decoder: LanguageModel, rows: pl.DataFrame, seed: int) -> Vectors:
 
     def vector(layer: int, here: np.ndarray, _: torch.Tensor) -> torch.Tensor:
         which = np.where(moved[here] < 0, key[here], moved[here])
-        found = widened(decoder.layers[layer - 1].added[torch.from_numpy(which).to(decoder.device)])
+        vectors = widened(decoder.layers[layer - 1].added[torch.from_numpy(which).to(decoder.device)])
         for i in np.flatnonzero(moved[here] < 0):
-            drawn = direction(seed, layer, int(key[here[i]]), int(prefix[here[i]]), found.shape[1])
-            found[i] = found[i].norm() * torch.from_numpy(drawn).to(found)
-        return found * torch.from_numpy(amount[here]).to(found)[:, None]
+            unit = direction(seed, layer, int(key[here[i]]), int(prefix[here[i]]), vectors.shape[1])
+            vectors[i] = vectors[i].norm() * torch.from_numpy(unit).to(vectors)
+        return vectors * torch.from_numpy(amount[here]).to(vectors)[:, None]
 
     return vector
 

@@ -30,14 +30,14 @@ def sign_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
     if pairs.is_empty():
         return Measurement(reason=EMPTY)
     kept, matched = (pairs[name].cast(pl.Float64) for name in ("kept", "matched"))
-    of = pairs.select("memory", difference=kept - matched).group_by("memory", maintain_order=True)
-    memories = of.agg(pl.col("difference").mean(), rows=pl.len())
+    by_memory = pairs.select("memory", difference=kept - matched).group_by("memory", maintain_order=True)
+    memories = by_memory.agg(pl.col("difference").mean(), rows=pl.len())
     rows = memories["rows"].to_numpy()
     draws = resamples(memories["difference"].to_numpy(), evidence.seed, rows)
-    found = float((kept - matched).to_numpy().mean()), *ends(draws)
+    estimate = float((kept - matched).to_numpy().mean()), *ends(draws)
     reason = f"{percent(float(kept.to_numpy().mean()))} against {percent(float(matched.to_numpy().mean()))}"
-    judged = itself(*found, limit, draws=draws)
-    return Measurement(*found, n=len(pairs), units=len(memories), judged=judged, reason=reason, draws=draws)
+    judged = itself(*estimate, limit, draws=draws)
+    return Measurement(*estimate, n=len(pairs), units=len(memories), judged=judged, reason=reason, draws=draws)
 
 
 def share_grows(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -48,10 +48,12 @@ def share_grows(evidence: Evidence, *, limit: Limit) -> Measurement:
     if rho is None:
         return Measurement(n=len(memories), reason=EMPTY if memories.is_empty() else "too few layers with memories")
     draws = removal.rank_correlations_of_pairs(layer, share, removal.drawn_memories(len(memories), evidence.seed))
-    found = rho, *ends(draws)
+    estimate = rho, *ends(draws)
     lowest, highest = (measured(float(np.median(share[layer == end])), "share") for end in (layer.min(), layer.max()))
     reason = f"the median share is {lowest} in layer {layer.min()}, {highest} in layer {layer.max()}"
-    return Measurement(*found, n=len(memories), judged=itself(*found, limit, draws=draws), reason=reason, draws=draws)
+    return Measurement(
+        *estimate, n=len(memories), judged=itself(*estimate, limit, draws=draws), reason=reason, draws=draws
+    )
 
 
 def effects_correlate(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -65,9 +67,9 @@ def effects_correlate(evidence: Evidence, *, limit: Limit) -> Measurement:
     both, direct, total = (products[name].to_numpy() for name in ("both", "direct", "total"))
     if not direct.sum() or not total.sum():
         return Measurement(n=len(rows), reason=EMPTY if rows.is_empty() else "each layer has only one change")
-    drawn = removal.drawn_memories(len(products), evidence.seed)
-    size = np.sqrt(direct[drawn].sum(1) * total[drawn].sum(1))
-    draws = np.divide(both[drawn].sum(1), size, out=np.zeros(len(drawn)), where=size > 0)
+    resampled = removal.drawn_memories(len(products), evidence.seed)
+    size = np.sqrt(direct[resampled].sum(1) * total[resampled].sum(1))
+    draws = np.divide(both[resampled].sum(1), size, out=np.zeros(len(resampled)), where=size > 0)
     rho = float(both.sum() / np.sqrt(direct.sum() * total.sum()))
     return Measurement(rho, *ends(draws), n=len(rows), units=len(products))
 

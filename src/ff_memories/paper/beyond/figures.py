@@ -1,4 +1,4 @@
-"""Figures B1 to B3: what is left of a memory's direct effect, and what predictions lose."""
+"""Figures B1 to B3: what is left of a memory's direct effect, and what predictions lose; and that of `sensitivity`."""
 
 from dataclasses import replace
 
@@ -8,18 +8,24 @@ import polars as pl
 
 from ff_memories.config import Settings
 from ff_memories.figures import controls
+from ff_memories.figures.charts import Looks, lines
 from ff_memories.figures.context import Drawing, FigureContext, Tables
-from ff_memories.figures.lines import Looks, lines
 from ff_memories.figures.marks import (
     INTERVAL,
+    NO_DATA,
+    Options,
     counted,
     finish,
     legend_columns,
+    linked,
+    percent,
     share_axis,
+    source,
+    tooltips,
+    x_title,
 )
-from ff_memories.figures.phrases import NO_DATA, percent
-from ff_memories.figures.theme import CONTROL_COLOURS
-from ff_memories.paper.beyond import figureb2, figureb3, sensitivity
+from ff_memories.figures.theme import BLACK, BLUE, CONTROL_COLOURS, ORANGE
+from ff_memories.judge.sensitivity import changes
 from ff_memories.paper.beyond import measures as removal
 
 SERIES = {"none": "the memory", "matched": "a matched memory", "direction": "a random direction"}
@@ -28,6 +34,15 @@ CONTROL_LOOKS: Looks = {
     "a matched memory": ([4, 2], "square"),
     "a random direction": ([1.5, 1.5], "triangle-up"),
 }
+PANELS = {"layer": "the layer's", "model": "the model's"}  # of Figure B3, by whose prediction changes
+TOP = 1.12  # of the axis, with room for the panels' names
+ROW = 11  # points per claim
+NAMED = 6  # claims in a title
+MOST = 1.0  # relative change at which the colour saturates
+CROSS, NONE = "M-1,-1L1,1M-1,1L1,-1", "M-1,0L1,0"
+SHAPES = {"reproduced": "circle", "holds": "circle", "not_reproduced": CROSS, "fails": CROSS,
+          "too_small": "triangle-down", "undecided": "diamond", "measured": "square",
+          "not_applicable": NONE, "not_attempted": NONE}  # fmt: skip
 
 
 def effects(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -53,7 +68,7 @@ def effects_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart
         counted(frame, replace(context, layers=context.layers - 1), "memories"),
         f"bars: {INTERVAL} over memories, cut at the axis",
         "dotted line: all of it is left",
-        *controls.untrained(frame, own=False),
+        *controls.untrained(frame, same_sample=False),
     ]
     return finish(marks, context, frame, notes, effects_headline)
 
@@ -63,14 +78,195 @@ def effects_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     if frame.is_empty():
         return NO_DATA
     means = [frame.filter(pl.col("series") == SERIES[name])["mean"].to_numpy() for name in ("none", "matched")]
-    own, *other = [percent(float(np.median(of))) for of in means if len(of)]
-    said = f"Of a memory's direct effect, {own} is left in the median layer"
-    return f"{said}; removing a matched memory does {other[0]}" if other else said
+    share, *other = [percent(float(np.median(of))) for of in means if len(of)]
+    text = f"Of a memory's direct effect, {share} is left in the median layer"
+    return f"{text}; removing a matched memory does {other[0]}" if other else text
+
+
+def memories(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure B2: each memory's mean ``direct`` and ``total``; ``n`` is the number of memories of its layer."""
+    memories = removal.effects(tables["causal"], context.layers).filter(pl.col("control") == "none")
+    key = (pl.col("memory") % removal.SIGNS // 2).alias("key")
+    return memories.select("layer", key, "direct", "total", n=pl.len().over("layer"))
+
+
+def memories_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    """Figure B2: a point for each memory, coloured by its layer, and the line where nothing is lost."""
+    least, most = (frame["direct"].min(), frame["direct"].max()) if len(frame) else (-1.0, 1.0)
+    ends = [{"direct": end, "total": end} for end in (least, most)]
+    x = alt.X("direct:Q", title=x_title(context, "direct effect (change of logit)"))
+    y = alt.Y("total:Q", title="total effect")
+    colour = alt.Color(
+        "layer:Q",
+        scale=alt.Scale(domain=[1, max(2, context.layers - 1)], range=[ORANGE, BLUE], interpolate="rgb"),
+        legend=alt.Legend(gradientLength=90, gradientThickness=6, tickCount=3, format="d"),
+    )
+    marks = [
+        alt.Chart(source(ends)).mark_line(**controls.LINE).encode(x=x, y=y),
+        alt.Chart(source(linked(frame, context.figure)))
+        .mark_point(size=14, strokeWidth=0.8, opacity=0.9)
+        .encode(x=x, y=y, color=colour, tooltip=tooltips(frame), href="href:N"),
+    ]
+    below = replace(context, layers=context.layers - 1)
+    notes = [counted(frame, below, "memories"), "line: total = direct"]
+    return finish(marks, context, frame, notes, memories_headline)
+
+
+def memories_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure B2: how many memories' total effects have the sign of their direct ones."""
+    if frame.is_empty():
+        return NO_DATA
+    kept = frame.select((pl.col("direct") * pl.col("total") > 0).mean()).item()
+    return f"The layers above keep the sign of the direct effect for {percent(kept)} of the memories"
+
+
+def predictions(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Figure B3: share of prefixes whose prediction changes, per layer, ``series`` and number ``removed``."""
+    return removal.lost(tables["removals"], settings.seed)
+
+
+def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    """Figure B3: lines coloured by layer, in two panels side by side on one pair of axes."""
+    numbers = frame["removed"].unique().sort().to_list() or [1]
+    second = len(numbers)  # where the panels meet; the second one's numbers begin at the next place
+    places = {n: i for i, n in enumerate(numbers)}
+    position = pl.col("removed").cast(pl.Int64).replace_strict(places, return_dtype=pl.Int64)
+    panel = pl.when(pl.col("series") == "model").then(second + 1).otherwise(0)
+    shown, whole = (
+        part.with_columns(place=position + panel) for part in (linked(frame, context.figure), _whole(frame))
+    )
+    x = alt.X(
+        "place:Q",
+        title=x_title(context, "memories removed, the largest ones"),
+        scale=alt.Scale(domain=[-0.5, 2 * second + 0.5], nice=False),
+        axis=alt.Axis(
+            values=[i for i in range(2 * second + 1) if i != second],
+            labelExpr=f"[{','.join(map(str, [*numbers, 0, *numbers]))}][datum.value]",
+            labelOverlap=False,
+        ),
+    )
+    y = share_axis("mean", ["share of predictions", "that change"], [0, TOP])
+    paint = alt.Scale(domain=[1, max(2, context.layers)], range=[ORANGE, BLUE], interpolate="rgb")
+    legend = alt.Legend(gradientLength=90, gradientThickness=6, tickCount=3, format="d")
+    stroke = alt.Stroke("layer:Q", scale=paint, legend=None)
+    base = alt.Chart(source(shown)).encode(x=x)
+    notes = [counted(frame, context, "prefixes"), "thick: all layers", *controls.untrained(frame, same_sample=False)]
+    titles = [{"place": i * (second + 1) - 0.4, "mean": TOP, "text": text} for i, text in enumerate(PANELS.values())]
+    marks = [
+        alt.Chart(source([{"place": second}])).mark_rule(**controls.LINE).encode(x=x),
+        base.mark_line(strokeWidth=0.7, opacity=0.6).encode(y=y, detail=["layer:N", "series:N"], stroke=stroke),
+        base.mark_point(filled=True, size=5, opacity=1).encode(
+            y=y, color=alt.Color("layer:Q", scale=paint, legend=legend), tooltip=tooltips(frame), href="href:N"
+        ),
+        alt.Chart(source(whole)).mark_line(strokeWidth=1.6, color=BLACK).encode(x=x, y=y, detail="series:N"),
+        *_untrained_line(whole, x),
+        alt.Chart(source(titles)).mark_text(align="left", baseline="top", dy=2).encode(x=x, y=y, text="text:N"),
+    ]
+    return finish(marks, context, frame, notes, predictions_headline)
+
+
+def _whole(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return the ``mean`` over the prefixes of all layers, per ``series`` and number ``removed``.
+
+    ``untrained``: likewise, where the frame has it.
+    """
+    means = pl.col([name for name in ("mean", "untrained") if name in frame.columns]).cast(pl.Float64)
+    over_prefixes = (means * pl.col("n")).sum() / pl.col("n").sum()
+    return frame.group_by("removed", "series").agg(over_prefixes).sort("series", "removed")
+
+
+def _untrained_line(whole: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
+    """Return the untrained models' line over the prefixes of all layers."""
+    if "untrained" not in whole.columns:
+        return []
+    dashed: Options = {"strokeWidth": 1.2, "strokeDash": controls.DASHES["untrained"], "color": BLACK}
+    return [alt.Chart(source(whole)).mark_line(**dashed).encode(x=x, y="untrained:Q", detail="series:N")]
+
+
+def predictions_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Figure B3: how many of the layers' predictions, and of the model's, change without the largest memories."""
+    if frame.is_empty():
+        return NO_DATA
+    shares = {(row["removed"], row["series"]): percent(row["mean"]) for row in _whole(frame).to_dicts()}
+    few, *more = frame["removed"].unique().sort().to_list()
+    largest = "the largest memory" if few == 1 else f"the {few} largest memories"
+    text = f"Without {largest}, {shares[few, 'layer']} of the layers' predictions change"
+    text += f" and {shares[few, 'model']} of the model's"
+    return f"{text}; without {more[-1]}, {shares[more[-1], 'layer']} and {shares[more[-1], 'model']}" if more else text
+
+
+def sensitivity(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+    """Return claims and choices with the change from the run's own measurement; of unmeasured claims, new verdicts."""
+    frame = changes(tables["sensitivity"]).filter(
+        pl.col("measured").is_not_null() | pl.col("changed") | pl.col("refused")
+    )
+    label = pl.col("choice") + ": " + pl.col("value")
+    return frame.select("claim", label.alias("choice"), pl.exclude("claim", "choice", "value"))
+
+
+def sensitivity_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    """Draw a cell for each claim and choice, coloured by the change, with a mark if the verdict changes."""
+    claims, choices = frame["claim"].unique(maintain_order=True), frame["choice"].unique(maintain_order=True)
+    y = alt.Y("claim:N", title="claim", sort=None, scale=alt.Scale(domain=claims.to_list()))
+    x = alt.X(
+        "choice:N",
+        title=x_title(context, "choice"),
+        sort=None,
+        scale=alt.Scale(domain=choices.to_list()),
+        axis=alt.Axis(labelAngle=-60, labelLimit=0),
+    )
+    colour = alt.Color(
+        "change:Q",
+        title="change of the measured value",
+        scale=alt.Scale(domain=[-MOST, 0, MOST], range=[ORANGE, "#FFFFFF", BLUE], clamp=True, interpolate="rgb"),
+        legend=alt.Legend(
+            labelExpr="datum.value ? format(datum.value, '+.0%') : '0%'",
+            gradientLength=110,
+            gradientThickness=6,
+            values=[-MOST, 0, MOST],
+        ),
+    )
+    changed = frame.filter("changed")
+    became = [verdict for verdict in SHAPES if verdict in changed["verdict"]]
+    shape = alt.Shape(
+        "verdict:N",
+        title="verdict becomes",
+        scale=alt.Scale(domain=became, range=[SHAPES[verdict] for verdict in became]),
+        legend=alt.Legend(labelExpr="replace(datum.label, '_', ' ')"),
+    )
+    addressed = frame.with_columns(("../report/report.html#" + pl.col("claim")).alias("href"))
+    cells = alt.Chart(source(addressed)).encode(x=x, y=y)
+    marks = [
+        cells.mark_rect(stroke="#E6E6E6", strokeWidth=0.5).encode(color=colour, tooltip=tooltips(frame), href="href:N"),
+    ]
+    if became:
+        points = alt.Chart(source(changed)).encode(x=x, y=y, shape=shape)
+        marks.append(points.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1))
+    notes = ["each column: this run with one key changed; colours saturate at a change of 100 %"]
+    return finish(marks, context, frame, notes, sensitivity_headline).properties(
+        height=max(context.height, ROW * len(claims))
+    )
+
+
+def sensitivity_headline(frame: pl.DataFrame, context: FigureContext) -> str:
+    """Our own figure of analysis choices: which verdicts change under any of them, and how many numbers move."""
+    claims, moved = frame["claim"].n_unique(), frame.filter("beyond")["claim"].n_unique()
+    changed = frame.filter("changed")["claim"].unique(maintain_order=True).to_list()
+    named = f" ({', '.join(changed)})" if len(changed) <= NAMED else ""
+    verdicts = (
+        f"{len(changed)} of {claims} verdicts {'changes' if len(changed) == 1 else 'change'} under some choice{named}"
+    )
+    refused = frame.filter("refused")["choice"].n_unique()
+    return (
+        f"{verdicts if changed else 'No verdict changes under any choice'}; "
+        f"{moved} of {claims} numbers {'moves' if moved == 1 else 'move'}"
+        + (f"; {refused} of the choices cannot be run" if refused else "")
+    )
 
 
 DRAWINGS = {
     "figureb1": Drawing(effects, effects_chart, effects_headline),
-    **figureb2.DRAWINGS,
-    **figureb3.DRAWINGS,
-    **sensitivity.DRAWINGS,
+    "figureb2": Drawing(memories, memories_chart, memories_headline),
+    "figureb3": Drawing(predictions, predictions_chart, predictions_headline),
+    "sensitivity": Drawing(sensitivity, sensitivity_chart, sensitivity_headline),
 }

@@ -37,10 +37,9 @@ def paired(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
     ``kept`` and ``matched`` say whether ``total`` has the sign of ``direct``, of the memory and of the other one.
     """
     rows = tested(causal, layers).with_columns(kept=pl.col("direct") * pl.col("total") > 0)
-    of = lambda control: rows.filter(pl.col("control") == control)
-    other = of("matched").select("memory", "prefix", matched="kept")
-    own = of("none").select("layer", "memory", "prefix", "kept")
-    return own.join(other, on=["memory", "prefix"], maintain_order="left")
+    matched = rows.filter(pl.col("control") == "matched").select("memory", "prefix", matched="kept")
+    itself = rows.filter(pl.col("control") == "none").select("layer", "memory", "prefix", "kept")
+    return itself.join(matched, on=["memory", "prefix"], maintain_order="left")
 
 
 def effects(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
@@ -51,12 +50,12 @@ def effects(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
     ``direct`` and ``total``.
     """
     rows = tested(causal, layers)
-    own = rows.filter(pl.col("control") == "none").select("memory", "prefix", wanted="direct")
+    own_direct = rows.filter(pl.col("control") == "none").select("memory", "prefix", wanted="direct")
     towards = pl.col("total").cast(pl.Float64) * pl.col("wanted").sign()
     size = pl.col("wanted").cast(pl.Float64).abs().sum()
     return (
         rows.filter(pl.col("control").is_in(CONTROLS))
-        .join(own, on=["memory", "prefix"], maintain_order="left")
+        .join(own_direct, on=["memory", "prefix"], maintain_order="left")
         .group_by("layer", "memory", "control", maintain_order=True)
         .agg(
             n=pl.len(),
@@ -86,8 +85,8 @@ def shares(causal: pl.DataFrame, layers: int, seed: int | None) -> pl.DataFrame:
 def ranks(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
     """Return the memories' rows with ranks of ``direct`` and ``total`` within their layer, from -1 to 1."""
     rows = tested(causal, layers).filter(pl.col("control") == "none")
-    ranked = lambda name: (2 * pl.col(name).rank() - pl.len() - 1) / pl.len()
-    return rows.select("layer", "memory", *((ranked(n).over("layer")).alias(n) for n in ("direct", "total")))
+    effects_ = pl.col("direct", "total")
+    return rows.select("layer", "memory", ((2 * effects_.rank() - pl.len() - 1) / pl.len()).over("layer"))
 
 
 def drawn_memories(n: int, seed: int | None) -> np.ndarray:
@@ -97,11 +96,11 @@ def drawn_memories(n: int, seed: int | None) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, n, size=(RESAMPLES, n))
 
 
-def rank_correlations_of_pairs(x: np.ndarray, y: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+def rank_correlations_of_pairs(x: np.ndarray, y: np.ndarray, resampled: np.ndarray) -> np.ndarray:
     """Return Spearman's correlation (draws,) of ``x`` and ``y`` (n,), 0 where one side of a resample is constant."""
-    a, b = (rankdata(side[drawn], axis=1) - (drawn.shape[1] + 1) / 2 for side in (x, y))
+    a, b = (rankdata(side[resampled], axis=1) - (resampled.shape[1] + 1) / 2 for side in (x, y))
     size = np.sqrt((a**2).sum(1) * (b**2).sum(1))
-    return np.divide((a * b).sum(1), size, out=np.zeros(len(drawn)), where=size > 0)
+    return np.divide((a * b).sum(1), size, out=np.zeros(len(resampled)), where=size > 0)
 
 
 def lost(removals: pl.DataFrame, seed: int | None) -> pl.DataFrame:

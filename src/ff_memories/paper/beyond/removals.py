@@ -95,17 +95,18 @@ def _measured(
     shape = decoder.description.layers, len(texts), 1 + len(numbers)
     layer, which, row = (axis.ravel() for axis in np.indices(shape))
 
-    vectors = lambda number, _, m: _lost(decoder.layers[number - 1], choices[number - 1].gone, m)
+    def vectors(number: int, _: np.ndarray, m: torch.Tensor) -> torch.Tensor:
+        return _lost(decoder.layers[number - 1], choices[number - 1].gone, m)
+
     ends = run_changed(decoder, texts, which, layer + 1, vectors)
-    stacked = lambda name: np.stack([getattr(choice, name) for choice in choices]).ravel()
     return pl.DataFrame(
         {
             "layer": layer + 1,
             "prefix": (corpus.offsets[sentence] + position - 1)[which],
             "by": np.array([MARGIN, *[SIZE] * len(numbers)])[row],
             "removed": np.array([1, *numbers])[row],
-            "share": stacked("share"),
-            "layer_top_changed": stacked("changed"),
+            "share": np.stack([choice.share for choice in choices]).ravel(),
+            "layer_top_changed": np.stack([choice.changed for choice in choices]).ravel(),
             **prediction_changes(decoder.vocabulary, ends, corpus.following(sentence, position)[which]),
         }
     ).with_columns(pl.col("loss").fill_nan(None))
@@ -122,8 +123,8 @@ def chosen(decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequ
     batch, vocabulary, out = decoder.pack(prefixes), decoder.vocabulary, []
     x = decoder.embed(batch)
     for number, block in enumerate(decoder.layers, 1):
-        seen = block(x, batch)
-        x, m, y = seen.output, seen.coefficients[batch.last], widened(seen.update[batch.last])
+        layer_output = block(x, batch)
+        x, m, y = layer_output.output, layer_output.coefficients[batch.last], widened(layer_output.update[batch.last])
         require_finite(f"layer {number}: memory coefficients and updates", m, y)
         added, values = (widened(v[: m.shape[1]]) for v in (block.added, block.values))
         sizes, top = m.abs() * values.norm(dim=1), vocabulary.read_tops(y)
@@ -131,7 +132,9 @@ def chosen(decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequ
         along = margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))
         best = (m * linear(widened(along).to(m.dtype), added)).argmax(1)  # of what each memory adds to the margin
         picked = [best[:, None], *(order[:, :n] for n in numbers)]
-        gone = torch.stack([torch.zeros_like(m, dtype=torch.bool).scatter_(1, own, True) for own in picked], 1)
+        gone = torch.stack(
+            [torch.zeros_like(m, dtype=torch.bool).scatter_(1, memories, True) for memories in picked], 1
+        )
         whole, lost = sizes.double().sum(1, keepdim=True), torch.where(gone, sizes[:, None].double(), 0).sum(2)
         each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
         without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], _lost(block, gone, m[each]))[0])
@@ -147,11 +150,11 @@ def _lost(block: AnyLayer, gone: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
 
 def second(vocabulary: Vocabulary, y: torch.Tensor, top: torch.Tensor) -> torch.Tensor:
     """Return the tokens (rows,) that layer vectors (rows, d) predict most besides their ``top`` ones."""
-    found = []
+    tokens = []
     for rows in torch.arange(len(y), device=y.device).split(max(1, LOGITS // vocabulary.size)):
-        said = vocabulary.log_probabilities(vocabulary.output(y[rows]), whole=True)
-        found.append(said.scatter(1, top[rows, None], -torch.inf).argmax(1))
-    return torch.cat(found)
+        log_probabilities = vocabulary.log_probabilities(vocabulary.output(y[rows]), whole=True)
+        tokens.append(log_probabilities.scatter(1, top[rows, None], -torch.inf).argmax(1))
+    return torch.cat(tokens)
 
 
 def margin_vectors(

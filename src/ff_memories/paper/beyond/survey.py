@@ -56,23 +56,23 @@ def survey(decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int,
     sentence, position = drawn_prefixes(corpus, seed, pool)
     layers, neurons = decoder.description.layers, decoder.description.keys
     tested = np.arange(len(sentence)) % 2 == 0
-    place = np.cumsum(tested) - 1
+    row_of = np.cumsum(tested) - 1
     coefficients = [np.zeros((int(tested.sum()), neurons), np.float32) for _ in range(layers)]
     total, fires = np.zeros((layers, neurons)), np.zeros((layers, decoder.memories), np.int64)
 
     def run(part: np.ndarray) -> None:
-        batch, own = decoder.pack([corpus.sentence(sentence[i])[: position[i]] for i in part]), tested[part]
+        batch, is_tested = decoder.pack([corpus.sentence(sentence[i])[: position[i]] for i in part]), tested[part]
         x, at_ends = decoder.embed(batch), []
         for number, block in enumerate(decoder.layers, 1):
-            seen = block(x, batch, last=number == layers)
-            require_finite(f"layer {number}: memory coefficients", seen.coefficients)
-            at_ends.append(seen.coefficients[batch.last].cpu().numpy())
-            x = seen.output
+            layer_output = block(x, batch, last=number == layers)
+            require_finite(f"layer {number}: memory coefficients", layer_output.coefficients)
+            at_ends.append(layer_output.coefficients[batch.last].cpu().numpy())
+            x = layer_output.output
         for number, m in enumerate(at_ends):  # all layers or none: a batch that runs out of memory runs again
-            coefficients[number][place[part[own]]] = m[own]
-            total[number] += m[~own].sum(0, dtype=np.float64)
-            active = (m[~own] > 0).sum(0)
-            fires[number] += active if decoder.signs == 1 else np.concatenate([active, (m[~own] < 0).sum(0)])
+            coefficients[number][row_of[part[is_tested]]] = m[is_tested]
+            total[number] += m[~is_tested].sum(0, dtype=np.float64)
+            active = (m[~is_tested] > 0).sum(0)
+            fires[number] += active if decoder.signs == 1 else np.concatenate([active, (m[~is_tested] < 0).sum(0)])
 
     run_batches(run, batching.by_length(position, batch_tokens), "surveyed prefixes", "causal survey")
     lengths = np.stack([block.values[:neurons].double().norm(dim=1).cpu().numpy() for block in decoder.layers])

@@ -2,15 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import (
-    COEFFICIENT,
-    KEY,
-    LAYER,
-    LOGIT,
-    PROBABILITY,
-    Column,
-    Schema,
-)
+from ff_memories.schema import COEFFICIENT, KEY, LAYER, LOGIT, PROBABILITY, Column, Schema
 
 PREFIX = pl.UInt32  # the number of its last token in the corpus
 INTERVENTION = pl.Enum(["mean", "zero", "resample", "double"])

@@ -1,5 +1,7 @@
 """Check the claims of section 3 (K1 to K9)."""
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 from scipy.stats import trim_mean
@@ -39,19 +41,22 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
         return Measurement(reason="no key has mutated triggers")
     paired = paired.with_columns(margin=pl.col("stronger") - pl.col("weaker"))
     margins = by_layer(paired.group_by("layer").agg(pl.col("margin").mean()).sort("layer"), "margin")
-    weaker_in = lambda margin: (margin < 0) | (ties & (margin == 0))
+
+    def outweighs(margin: Any) -> Any:
+        return (margin < 0) | (ties & (margin == 0))
+
     keys_in = dict(paired.group_by("layer").len().iter_rows())
     again = {
-        layer: expanded(drawn, margins[layer], keys_in[layer])
-        for layer, drawn in within_groups(paired, "margin", evidence.seed).items()
+        layer: expanded(resampled, margins[layer], keys_in[layer])
+        for layer, resampled in within_groups(paired, "margin", evidence.seed).items()
         if keys_in[layer] > 1  # one key has no spread, so its layer is sure on neither side
     }
     differences = paired["margin"].to_numpy()
     draws = resamples(differences, evidence.seed)
     small = near_zero_keys(evidence.table("mutations"), evidence.near_zero)
     judged, text = in_layers(
-        {layer: bool(weaker_in(np.array(m))) for layer, m in margins.items()},
-        {layer: weaker_in(drawn) for layer, drawn in again.items()},
+        {layer: bool(outweighs(m)) for layer, m in margins.items()},
+        {layer: outweighs(resampled) for layer, resampled in again.items()},
         evidence.layers,
         limit,
         is_clear(draws, below=True),
@@ -78,8 +83,8 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
         return Measurement(n=len(changes), reason="too few layers with mutated triggers")
     again = within_groups(keys, "change", evidence.seed)
     draws = rank_correlations(list(changes), np.stack([again[layer] for layer in changes], axis=1))
-    drawn = {layer: np.abs(own) for layer, own in again.items()}
-    under, over = (mean_of(drawn, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    sizes_again = {layer: np.abs(resampled) for layer, resampled in again.items()}
+    under, over = (mean_of(sizes_again, between(bounds, evidence.layers)) for bounds in (lower, upper))
     return Measurement(
         rho,
         *ends(draws),
@@ -107,8 +112,8 @@ KEY = ["annotator", "layer", "key"]
 def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, bool]:
     """Return the number of patterns of each annotated key, that is, each key with labelled triggers."""
     labels, proxy = evidence.labels("pattern_labels")
-    found = evidence.table("annotations").group_by(KEY).agg(pl.len().alias("patterns"))
-    keys = labels.select(KEY).unique().join(found, on=KEY, how="left")
+    patterns = evidence.table("annotations").group_by(KEY).agg(pl.len().alias("patterns"))
+    keys = labels.select(KEY).unique().join(patterns, on=KEY, how="left")
     return keys.with_columns(pl.col("patterns").fill_null(0)).sort(KEY), proxy
 
 
@@ -125,12 +130,12 @@ def _keys(labels: pl.DataFrame) -> int:
 def keys_with_a_pattern(evidence: Evidence, *, limit: Limit, proxy: float) -> Measurement:
     """K6: the share of annotated keys with at least one pattern; ``proxy``: the limit for the automatic proxy."""
     keys, by_proxy = _patterns_per_key(evidence)
-    found = (keys["patterns"] > 0).to_numpy()
-    share, spread = float(found.mean()), share_interval(found, evidence.seed)
+    has_pattern = (keys["patterns"] > 0).to_numpy()
+    share, spread = float(has_pattern.mean()), share_interval(has_pattern, evidence.seed)
     judged = (
         itself(share, *spread, Limit(proxy)) if by_proxy else itself(share, share, share, limit)
     )  # all of them, or not
-    return Measurement(share, *spread, n=len(found), judged=judged, proxy=by_proxy)
+    return Measurement(share, *spread, n=len(has_pattern), judged=judged, proxy=by_proxy)
 
 
 def patterns_per_key(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -175,7 +180,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     again = {kind: _again(labels, kind, evidence.seed) for kind in ("shallow", "semantic")}
     draws = mean_of(again["semantic"], top) - mean_of(again["semantic"], bottom)
     margins = mean_of(again["shallow"], bottom) - mean_of(again["semantic"], bottom)
-    spreads = [ends(own) for own in (draws, margins)]
+    spreads = [ends(resampled) for resampled in (draws, margins)]
     low, high = (min(one[end] for one in spreads) for end in (0, 1))  # the smaller of two resampled would be biased
     anything = {part: means["semantic", part] + means["both", part] for part, _ in parts}
     return Measurement(

@@ -4,17 +4,10 @@ import altair as alt
 import polars as pl
 
 from ff_memories.config import Settings
-from ff_memories.figures import controls, overlay
+from ff_memories.figures import controls, paper
+from ff_memories.figures.charts import EDGES, Looks, lines, stack_chart, stacked
 from ff_memories.figures.context import Drawing, FigureContext, Tables
-from ff_memories.figures.lines import Looks, lines
-from ff_memories.figures.marks import (
-    INTERVAL,
-    counted,
-    finish,
-    share_axis,
-)
-from ff_memories.figures.phrases import both_ends, extremes, percent
-from ff_memories.figures.stacks import EDGES, stack_chart, stacked
+from ff_memories.figures.marks import INTERVAL, both_ends, counted, extremes, finish, percent, share_axis
 from ff_memories.figures.theme import LABEL_COLOURS, MUTATION_COLOURS
 from ff_memories.judge import measures as general_measures
 from ff_memories.judge.layers import between
@@ -70,8 +63,8 @@ def _goes(below: str, above: str) -> str:
     """Return how a share changes from lower to upper layers: ``fall from 61 % to 51 %``."""
     if below == above:
         return f"stay at {below}"
-    number = lambda text: float(text.split("\u00a0")[0])
-    return f"{'rise' if number(above) > number(below) else 'fall'} from {below} to {above}"
+    lower, upper = (float(share.split("\u00a0")[0]) for share in (below, above))
+    return f"{'rise' if upper > lower else 'fall'} from {below} to {above}"
 
 
 def mutations(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -110,8 +103,8 @@ def mutations_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerCha
     limits = [-1.0, 0.0] if frame.is_empty() else None if beyond.is_empty() else bulk_axis(frame, beyond)
     y = share_axis("mean", ["change in", "memory coefficient"], limits)
     notes = [counted(frame, context, "keys"), f"bars: {INTERVAL} over keys", "ticks: medians", *off_axis(beyond)]
-    notes += controls.untrained(frame, own=False)
-    theirs = overlay.by_layer(context, MUTATION_COLOURS)
+    notes += controls.untrained(frame, same_sample=False)
+    theirs = paper.by_layer(context, MUTATION_COLOURS)
     marks = [
         *theirs.behind,
         *controls.by_series(frame, context, "mutation", MUTATION_COLOURS),

@@ -26,72 +26,62 @@ def memories(asked: Asked, layers: int, neurons: int, settings: Any) -> Chosen |
     if asked is None:
         return None
     if isinstance(asked, int):
-        if asked > neurons:
-            raise UserError(
-                f"triggers.keys: {asked:,} is more than the {neurons:,} memories of a layer",
-                "lower it, or leave it out to look at all memories",
-            )
+        _refuse_more(asked, neurons, "triggers.keys", "look at all memories")
         draws = (generator(settings.seed, f"trigger keys of layer {layer}") for layer in range(1, layers + 1))
         return [np.sort(draw.permutation(neurons)[:asked]) for draw in draws]
     return _listed(asked, layers, neurons, "triggers.keys")
 
 
-def in_gallery(asked: Asked, shown: pl.DataFrame, layers: int, neurons: int, seed: int) -> pl.DataFrame:
+def shown(
+    asked: Asked, looked_at: pl.DataFrame, causal: pl.DataFrame, layers: int, neurons: int, seed: int
+) -> pl.DataFrame:
     """Return the keys that the gallery shows: ``layer``, ``key``, sorted.
+
+    A random sample gains the memories of the table ``causal``: their pages then show what removing them does.
 
     Args:
         asked: ``gallery.keys``; a layer with fewer keys gives all of them.
-        shown: ``layer`` and ``key`` of the keys that the run looked at, both signs of a memory as two keys.
+        looked_at: ``layer`` and ``key`` of the keys that the run looked at, both signs of a memory as two keys.
         layers, neurons: L and d_m.
         seed: of the sample.
 
     Raises:
         UserError: a memory that the run did not look at, or more than there are.
     """
-    keys = shown.select("layer", "key").unique().sort("layer", "key")
+    keys = looked_at.select("layer", "key").unique().sort("layer", "key")
     if asked is None:
         return keys
-    memory = keys.with_columns(memory=pl.col("key").cast(pl.Int64) % neurons)
-    by_layer = {layer: part for (layer,), part in memory.group_by("layer", maintain_order=True)}
+    memory = pl.col("key").cast(pl.Int64) % neurons
+    in_run: dict[int, set[int]] = {}
+    for layer, number in keys.select("layer", memory).iter_rows():
+        in_run.setdefault(layer, set()).add(number)
     if isinstance(asked, int):
-        if asked > neurons:
-            raise UserError(
-                f"gallery.keys: {asked:,} is more than the {neurons:,} memories of a layer",
-                "lower it, or leave it out to show all memories that the run looked at",
-            )
-        order = {layer: generator(seed, f"gallery keys of layer {layer}").permutation(neurons) for layer in by_layer}
-        wanted = {
-            layer: order[layer][np.isin(order[layer], part["memory"].to_numpy())][:asked]
-            for layer, part in by_layer.items()
-        }
+        _refuse_more(asked, neurons, "gallery.keys", "show all memories that the run looked at")
+        wanted = set(causal.select("layer", memory).iter_rows())
+        for layer, numbers in in_run.items():
+            order = generator(seed, f"gallery keys of layer {layer}").permutation(neurons).tolist()
+            wanted |= {(layer, number) for number in [n for n in order if n in numbers][:asked]}
     else:
-        wanted = dict(enumerate(_listed(asked, layers, neurons, "gallery.keys"), 1))
-        for layer, own in wanted.items():
-            known = by_layer[layer]["memory"].to_numpy() if layer in by_layer else np.zeros(0, np.int64)
-            if lacking := sorted(set(own.tolist()) - set(known.tolist())):
+        wanted = {
+            (layer, int(n)) for layer, ns in enumerate(_listed(asked, layers, neurons, "gallery.keys"), 1) for n in ns
+        }
+        for layer, number in sorted(wanted):
+            if number not in in_run.get(layer, ()):
                 raise UserError(
-                    f"gallery.keys: the run did not look at memory {lacking[0]} of layer {layer}",
+                    f"gallery.keys: the run did not look at memory {number} of layer {layer}",
                     "list it in triggers.keys too, or leave it out",
                 )
-    parts = [part.filter(pl.col("memory").is_in(wanted[layer].tolist())) for layer, part in by_layer.items()]
-    return pl.concat([keys.clear(), *(part.drop("memory") for part in parts)])
+    chosen = pl.DataFrame(sorted(wanted), schema={"layer": keys.schema["layer"], "memory": pl.Int64}, orient="row")
+    keys = keys.with_columns(memory=memory).join(chosen, on=["layer", "memory"], how="semi", maintain_order="left")
+    return keys.drop("memory")
 
 
-def shown(
-    asked: Asked, looked_at: pl.DataFrame, causal: pl.DataFrame, layers: int, neurons: int, seed: int
-) -> pl.DataFrame:
-    """Return ``layer`` and ``key``, sorted: what ``in_gallery`` says, see its arguments and errors.
-
-    A random sample gains the memories of the table ``causal``: their pages then show what removing them does.
-    """
-    keys = in_gallery(asked, looked_at, layers, neurons, seed)
-    if not isinstance(asked, int):
-        return keys
-    memory = pl.col("key").cast(pl.Int64) % neurons
-    changed = causal.select("layer", memory=memory).unique()
-    every = looked_at.select("layer", "key").unique().with_columns(memory=memory)
-    more = every.join(changed, on=["layer", "memory"], how="semi").select("layer", "key")
-    return pl.concat([keys, more]).unique().sort("layer", "key")
+def _refuse_more(asked: int, neurons: int, name: str, otherwise: str) -> None:
+    if asked > neurons:
+        raise UserError(
+            f"{name}: {asked:,} is more than the {neurons:,} memories of a layer",
+            f"lower it, or leave it out to {otherwise}",
+        )
 
 
 def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -> Chosen:
@@ -112,17 +102,17 @@ def of_model(asked: Asked, decoder: Any, settings: Any) -> list[tuple[int, int]]
     ``decoder``: a ``LanguageModel``; steps that run no model do not depend on that module.
     """
     shape = decoder.description
-    found = memories(asked, shape.layers, shape.keys, settings)
-    return None if found is None else keys(found, shape.keys, decoder.signs)
+    chosen = memories(asked, shape.layers, shape.keys, settings)
+    return None if chosen is None else keys(chosen, shape.keys, decoder.signs)
 
 
 def keys(chosen: Chosen, neurons: int, signs: int) -> list[tuple[int, int]]:
     """Return (layer, key) of chosen memories, all their signs: key ``d_m + i`` is memory i with its sign changed."""
     return [
         (layer, int(memory) + sign * neurons)
-        for layer, own in enumerate(chosen, 1)
+        for layer, layer_memories in enumerate(chosen, 1)
         for sign in range(signs)
-        for memory in own
+        for memory in layer_memories
     ]
 
 

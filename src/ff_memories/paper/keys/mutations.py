@@ -41,11 +41,11 @@ def sample_keys(triggers: pl.DataFrame, layers: int, keys: int, per_layer: int, 
     """
     rng = generator(seed, "mutation keys")
     fires = set(triggers.select("layer", "key").unique().iter_rows())
-    drawn = []
+    sampled = []
     for layer in range(1, layers + 1):
         order = [int(key) for key in rng.permutation(keys) if (layer, int(key)) in fires]
-        drawn += [(layer, key) for key in sorted(order[:per_layer])]
-    return pl.DataFrame(drawn, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
+        sampled += [(layer, key) for key in sorted(order[:per_layer])]
+    return pl.DataFrame(sampled, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
 
 
 def sample(
@@ -104,13 +104,13 @@ def sample(
         plain.with_columns(pl.lit(name).alias("mutation"), pl.Series("removed", token, dtype=pl.Int64))
         for name, token in (("first", np.ones_like(length)), ("last", length), ("random", removed))
     ]
-    made = pl.concat(parts).filter(pl.col("removed") > 0).sort("layer", "key", "rank", "mutation")
+    mutated = pl.concat(parts).filter(pl.col("removed") > 0).sort("layer", "key", "rank", "mutation")
     if words is not None:
         first, tokens = words.span(
-            *(made[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position", "removed"))
+            *(mutated[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position", "removed"))
         )
-        made = made.with_columns(pl.Series("removed", first), pl.Series("removed_tokens", tokens))
-    return Sample(made, counts)
+        mutated = mutated.with_columns(pl.Series("removed", first), pl.Series("removed_tokens", tokens))
+    return Sample(mutated, counts)
 
 
 def of_shard(
@@ -120,8 +120,8 @@ def of_shard(
     if rows.is_empty():
         return rows
     paths, path = mutated_paths(corpus, rows, decoder.limits)
-    own = share(list(prefix_tree.cut(paths, batch_tokens, decoder.forests)), shard)
-    first, end = (own[0].start, own[-1].stop) if own else (0, 0)
+    parts = share(list(prefix_tree.cut(paths, batch_tokens, decoder.forests)), shard)
+    first, end = (parts[0].start, parts[-1].stop) if parts else (0, 0)
     return rows.filter(pl.Series((path >= first) & (path < end), dtype=pl.Boolean))
 
 
@@ -142,8 +142,8 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
     by_path = np.argsort(path, kind="stable")
 
     def run(part: slice) -> None:
-        own = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
-        reads = path[own] - part.start, position[own], layer[own]
+        indices = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
+        reads = path[indices] - part.start, position[indices], layer[indices]
         trees: prefix_tree.PrefixTree | prefix_tree.PlainPaths
         if decoder.forests:
             trees = prefix_tree.PrefixTree(paths[part], *reads, decoder.device, decoder.start)
@@ -151,8 +151,8 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
         else:
             trees = prefix_tree.PlainPaths(paths[part], *reads, decoder.pack)
             x = decoder.embed(trees.batch)
-        out[own] = _read(decoder, x, trees, layer[own], key[own])
-        progress.step(len(own))
+        out[indices] = _read(decoder, x, trees, layer[indices], key[indices])
+        progress.step(len(indices))
 
     with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
         for part in prefix_tree.cut(paths, batch_tokens, decoder.forests):
@@ -170,6 +170,11 @@ def mutated_paths(
     corpus: Corpus, rows: pl.DataFrame, limits: Sequence[int] = ()
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the texts that run, in lexicographic order, none the beginning of another, and each row's text (rows,).
+
+        of the sentence a b c d        what is left    text that runs   its number
+        prefix of 4, without its last  a b c           a b c            0
+        prefix of 2, without its last  a               a b c            0
+        prefix of 4, without its first b c d           b c d            1
 
     ``limits``: of the model; texts of sentences on two sides of one stand apart, and run as their sentences do.
     """
@@ -191,15 +196,15 @@ def mutated_paths(
         side = int(np.searchsorted(limits, corpus.lengths[sentence] + 1))
         texts.append(np.array([side, *tokens[:length]], dtype=">u4").tobytes())  # such bytes sort as the tokens do
     order = sorted(range(len(texts)), key=texts.__getitem__)
-    place = np.empty(len(texts), dtype=np.int64)
+    path_of = np.empty(len(texts), dtype=np.int64)
     paths: list[np.ndarray] = []
     for i, following in zip(order, [*order[1:], None], strict=True):
-        place[i] = len(paths)
+        path_of[i] = len(paths)
         if following is None or not texts[following].startswith(texts[i]):
             side, *tokens = np.frombuffer(texts[i], dtype=">u4").tolist()
             paths.append(Tokens.of(np.array(tokens, dtype=np.int64), limits[side - 1] if side else None))
     text = runs.join(every, on=which, how="left", maintain_order="left")["text"].to_numpy()
-    return paths, place[text]
+    return paths, path_of[text]
 
 
 def _read(
@@ -210,15 +215,18 @@ def _read(
     key: np.ndarray,
 ) -> np.ndarray:
     """Run a forest, or plain paths, from the first layer's input (rows, d); return the coefficients of its reads."""
-    send = lambda array: torch.from_numpy(array).to(decoder.device)
+
+    def send(array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(array).to(decoder.device)
+
     out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)
     for index, block in enumerate(decoder.layers[: trees.depth]):
         level, rows = trees.level(index + 1), trees.level_rows(index + 1)
         last = index + 1 == trees.depth
-        seen = block(x[:rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
+        layer_output = block(x[:rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
         here = np.flatnonzero(layer == index + 1)
-        out[send(here)] = signed_coefficients(seen.coefficients, send(trees.row[here]), send(key[here]))
-        x = seen.output
+        out[send(here)] = signed_coefficients(layer_output.coefficients, send(trees.row[here]), send(key[here]))
+        x = layer_output.output
     return out.cpu().numpy()
 
 

@@ -2,19 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import (
-    COEFFICIENT,
-    COUNT,
-    FOLLOWS,
-    KEY,
-    LAYER,
-    POSITION,
-    RANK,
-    SENTENCE,
-    TOKEN,
-    Column,
-    Schema,
-)
+from ff_memories.schema import COEFFICIENT, COUNT, FOLLOWS, KEY, LAYER, POSITION, RANK, SENTENCE, TOKEN, Column, Schema
 
 MUTATION = pl.Enum(["first", "last", "random"])
 

@@ -8,7 +8,7 @@ the outcome.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,19 +72,32 @@ def _nth_largest(rows: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _descending(entries: Entries) -> torch.Tensor:
-    """Return (n,) int64 that sort by key, then by falling coefficient: positive floats order like their bits."""
+    """Return (n,) int64 that sort by key, then by falling coefficient: positive floats order like their bits.
+
+    The key stands in the upper 32 bits, and 2**32 - 1 less the coefficient's bits in the lower ones:
+
+        key  coefficient  bits of it   code
+        0    2.0          0x40000000   0x00000000bfffffff
+        0    1.0          0x3f800000   0x00000000c07fffff
+        1    1.0          0x3f800000   0x00000001c07fffff
+    """
     return (entries.key << 32) | (_LOW - entries.coefficient.view(torch.int32).to(torch.int64))
 
 
 def _starts(*columns: torch.Tensor) -> torch.Tensor:
-    """Return (n,) bool: where a run of equal rows begins in sorted columns."""
+    """Return (n,) bool: where a run of equal rows begins in sorted columns: of 3 3 5, True False True."""
     new = torch.ones(len(columns[0]), dtype=torch.bool, device=columns[0].device)
     new[1:] = torch.stack([c[1:] != c[:-1] for c in columns]).any(0)
     return new
 
 
 def _ranks(new: torch.Tensor) -> torch.Tensor:
-    """Return (n,) int64: each row's place, from 0, within its run."""
+    """Return (n,) int64: each row's number, from 0, within its run.
+
+    rows                 a     a      b     b      b
+    new, of ``_starts``  True  False  True  False  False
+    ranks                0     1      0     1      2
+    """
     index = torch.arange(len(new), device=new.device)
     return index - index[new][new.cumsum(0) - 1]
 
@@ -92,9 +105,16 @@ def _ranks(new: torch.Tensor) -> torch.Tensor:
 class TopTriggers:
     """The t best prefixes of every key of every layer.
 
-    Merging is associative and commutative. A key's ``gate`` is the
-    coefficient that a prefix must reach to matter: candidates at or above it are logged and compacted now and then.
-    ``fired`` (layers, keys) int64 counts the prefixes on which each key fires; merging adds the counts.
+    Merging is associative and commutative. A key's ``gate`` is the coefficient that a prefix must reach to matter:
+    candidates at or above it are logged and compacted now and then. ``fired`` (layers, keys) int64 counts the prefixes
+    on which each key fires; merging adds the counts. With t = 2, the list of one key:
+
+        offered                        list                       gate
+        coefficient 3 of prefix 7      3 of 7                     > 0
+        1 of 4, and 2 of 9             3 of 7, 2 of 9             2 (1 - slack)
+        2 of 5, equal to that of 9     3 of 7, 2 of 5, 2 of 9     2 (1 - slack)
+
+    Ranks 1 and 2 are then prefixes 7 and 5: of equal coefficients, the earlier prefix comes first.
 
     Args:
         layers, keys, top: L, d_m and t.
@@ -136,16 +156,14 @@ class TopTriggers:
         self._limit = max(keys * self.top, 4096)
         self._bound = int((2 + 32 * self._slack) * self._limit)  # a wide slack holds more, whatever their text
 
-    def raise_gate(
-        self, layer: int, coefficients: torch.Tensor, names: Callable[[torch.Tensor], torch.Tensor] = lambda key: key
-    ) -> None:
+    def raise_gate(self, layer: int, coefficients: torch.Tensor, keys: torch.Tensor | None = None) -> None:
         """Raise a layer's gates to the t-th largest of (n, columns) coefficients of different sentences, where n >= t.
 
-        ``names``: gives the keys (columns,) of columns.
+        ``keys``: of the columns (columns,); ``None``: 0, 1, 2 and so on.
         """
         if self.copies == self.top and len(coefficients) >= self.top:
             bar = _nth_largest(coefficients, self.top) * (1 - self._slack)
-            keys = names(torch.arange(len(bar), device=bar.device))
+            keys = torch.arange(len(bar), device=bar.device) if keys is None else keys
             self.gate[layer, keys] = torch.maximum(self.gate[layer, keys], bar)
 
     def offer(self, layer: int, entries: Entries) -> None:
@@ -205,7 +223,13 @@ class TopTriggers:
             self._compact(layer)
 
     def _cut(self, layer: int) -> None:
-        """Drop what lies below its key's t-th coefficient by more than the slack, whatever its text; one plain sort."""
+        """Drop what lies below its key's t-th coefficient by more than the slack, whatever its text; one plain sort.
+
+        In the sorted codes, a key with ``count`` entries begins where those of smaller keys end. With t = 2:
+
+            key of the sorted codes   0  0  0  2  2      count 3 0 2, begin 0 3 3
+            its t-th stands at           1        4      begin + t - 1
+        """
         entries = self._taken(layer)
         codes = _sorted(_descending(entries))
         count = torch.bincount(entries.key, minlength=self.keys)
@@ -216,7 +240,13 @@ class TopTriggers:
         self.lists[layer] = entries[entries.coefficient >= self.gate[layer][entries.key]]
 
     def _compact(self, layer: int) -> None:
-        """Level equal prefixes, sort, and drop what lies below the t-th by more than the slack."""
+        """Level equal prefixes, sort, and drop what lies below the t-th by more than the slack.
+
+        The sort by key and falling coefficient is unstable, so a second one orders prefixes within equal codes:
+
+            code     c1  c1  c2        run  1  1  2
+            prefix   9   5   7         (run, prefix) sorts to 5, 9, 7
+        """
         if self._settled[layer]:
             return
         entries = self._level(self._taken(layer))
@@ -233,7 +263,13 @@ class TopTriggers:
         self._settled[layer] = True
 
     def _level(self, entries: Entries) -> Entries:
-        """Give equal prefixes of a key one coefficient, and keep the first ``copies`` of them."""
+        """Give equal prefixes of a key one coefficient, and keep the first ``copies`` of them.
+
+        key  text  prefix  coefficient        levelled, copies = 1
+        3    a     4       1.0                1.0000001
+        3    a     8       1.0000001          dropped
+        3    b     6       0.5                alone: as it is
+        """
         hashes = entries.text + entries.key * _MIX  # modulo 2**64: equal where key and text are, and hardly elsewhere
         order = _order(hashes)
         new = _starts(hashes[order])

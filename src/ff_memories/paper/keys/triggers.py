@@ -86,7 +86,7 @@ def trigger_examples(
         asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)
         depth = int(asked[:, 0].max())
         columns = [SomeKeys(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
-        best.expect(max(own.count for own in columns))
+        best.expect(max(layer_columns.count for layer_columns in columns))
     space = ScratchBuffer()
 
     def run(part: batching.Plan) -> None:
@@ -139,15 +139,17 @@ def run_batch(
     rows = BatchRows(part, prefixes, batch, low, decoder.signs, decoder.limits)
     x, counts = decoder.embed(batch), torch.zeros_like(best.fired)
     for index, layer in enumerate(decoder.layers[:depth]):
-        seen = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
+        layer_output = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
         if columns[index].count:
-            coefficients = columns[index].of(seen.coefficients)
+            coefficients = columns[index].of(layer_output.coefficients)
             offer_hits(index, coefficients, rows, best, per_sentence, columns[index])
-            own = fired(coefficients, rows.weights, decoder.signs)
-            counts[index, columns[index].names(torch.arange(len(own), device=own.device))] = own
-        x = seen.output
-    place = f"sentences {min(part.sentences)} to {max(part.sentences)}: numbers that the model computes"
-    require_finite(place, seen.residual, seen.coefficients.amax(), seen.coefficients.amin())
+            fired_counts = fired(coefficients, rows.weights, decoder.signs)
+            counts[index, columns[index].names(torch.arange(len(fired_counts), device=fired_counts.device))] = (
+                fired_counts
+            )
+        x = layer_output.output
+    what = f"sentences {min(part.sentences)} to {max(part.sentences)}: numbers that the model computes"
+    require_finite(what, layer_output.residual, layer_output.coefficients.amax(), layer_output.coefficients.amin())
     best.fired += counts
 
 
@@ -161,11 +163,11 @@ def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> 
     """
     rows, keys = coefficients.shape
     size = rows if coefficients.device.type == "cuda" else min(rows, ROWS)
-    found = weights.new_empty(size, keys)
+    positive = weights.new_empty(size, keys)
     counts = weights.new_zeros(signs, keys)
-    for part, own in zip(coefficients.split(size), weights.split(size), strict=True):
+    for part, row_weights in zip(coefficients.split(size), weights.split(size), strict=True):
         for sign, compare in enumerate((torch.gt, torch.lt)[:signs]):
-            counts[sign] += own @ compare(part, 0, out=found[: len(part)])
+            counts[sign] += row_weights @ compare(part, 0, out=positive[: len(part)])
     return counts.flatten().to(torch.int64)
 
 
@@ -211,8 +213,8 @@ class SomeKeys(AllKeys):
         return self.every[key]
 
     def gates(self, gate: torch.Tensor) -> torch.Tensor:
-        own = self.every[self.every < len(gate)]
-        return torch.where(self.asked[: len(own)], gate[own], torch.inf)
+        numbers = self.every[self.every < len(gate)]
+        return torch.where(self.asked[: len(numbers)], gate[numbers], torch.inf)
 
 
 class BatchRows:
@@ -234,7 +236,10 @@ class BatchRows:
         counts = np.array([len(c) for c in part.copies])
         self.groups = batch.groups
         begins, length = batch.sentences()
-        send = lambda array: torch.from_numpy(array).to(device)
+
+        def send(array: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(array).to(device)
+
         self.sentences = len(counts)
         self.all_single = bool((counts == 1).all())
         self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
@@ -253,29 +258,37 @@ class BatchRows:
         With both signs (sentences, 2 d_m): memory ``d_m + i`` is memory i with its sign changed.
         """
         if coefficients.is_cuda:
-            most = lambda kind: torch.segment_reduce(coefficients, kind, offsets=self.parts, axis=0, unsafe=True)[1::2]
-            return most("max") if self.signs == 1 else torch.cat([most("max"), most("min").neg_()], 1)
+            most, *least = (
+                torch.segment_reduce(coefficients, kind, offsets=self.parts, axis=0, unsafe=True)[1::2]
+                for kind in ("max", "min")[: self.signs]
+            )
+            return torch.cat([most, least[0].neg_()], 1) if least else most
         keys = coefficients.shape[1]
         out, before = coefficients.new_empty(self.sentences, self.signs * keys), 0
         for start, n, rows in self.groups:
             view = coefficients[start : start + n * rows].view(n, rows, -1)[:, self.low :]
-            own = out[before : before + n]
+            largest = out[before : before + n]
             if self.signs == 1:
-                torch.amax(view, 1, out=own)
+                torch.amax(view, 1, out=largest)
             else:
-                own[:, :keys], own[:, keys:] = view.amax(1), view.amin(1).neg_()
+                largest[:, :keys], largest[:, keys:] = view.amax(1), view.amin(1).neg_()
             before += n
         return out
 
     def along(self, coefficients: torch.Tensor, sentence: torch.Tensor, key: torch.Tensor) -> torch.Tensor:
         """Return the coefficients along sentences, (hits, longest): behind a sentence's end those of what follows it.
 
+        Window r of a key is its coefficients at rows r, r + 1, ..., a view without a copy:
+
+            rows of two sentences, of 2 and 3   0.1 0.2 | 0.5 0.6 0.7
+            hits in both, so longest is 3       0.1 0.2 0.5  and  0.5 0.6 0.7
+
         Sentences, hence hits, come by length, so there is always enough that follows.
         """
         (rows, keys), longest = coefficients.shape, int(self.length[sentence[-1]])
         windows = coefficients.as_strided((rows - longest + 1, keys, longest), (keys, 1, keys))
-        found = windows[self.first[sentence], key % keys]
-        return found if self.signs == 1 else torch.where(key[:, None] < keys, found, -found)
+        values = windows[self.first[sentence], key % keys]
+        return values if self.signs == 1 else torch.where(key[:, None] < keys, values, -values)
 
     def entries(
         self, key: torch.Tensor, coefficient: torch.Tensor, sentence: torch.Tensor, along: torch.Tensor
@@ -297,7 +310,7 @@ def offer_hits(
     """Offer what reaches the gate: first the best of each sentence is compared, then only the sentences that hit."""
     maxima = rows.maxima(coefficients)
     if best.is_new(layer):
-        best.raise_gate(layer, maxima, columns.names)
+        best.raise_gate(layer, maxima, columns.names(torch.arange(maxima.shape[1], device=maxima.device)))
     gate = columns.gates(best.gate[layer])
     sentence, key = (maxima >= gate).nonzero(as_tuple=True)
     if not len(sentence):

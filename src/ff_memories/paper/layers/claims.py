@@ -33,6 +33,7 @@ from ff_memories.paper.layers.measures import (
 )
 
 EMPTY = "no examples"
+MOST = 0.5  # of the cases, and more
 
 
 def _active(evidence: Evidence) -> dict[int, float]:
@@ -124,8 +125,8 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
         return Measurement(reason=EMPTY)
     row = shares.sort("mean", "layer").row(0, named=True)
     zero = evidence.table("composition").select("example", "layer", hit=pl.col("agreeing_memories") == 0)
-    found = row["mean"], *lowest_of_joint(zero, evidence.seed)
-    return Measurement(*found, row["n"], judged=itself(*found, limit), reason=f"in layer {row['layer']}")
+    estimate = row["mean"], *lowest_of_joint(zero, evidence.seed)
+    return Measurement(*estimate, row["n"], judged=itself(*estimate, limit), reason=f"in layer {row['layer']}")
 
 
 def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
@@ -168,10 +169,6 @@ def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Lim
         return Measurement(n=0, reason="no memory ever agrees with its layer")
     judged, units = itself(*share, limit), agreeing["example"].n_unique()
     return Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=f"base rate {percent(base)}")
-
-
-EMPTY = "no examples"
-MOST = 0.5
 
 
 def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -245,11 +242,11 @@ def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
     if shares.is_empty():
         return Measurement(reason=EMPTY)
     row = shares.sort("mean", "layer").row(0, named=True)
-    found = row["mean"], *lowest_of_joint(stands, evidence.seed)
+    estimate = row["mean"], *lowest_of_joint(stands, evidence.seed)
     # each resample's own lowest share is biased downwards, so the test is conservative
     draws = joint_shares(stands, evidence.seed).min(1)
-    judged = Judged(*found, limit, clear=is_clear(draws, MOST))
-    return Measurement(*found, row["n"], judged=judged, reason=f"in layer {row['layer']}", draws=draws)
+    judged = Judged(*estimate, limit, clear=is_clear(draws, MOST))
+    return Measurement(*estimate, row["n"], judged=judged, reason=f"in layer {row['layer']}", draws=draws)
 
 
 def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, np.ndarray]]:
@@ -268,31 +265,35 @@ def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, d
     layers = sorted(both["layer"].unique().to_list())
     every = sorted(table["layer"].unique().to_list())
     margins = by_layer(more.group_by("layer").agg(pl.col("hit").mean()).sort("layer"), "hit")
-    drawn = joint_shares(more, evidence.seed)
+    resampled = joint_shares(more, evidence.seed)
     draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
     holding = {layer: margins[layer] > 0 for layer in layers}
-    again = {layer: drawn[:, every.index(layer)] > 0 for layer in layers}
-    found = Measurement(*share, n=both.height, units=both["example"].n_unique(), draws=draws)
-    return found, holding, again
+    again = {layer: resampled[:, every.index(layer)] > 0 for layer in layers}
+    measurement = Measurement(*share, n=both.height, units=both["example"].n_unique(), draws=draws)
+    return measurement, holding, again
 
 
 def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K27: when the residual's prediction is unchanged, the feed-forward usually predicts another, by layers."""
-    found, holding, again = _compared(evidence, "residual", "agreement")
-    if found.value is None:
-        return replace(found, reason="no layer leaves a prediction unchanged" if found.reason != EMPTY else EMPTY)
-    judged, text = in_layers(holding, again, evidence.layers, limit, is_clear(found.draws, MOST))
-    return replace(found, judged=judged, reason=f"the larger share {text}")
+    measurement, holding, again = _compared(evidence, "residual", "agreement")
+    if measurement.value is None:
+        return replace(
+            measurement, reason="no layer leaves a prediction unchanged" if measurement.reason != EMPTY else EMPTY
+        )
+    judged, text = in_layers(holding, again, evidence.layers, limit, is_clear(measurement.draws, MOST))
+    return replace(measurement, judged=judged, reason=f"the larger share {text}")
 
 
 def compromise(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K28: the share of compositions, in which a third token wins, among changed predictions."""
-    found, holding, _ = _compared(evidence, "composition", "ffn")
-    if found.value is None:
-        return found
-    judged = itself(found.value, found.low, found.high, limit, draws=found.draws, null=MOST)
+    measurement, holding, _ = _compared(evidence, "composition", "ffn")
+    if measurement.value is None:
+        return measurement
+    judged = itself(measurement.value, measurement.low, measurement.high, limit, draws=measurement.draws, null=MOST)
     return replace(
-        found, judged=judged, reason=f"the larger share {in_layers(holding, {}, evidence.layers, Limit(0), None)[1]}"
+        measurement,
+        judged=judged,
+        reason=f"the larger share {in_layers(holding, {}, evidence.layers, Limit(0), None)[1]}",
     )
 
 
@@ -313,5 +314,5 @@ def distant_compositions(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K30: the share of last-layer compositions that are semantically distant from the predictions they replace."""
     labels, proxy = evidence.labels("distance_labels")
     distant = (labels.sort("annotator", "example")["label"] == "distant").to_numpy()
-    found = float(distant.mean()), *share_interval(distant, evidence.seed)
-    return Measurement(*found, n=len(distant), judged=itself(*found, limit), proxy=proxy)
+    estimate = float(distant.mean()), *share_interval(distant, evidence.seed)
+    return Measurement(*estimate, n=len(distant), judged=itself(*estimate, limit), proxy=proxy)

@@ -18,7 +18,7 @@ from ff_memories.model.batches import batching
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.matmul import require_finite
-from ff_memories.paper.layers.refinement import kinds
+from ff_memories.paper.layers.measures import kinds
 
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
 # shortest prefix, and what is added to N for the longest
@@ -48,10 +48,10 @@ def sample_examples(
         position = low + np.floor(rng.random(len(chosen)) * choices[chosen]).astype(np.int64)
     else:
         total = int(choices.sum())
-        drawn = rng.choice(total, size=min(examples, total), replace=False)
+        numbers = rng.choice(total, size=min(examples, total), replace=False)
         ends = np.cumsum(choices)
-        chosen = np.searchsorted(ends, drawn, side="right")
-        position = low + drawn - (ends[chosen] - choices[chosen])
+        chosen = np.searchsorted(ends, numbers, side="right")
+        position = low + numbers - (ends[chosen] - choices[chosen])
     if not len(chosen):
         raise UserError(
             "no validation sentence is long enough for a prefix",
@@ -63,8 +63,8 @@ def sample_examples(
 def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.DataFrame:
     """Return a shard's examples: whole batches, which run as they would with all."""
     position = examples["position"].to_numpy().astype(np.int64)
-    own = batching.by_length(position, batch_tokens, shard)
-    return examples[np.sort(np.concatenate([np.zeros(0, np.int64), *own]))]
+    batches = batching.by_length(position, batch_tokens, shard)
+    return examples[np.sort(np.concatenate([np.zeros(0, np.int64), *batches]))]
 
 
 @dataclass
@@ -83,10 +83,11 @@ class Observation:
     @classmethod
     def empty(cls, examples: int, layers: int, types: Iterable[str]) -> "Observation":
         """Return room for what will be seen; ``types``: among which values predict."""
-        ids = lambda: np.zeros((examples, layers), dtype=np.int64)
-        numbers = lambda: np.zeros((examples, layers), dtype=np.float32)
-        agreeing = {name: ids() for name in types}
-        return cls(ids(), numbers(), agreeing, ids(), ids(), ids(), numbers(), np.zeros(examples, dtype=np.int64))
+        active, residual_top, ffn_top, output_top = np.zeros((4, examples, layers), dtype=np.int64)
+        effective, probability = np.zeros((2, examples, layers), dtype=np.float32)
+        agreeing = {name: np.zeros((examples, layers), dtype=np.int64) for name in types}
+        model_top = np.zeros(examples, dtype=np.int64)
+        return cls(active, effective, agreeing, residual_top, ffn_top, output_top, probability, model_top)
 
 
 def observe(
@@ -113,26 +114,27 @@ def observe(
     """
     beside = residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    seen = Observation.empty(len(examples), decoder.description.layers, value_tops)
+    observation = Observation.empty(len(examples), decoder.description.layers, value_tops)
     tops = {name: torch.from_numpy(ids.astype(np.int64)).to(decoder.device) for name, ids in value_tops.items()}
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
         states = _run(decoder, prefixes, memories, beside)
-        read = _read(decoder, states)
-        seen.effective[part] = states.effective.cpu().numpy()
-        seen.ffn_top[part], seen.output_top[part], seen.residual_top[part], seen.residual_probability[part] = read
-        seen.model_top[part] = seen.output_top[part, -1]
-        says = seen.ffn_top if layer_prediction == "ffn" else seen.output_top
+        for name, grid in _read(decoder, states).items():
+            getattr(observation, name)[part] = grid
+        observation.effective[part] = states.effective.cpu().numpy()
+        observation.model_top[part] = observation.output_top[part, -1]
+        says = observation.ffn_top if layer_prediction == "ffn" else observation.output_top
         for index, active in enumerate(states.fires):
-            said = torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
-            seen.active[part, index] = active.sum(1).cpu().numpy()
-            for name, own in tops.items():
-                same = own[index] == said
-                seen.agreeing[name][part, index] = (same if memories == "all" else same & active).sum(1).cpu().numpy()
+            prediction = torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
+            observation.active[part, index] = active.sum(1).cpu().numpy()
+            for name, value_top in tops.items():
+                agrees = value_top[index] == prediction
+                agrees = agrees if memories == "all" else agrees & active
+                observation.agreeing[name][part, index] = agrees.sum(1).cpu().numpy()
 
     run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
-    return seen
+    return observation
 
 
 @dataclass(frozen=True)
@@ -153,10 +155,6 @@ class States:
     given: torch.Tensor | None = None
 
 
-# tops of y, o and r, and the probability of o^L's top in r
-Read = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-
-
 def effective_memories(energies: torch.Tensor) -> torch.Tensor:
     """Return the effective number of memories (rows,): (sum e)^2 / sum e^2, the participation ratio; 0 without any.
 
@@ -168,7 +166,11 @@ def effective_memories(energies: torch.Tensor) -> torch.Tensor:
 
 
 def fewest_with(energies: torch.Tensor, share: float) -> torch.Tensor:
-    """Return (rows, d_m) bool: the fewest memories whose energies have at least a share of the row's sum."""
+    """Return (rows, d_m) bool: the fewest memories whose energies have at least a share of the row's sum.
+
+    Of energies 1 5 1 3 and a share of 0.9, these are 5, 3 and the first 1: sorted, what stands before each is 0 5 8 9,
+    and the memories with less than 9 before them are needed.
+    """
     ordered, index = energies.double().sort(1, descending=True)
     before = ordered.cumsum(1) - ordered
     needed = (before < share * ordered.sum(1, keepdim=True)) & (ordered > 0)
@@ -192,11 +194,11 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, besi
     for number, layer in enumerate(decoder.layers, 1):
         if beside:
             given.append(x[batch.last])
-        seen = layer(x, batch)
-        x = seen.output
-        residuals.append(seen.residual[batch.last])
-        updates.append(seen.update[batch.last])
-        m = seen.coefficients[batch.last]
+        layer_output = layer(x, batch)
+        x = layer_output.output
+        residuals.append(layer_output.residual[batch.last])
+        updates.append(layer_output.update[batch.last])
+        m = layer_output.coefficients[batch.last]
         energies = (m * layer.values[: m.shape[1]].float().norm(dim=1)).square()
         require_finite(f"layer {number}: memory coefficients", m)
         require_finite(f"layer {number}: residuals and updates", residuals[-1], updates[-1])
@@ -207,43 +209,49 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, besi
     return States(r, y, fires, torch.stack(effective, 1), torch.stack(given, 1) if beside else None)
 
 
-def _read(decoder: LanguageModel, states: States) -> Read:
-    """Read the vocabulary from residuals, feed-forward outputs y and o = r + y."""
+def _read(decoder: LanguageModel, states: States) -> dict[str, np.ndarray]:
+    """Return (prefixes, layers) the tops of r, y and o = r + y, and the probability of o^L's top in r."""
     vocabulary, (r, y) = decoder.vocabulary, (states.residual, states.update)
-    grid = lambda tensor: tensor.view(r.shape[:2]).cpu().numpy()
-    ffn_top, output_top = (grid(vocabulary.read_tops(h.flatten(0, 1))) for h in (y, r + y))
-    target = torch.from_numpy(output_top[:, -1]).to(decoder.device).repeat_interleave(r.shape[1])
+    ffn_top, output_top = (vocabulary.read_tops(h.flatten(0, 1)) for h in (y, r + y))
+    target = output_top.view(r.shape[:2])[:, -1].repeat_interleave(r.shape[1])
     given = r if states.given is None else states.given
-    found = vocabulary.read(given.flatten(0, 1), target, rank=False)
-    return ffn_top, output_top, grid(found.top), grid(found.target_probability)
+    reading = vocabulary.read(given.flatten(0, 1), target, rank=False)
+    cells = {
+        "ffn_top": ffn_top,
+        "output_top": output_top,
+        "residual_top": reading.top,
+        "residual_probability": reading.target_probability,
+    }
+    return {name: column.view(r.shape[:2]).cpu().numpy() for name, column in cells.items()}
 
 
-def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str = "all") -> dict[str, pl.DataFrame]:
+def tables(
+    examples: pl.DataFrame, observation: Observation, corpus: Corpus, types: str = "all"
+) -> dict[str, pl.DataFrame]:
     """Return the tables ``examples``, ``composition`` and ``refinement``; ``types``: ``values.types`` of the run."""
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     following = pl.Series("next_token", corpus.following(sentence, position))
-    count, layers = seen.active.shape
+    count, layers = observation.active.shape
     key = {
         "example": np.repeat(examples["example"].to_numpy(), layers),
         "layer": np.tile(np.arange(1, layers + 1), count),
     }
-    flat = lambda array: array.ravel()
-    tops = {n: flat(getattr(seen, n)) for n in ("residual_top", "ffn_top", "output_top")}
+    tops = {n: getattr(observation, n).ravel() for n in ("residual_top", "ffn_top", "output_top")}
     return {
         "examples": examples.with_columns(
             pl.when(following >= 0).then(following).alias("next_token"),
-            pl.Series("model_top", seen.model_top),
+            pl.Series("model_top", observation.model_top),
         ),
         "composition": pl.DataFrame(
             {
                 **key,
-                "active": flat(seen.active),
-                "effective": flat(seen.effective),
+                "active": observation.active.ravel(),
+                "effective": observation.effective.ravel(),
                 "ffn_top": tops["ffn_top"],
                 "output_top": tops["output_top"],
                 **{
-                    "agreeing_memories" + ("" if name == types else f"_{name}"): flat(agreeing)
-                    for name, agreeing in seen.agreeing.items()
+                    "agreeing_memories" + ("" if name == types else f"_{name}"): agreeing.ravel()
+                    for name, agreeing in observation.agreeing.items()
                 },
             }
         ),
@@ -251,8 +259,8 @@ def tables(examples: pl.DataFrame, seen: Observation, corpus: Corpus, types: str
             {
                 **key,
                 **tops,
-                "model_top": np.repeat(seen.model_top, layers),
-                "residual_probability": flat(seen.residual_probability),
+                "model_top": np.repeat(observation.model_top, layers),
+                "residual_probability": observation.residual_probability.ravel(),
             }
         ).with_columns(kinds().alias("kind")),
     }

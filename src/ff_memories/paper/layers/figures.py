@@ -1,19 +1,15 @@
 """Figures 7 to 11: active memories, agreement with the layer, and what predicts the output."""
 
+from functools import partial
+
 import altair as alt
 import polars as pl
 
 from ff_memories.config import Settings
-from ff_memories.figures import beside, controls
-from ff_memories.figures.boxes import BOXES, box_chart
+from ff_memories.figures import controls
+from ff_memories.figures.charts import BOXES, EDGES, box_chart, rates, stack_chart, stacked
 from ff_memories.figures.context import Drawing, FigureContext, Tables
-from ff_memories.figures.marks import (
-    counted,
-    share_axis,
-)
-from ff_memories.figures.phrases import HALF, both_ends, extremes, first_and_last, percent
-from ff_memories.figures.rates import rates
-from ff_memories.figures.stacks import EDGES, stack_chart, stacked
+from ff_memories.figures.marks import HALF, both_ends, counted, extremes, first_and_last, percent, share_axis
 from ff_memories.figures.theme import KIND_COLOURS
 from ff_memories.paper.layers import measures
 
@@ -66,16 +62,16 @@ def probabilities_chart(frame: pl.DataFrame, context: FigureContext) -> alt.Laye
 def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 10: whether the residual's probability of the output grows."""
     ends = first_and_last(frame)
-    said = "grows" if ends[-1]["median"] > ends[0]["median"] else "does not grow"
+    change = "grows" if ends[-1]["median"] > ends[0]["median"] else "does not grow"
     if len(ends) == 1:
         return f"The residual's median probability of the output: {both_ends(frame, 'median')}"
-    return f"The residual's probability of the output {said}: median {both_ends(frame, 'median')}"
+    return f"The residual's probability of the output {change}: median {both_ends(frame, 'median')}"
 
 
 def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
-    composition, measure = tables["composition"], lambda table: measures.zero_agreement(table, settings.seed)
-    return beside.with_other(measure(composition), composition, "agreeing_memories", "mean", measure)
+    composition, measure = tables["composition"], partial(measures.zero_agreement, seed=settings.seed)
+    return controls.with_other_types(measure(composition), composition, "agreeing_memories", "mean", measure)
 
 
 def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -89,8 +85,8 @@ def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def residual_predicts(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 9: share of examples per layer whose residual predicts the model's output, and the ``chance`` level."""
-    found = measures.residual_predicts(tables["refinement"], settings.seed)
-    return controls.with_chance(found, tables["refinement"], "residual_top", "model_top")
+    shares = measures.residual_predicts(tables["refinement"], settings.seed)
+    return controls.with_chance(shares, tables["refinement"], "residual_top", "model_top")
 
 
 def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -102,8 +98,8 @@ def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> s
     if len(ends) == 1:
         share = percent(last["mean"])
         return f"In layer\u00a0{last['layer']}, the residual predicts the output in {share} of cases{without}"
-    said = "more" if last["mean"] > ends[0]["mean"] else "no more"
-    return f"The residual predicts the output {said} often in upper layers: {both_ends(frame, 'mean')}{without}"
+    often = "more" if last["mean"] > ends[0]["mean"] else "no more"
+    return f"The residual predicts the output {often} often in upper layers: {both_ends(frame, 'mean')}{without}"
 
 
 def kinds(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:

@@ -2,18 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import (
-    EXAMPLE,
-    FOLLOWS,
-    LAYER,
-    POSITION,
-    PROBABILITY,
-    SENTENCE,
-    TOKEN,
-    Column,
-    Schema,
-    both,
-)
+from ff_memories.schema import EXAMPLE, FOLLOWS, LAYER, POSITION, PROBABILITY, SENTENCE, TOKEN, Column, Schema, both
 
 KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
 

@@ -14,7 +14,7 @@ import torch
 
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.paper.layers.refinement import kinds
+from ff_memories.paper.layers.measures import kinds
 
 LOGITS = 1 << 24  # log-probabilities held at once
 
@@ -71,22 +71,22 @@ def trace(
         predictions: tokens per prediction, at most the vocabulary's size.
         residual: as ``composition.residual``: r is what y is ``added`` to, or what a parallel block ``read``.
     """
-    found = []
+    traces = []
     with torch.inference_mode():
         batch = decoder.pack([tokens])
         x = decoder.embed(batch)
         for number, layer in enumerate(decoder.layers, 1):
-            seen = layer(x, batch)
+            layer_output = layer(x, batch)
             if number in layers:
-                given = x if residual == "read" and decoder.parallel else seen.residual
-                three = given, seen.update, seen.residual + seen.update
+                given = x if residual == "read" and decoder.parallel else layer_output.residual
+                three = given, layer_output.update, layer_output.residual + layer_output.update
                 r, y, o = (layer_tops(vocabulary, h, predictions) for h in three)
                 first = {"residual_top": r.ids[:, 0], "ffn_top": y.ids[:, 0], "output_top": o.ids[:, 0]}
                 kind = pl.DataFrame(first).select(kinds()).to_series().to_list()
-                most = largest(seen.coefficients, layer.values, top, decoder.signs)
-                found.append(LayerTrace(number, r, y, o, kind, *most))
-            x = seen.output
-    return found
+                most = largest(layer_output.coefficients, layer.values, top, decoder.signs)
+                traces.append(LayerTrace(number, r, y, o, kind, *most))
+            x = layer_output.output
+    return traces
 
 
 def largest(
@@ -115,9 +115,12 @@ def layer_tops(vocabulary: Vocabulary, h: torch.Tensor, n: int) -> Tops:
 
     The first is that of ``Vocabulary.read``, as the experiments have it.
     """
-    found = vocabulary.read(h, rank=False)
-    log = lambda part: vocabulary.log_probabilities(vocabulary.output(part), whole=True)
-    return _tops(log, h, n, vocabulary.size, found.top, found.probability)
+    reading = vocabulary.read(h, rank=False)
+
+    def log_probabilities(part: torch.Tensor) -> torch.Tensor:
+        return vocabulary.log_probabilities(vocabulary.output(part), whole=True)
+
+    return _tops(log_probabilities, h, n, vocabulary.size, reading.top, reading.probability)
 
 
 def value_tops(
@@ -133,25 +136,30 @@ def value_tops(
     """
     with torch.inference_mode():
         values = decoder.layers[layer - 1].values[torch.tensor(list(memories), device=decoder.device)]
-        found = vocabulary.predict(values, rank=False)
+        predicted = vocabulary.predict(values, rank=False)
         if types == "all":
-            return _tops(vocabulary.log_probabilities, values, n, vocabulary.size, found.top, found.probability)
+            return _tops(vocabulary.log_probabilities, values, n, vocabulary.size, predicted.top, predicted.probability)
         never = vocabulary.never[vocabulary.never < vocabulary.size]
-        log = lambda part: vocabulary.log_probabilities(part).index_fill(1, never, -torch.inf)
+
+        def log_probabilities(part: torch.Tensor) -> torch.Tensor:
+            return vocabulary.log_probabilities(part).index_fill(1, never, -torch.inf)
+
         n = min(n, vocabulary.size - len(never))
-        return _tops(log, values, n, vocabulary.size, found.trained_top, found.trained_probability)
+        return _tops(
+            log_probabilities, values, n, vocabulary.size, predicted.trained_top, predicted.trained_probability
+        )
 
 
 def _tops(
-    log: Callable[[torch.Tensor], torch.Tensor],
+    log_probabilities: Callable[[torch.Tensor], torch.Tensor],
     h: torch.Tensor,
     n: int,
     size: int,
     first: torch.Tensor,
     probability: torch.Tensor,
 ) -> Tops:
-    """Return the ``n`` most probable tokens by ``log``; of equals, ``first`` (rows,) leads, with its probability."""
-    best = [log(part).topk(min(n, size), dim=1) for part in h.split(max(1, LOGITS // size))]
+    """Return the ``n`` most probable tokens; of equals, ``first`` (rows,) leads, with its ``probability``."""
+    best = [log_probabilities(part).topk(min(n, size), dim=1) for part in h.split(max(1, LOGITS // size))]
     ids = torch.cat([part.indices for part in best])
     p = torch.cat([part.values for part in best]).float().exp()
     missing = ~(ids == first[:, None]).any(1)

@@ -49,8 +49,8 @@ def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> M
     peak = _peak(evidence, between(layers, evidence.layers))
     if peak is None:
         return Measurement(reason=UNKNOWN)
-    found = peak["mean"], peak["low"], peak["high"]
-    return Measurement(*found, peak["n"], judged=itself(*found, limit), reason=f"in layer {peak['layer']}")
+    estimate = peak["mean"], peak["low"], peak["high"]
+    return Measurement(*estimate, peak["n"], judged=itself(*estimate, limit), reason=f"in layer {peak['layer']}")
 
 
 def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -58,9 +58,9 @@ def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measur
     peak, anywhere = (_peak(evidence, between(b, evidence.layers)) for b in (layers, [1, PAPER]))
     if peak is None or anywhere is None:
         return Measurement(reason=UNKNOWN)
-    found = peak["mean"], peak["low"], peak["high"]
+    estimate = peak["mean"], peak["low"], peak["high"]
     reason = f"in layer {peak['layer']}; the highest of all is in layer {anywhere['layer']}"
-    return Measurement(*found, peak["n"], judged=itself(*found, limit), reason=reason)
+    return Measurement(*estimate, peak["n"], judged=itself(*estimate, limit), reason=reason)
 
 
 def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
@@ -78,12 +78,12 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: L
     under, over = (mean_of(again, between(bounds, evidence.layers)) for bounds in (lower, upper))
     ratio = np.divide(over, under, out=np.full(len(under), np.inf), where=under > 0)
     low, high = np.percentile(ratio, [2.5, 97.5], method="inverted_cdf") if len(ratio) else (np.nan, np.nan)
-    found, draws = (above / below, low, high), over - under
+    estimate, draws = (above / below, low, high), over - under
     open_ = np.isinf(high) and not limit.reached(low)
     return Measurement(
-        *found,
+        *estimate,
         n=n,
-        judged=itself(*found, limit, draws=draws),
+        judged=itself(*estimate, limit, draws=draws),
         reason=reason,
         few="the lower layers agree so rarely that the ratio has no upper end" if open_ else "",
         draws=draws,
@@ -127,12 +127,16 @@ def rises_with_probability(evidence: Evidence, *, bins: int, filled: int, values
     Bins with fewer values have no say: the rate of one value is 0 or 1.
     """
     table = evidence.table("values")
-    found = agreement_by_probability(table, bins, evidence.seed)
-    rates = found["mean"].to_list()
-    full = found.filter(pl.col("n") >= values)
+    binned = agreement_by_probability(table, bins, evidence.seed)
+    rates = binned["mean"].to_list()
+    full = binned.filter(pl.col("n") >= values)
     rho = rank_correlation(full["bin"].to_list(), full["mean"].to_list())
-    n, sizes, of = int(found["n"].to_numpy().sum()), found["n"].to_list(), full.height
-    few = "" if of >= filled else f"only {of} of {bins} bins hold {values} values or more, and {filled} are needed"
+    n, sizes = int(binned["n"].to_numpy().sum()), binned["n"].to_list()
+    few = (
+        ""
+        if full.height >= filled
+        else f"only {full.height} of {bins} bins hold {values} values or more, and {filled} are needed"
+    )
     if rho is None:
         return Measurement(n=n, reason="all bins have the same agreement, or fewer than three have enough values")
     again = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
@@ -144,7 +148,7 @@ def rises_with_probability(evidence: Evidence, *, bins: int, filled: int, values
         *ends(draws),
         n=n,
         judged=itself(rho, *ends(draws), limit, draws=draws),
-        few=few,
+        few=few if full.height < filled else "",
         reason=f"{percent(rates[0])} in the lowest bin, {percent(rates[-1])} in the highest; values in the bins: "
         f"{', '.join(f'{size:,}' for size in sizes)}",
         draws=draws,
@@ -173,5 +177,5 @@ def predictive_values_agree(evidence: Evidence, *, most: int, limit: Limit) -> M
     if best.is_empty():
         return Measurement(reason="no value among the most predictive has a trigger")
     agree = (best["agreeing_triggers"] > 0).to_numpy()
-    found = float(agree.mean()), *share_interval(agree, evidence.seed)
-    return Measurement(*found, n=len(agree), judged=itself(*found, limit))
+    estimate = float(agree.mean()), *share_interval(agree, evidence.seed)
+    return Measurement(*estimate, n=len(agree), judged=itself(*estimate, limit))

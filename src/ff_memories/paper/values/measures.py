@@ -1,8 +1,25 @@
-"""What claims and figures of the section measure, from its tables."""
+"""What a value's prediction is compared with (``targets``), and what claims and figures measure of that."""
 
+import numpy as np
 import polars as pl
 
+from ff_memories.corpus.dictionary import BOS
+from ff_memories.corpus.store import Corpus
 from ff_memories.judge.measures import MEAN, boxes, means
+
+
+def targets(triggers: pl.DataFrame, corpus: Corpus, target: str) -> pl.DataFrame:
+    """Return triggers with the ``target`` token that a value is compared with.
+
+    ``next``: the token after the prefix (the paper), null where the sentence ends. ``last``: the prefix's own last
+    token (the released code), ``<s>`` for the empty prefix.
+    """
+    if target == "next":
+        return triggers.with_columns(pl.col("next_token").alias("target"))
+    position = triggers["position"].to_numpy().astype(np.int64)
+    at = corpus.offsets[triggers["sentence"].to_numpy()] + np.maximum(position, 1) - 1
+    token = pl.Series("target", corpus.tokens[at].astype(np.uint32))
+    return triggers.with_columns(pl.when(pl.col("position") > 0).then(token).otherwise(BOS).alias("target"))
 
 
 def agreement(values: pl.DataFrame, seed: int | None) -> pl.DataFrame:
@@ -32,11 +49,11 @@ def by_probability(values: pl.DataFrame, bins: int) -> pl.DataFrame:
 
     There are ``bins`` bins of equal width on [0, max] of the top probability.
     """
-    known = values.drop_nulls("agrees")
-    most = float(known["top_probability"].to_numpy().max()) if len(known) else 1.0
+    compared = values.drop_nulls("agrees")
+    most = float(compared["top_probability"].to_numpy().max()) if len(compared) else 1.0
     width = most / bins
     index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
-    return known.with_columns((index * width).alias("bin"), pl.lit(width).alias("width"))
+    return compared.with_columns((index * width).alias("bin"), pl.lit(width).alias("width"))
 
 
 def predictive_values(values: pl.DataFrame, most: int = 100) -> pl.DataFrame:

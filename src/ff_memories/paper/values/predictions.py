@@ -13,7 +13,7 @@ from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.matmul import require_finite
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.keys import memory_selection
-from ff_memories.paper.values.targets import targets as targets
+from ff_memories.paper.values.measures import targets as targets
 
 TILE = 4096  # values projected between two progress reports
 
@@ -80,17 +80,17 @@ def value_predictions(
             values = layer.values[:neurons] if either[number].any() else None
             for start in range(0, neurons, TILE):
                 part = np.arange(start, min(start + TILE, neurons))
-                own = part[either[number, part]]
-                if values is None or not len(own):
+                asked_keys = part[either[number, part]]
+                if values is None or not len(asked_keys):
                     continue
-                part = own if vocabulary.plain else part
+                part = asked_keys if vocabulary.plain else part
                 first, end = int(part[0]), int(part[-1]) + 1
                 asked_for = values[first:end] if end - first == len(part) else values[part]  # a view where it can be
                 tokens = torch.from_numpy(wanted[number][:, part]).to(decoder.device)
-                for sign, found in enumerate(vocabulary.predict_signs(asked_for, tokens, signs)):
+                for sign, prediction in enumerate(vocabulary.predict_signs(asked_for, tokens, signs)):
                     for name, grid in grids.items():
-                        grid[number, sign, part] = getattr(found, name).cpu().numpy()
-                progress.step(len(own) * signs)
+                        grid[number, sign, part] = getattr(prediction, name).cpu().numpy()
+                progress.step(len(asked_keys) * signs)
     parts = [grid.reshape(len(target), -1) for grid in grids.values()]
     require_finite("predictions of values", *(torch.from_numpy(parts[i]) for i in (1, 4)))
     return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
@@ -99,9 +99,9 @@ def value_predictions(
 def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     """Return the top token (layers, d_m) int64 of every value as it is, for both ``values.types``."""
     with torch.inference_mode():
-        found = [vocabulary.predict(layer.values) for layer in decoder.layers]
-    stack = lambda tops: np.stack([top.cpu().numpy() for top in tops])
-    return {"all": stack([f.top for f in found]), "trained": stack([f.trained_top for f in found])}
+        predictions = [vocabulary.predict(layer.values) for layer in decoder.layers]
+    columns = {"all": "top", "trained": "trained_top"}
+    return {t: np.stack([getattr(p, name).cpu().numpy() for p in predictions]) for t, name in columns.items()}
 
 
 def every_top(
@@ -118,8 +118,8 @@ def every_top(
     grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
     names = {types: "top_token", other(types): f"top_token_{other(types)}"}
     if len(values) < grid[0] * grid[1]:
-        found = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64))
-        return {choice: found[choice].top for choice, name in names.items() if name in values}
+        predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64))
+        return {choice: predicted[choice].top for choice, name in names.items() if name in values}
     return {c: values[name].to_numpy().astype(np.int64).reshape(grid) for c, name in names.items() if name in values}
 
 
@@ -148,11 +148,11 @@ def table(
         keys: (layer, key) of those that the run looks at, None for all.
         folds: the class (vocab,) int64 of every type (``Tokenizer.folded``), to compare tokens by class also.
     """
-    known = targets(triggers, corpus, target)
-    first = known.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
+    with_targets = targets(triggers, corpus, target)
+    first = with_targets.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
     wanted = np.full((decoder.description.layers, decoder.memories), -1, dtype=np.int64)
     wanted[first["layer"].to_numpy() - 1, first["key"].to_numpy()] = first["target"].to_numpy()
-    found = value_predictions(decoder, vocabulary, wanted, keys)
+    predicted = value_predictions(decoder, vocabulary, wanted, keys)
     layer, key = np.indices(wanted.shape)
     values = pl.DataFrame(
         {
@@ -161,36 +161,34 @@ def table(
             "next_token": wanted.ravel(),
         }
     ).with_columns(pl.when(pl.col("next_token") >= 0).then("next_token").alias("next_token"))
-    known = known.drop_nulls("target")
-    counts = known.group_by("layer", "key").agg(pl.len().alias("triggers"))
+    with_targets = with_targets.drop_nulls("target")
+    counts = with_targets.group_by("layer", "key").agg(pl.len().alias("triggers"))
     values = values.join(counts, on=["layer", "key"], how="left", maintain_order="left")
     for choice, suffix in ((types, ""), (other(types), f"_{other(types)}")):
-        values = _with_predictions(values, known, found[choice], suffix, folds)
+        values = _with_predictions(values, with_targets, predicted[choice], suffix, folds)
     return memory_selection.rows(keys, values.with_columns(pl.col("triggers").fill_null(0)))
 
 
 def _with_predictions(
-    values: pl.DataFrame, known: pl.DataFrame, found: Predicted, suffix: str, folds: np.ndarray | None
+    values: pl.DataFrame, with_targets: pl.DataFrame, predicted: Predicted, suffix: str, folds: np.ndarray | None
 ) -> pl.DataFrame:
     """Add what values predict among some types, and how many of their keys' triggers are followed by it."""
     values = values.with_columns(
-        pl.Series("top_token" + suffix, found.top.ravel().astype(np.uint32)),
-        pl.Series("top_probability" + suffix, found.probability.ravel().astype(np.float32)),
-        pl.Series("next_token_rank" + suffix, found.rank.ravel()),
+        pl.Series("top_token" + suffix, predicted.top.ravel().astype(np.uint32)),
+        pl.Series("top_probability" + suffix, predicted.probability.ravel().astype(np.float32)),
+        pl.Series("next_token_rank" + suffix, predicted.rank.ravel()),
     ).with_columns(
         pl.when(pl.col("next_token_rank" + suffix) >= 0)
         .then("next_token_rank" + suffix)
         .alias("next_token_rank" + suffix),
         (pl.col("next_token") == pl.col("top_token" + suffix)).alias("agrees" + suffix),
     )
-    compared = known.join(values.select("layer", "key", top="top_token" + suffix), on=["layer", "key"])
+    compared = with_targets.join(values.select("layer", "key", top="top_token" + suffix), on=["layer", "key"])
     counts = {"agreeing_triggers" + suffix: pl.col("target") == pl.col("top")}
     if folds is not None:
-        types = pl.Series(folds)
-        class_of = lambda token: types.gather(token)  # null for null
-        values = values.with_columns(
-            (class_of(values["next_token"]) == class_of(values["top_token" + suffix])).alias("agrees_folded" + suffix)
-        )
+        class_of = pl.Series(folds).gather  # of tokens; null for null
+        alike = class_of(values["next_token"]) == class_of(values["top_token" + suffix])
+        values = values.with_columns(alike.alias("agrees_folded" + suffix))
         compared = compared.with_columns(alike=class_of(compared["target"]) == class_of(compared["top"]))
         counts["agreeing_triggers_folded" + suffix] = pl.col("alike")
     agreeing = compared.group_by("layer", "key").agg(hits.sum().alias(name) for name, hits in counts.items())

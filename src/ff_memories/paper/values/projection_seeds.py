@@ -34,11 +34,11 @@ def distributions(
         h = values[start : start + FULL]
         logits = torch.cat([head.inner(h) @ head.embedding.T, h @ vocabulary.classes.T], 1)
         words, classes = torch.log_softmax(logits, 1).split([head.size, len(tails)], 1)
-        known = [words]
+        log_probabilities = [words]
         for k, tail in enumerate(tails):
             inner = tail.inner(h) * factors[k][start : start + FULL].to(h.device, h.dtype)
-            known.append(torch.log_softmax(inner @ tail.embedding.T, 1) + classes[:, k, None])
-        yield start, torch.cat(known, 1)
+            log_probabilities.append(torch.log_softmax(inner @ tail.embedding.T, 1) + classes[:, k, None])
+        yield start, torch.cat(log_probabilities, 1)
 
 
 def predictions(
@@ -62,8 +62,8 @@ def predictions(
         maxima += value.exp().tolist()
         here = ((which >= start) & (which < start + len(logp))).nonzero().squeeze(1)
         for part in here.split(FULL):
-            own = logp[which[part] - start]
-            ranks[part] = (own > own.gather(1, ids[part, None])).sum(1)
+            distribution = logp[which[part] - start]
+            ranks[part] = (distribution > distribution.gather(1, ids[part, None])).sum(1)
     return tops, maxima, ranks.tolist(), state
 
 

@@ -2,16 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import (
-    KEY,
-    LAYER,
-    PROBABILITY,
-    STATISTIC,
-    TOKEN,
-    Column,
-    Schema,
-    both,
-)
+from ff_memories.schema import KEY, LAYER, PROBABILITY, STATISTIC, TOKEN, Column, Schema, both
 
 FOLDED = {  # of models of `transformers`
     "agrees_folded": Column(pl.Boolean, null=True, optional=True),

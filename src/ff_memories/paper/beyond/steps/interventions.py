@@ -25,7 +25,7 @@ def run(
     """Measure one shard of the changed coefficients and of the prefixes; the first one counts what was left out."""
     text = store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
-    drawn, changed = changes.table(
+    tested, changed = changes.table(
         decoder,
         text,
         config.causal,
@@ -40,7 +40,7 @@ def run(
     )
     layers, keys, zero = decoder.description.layers, decoder.description.keys, changes.values_of_zero_length(decoder)
     left_out = (
-        ("causal", changes.reasons(drawn, layers, zero, config.causal), causal_counts),
+        ("causal", changes.reasons(tested, layers, zero, config.causal), causal_counts),
         ("removals", removed.reasons(text, config.seed, config.removals, keys), removal_counts),
     )
     for table, reasons, path in left_out:

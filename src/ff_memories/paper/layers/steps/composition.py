@@ -54,15 +54,15 @@ def run(
         decoder.vocabulary.leave_out(never_trained(dictionary))
         tops = value_tops(decoder, decoder.vocabulary)
     else:
-        told = tables.read(values)
-        if len(told) < decoder.description.layers * decoder.memories:  # then the others are predicted here
+        values_table = tables.read(values)
+        if len(values_table) < decoder.description.layers * decoder.memories:  # then the others are predicted here
             decoder.vocabulary.leave_out(never_trained(dictionary))
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
-        tops = every_top(decoder, decoder.vocabulary, told, config.values.types)
+        tops = every_top(decoder, decoder.vocabulary, values_table, config.values.types)
     missing = 0 if sample or shard[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
     prefixes = compositions.of_shard(prefixes, execution.batch_tokens, shard)
-    seen = compositions.observe(
+    observation = compositions.observe(
         decoder,
         text,
         prefixes,
@@ -72,10 +72,10 @@ def run(
         batch_tokens=execution.batch_tokens,
         residual=options.residual,
     )
-    made = compositions.tables(prefixes, seen, text, config.values.types)
+    frames = compositions.tables(prefixes, observation, text, config.values.types)
     if text.numbers is not None:  # sentences of a sample have their numbers in the run's corpus
-        place = text.numbers[made["examples"]["sentence"].to_numpy()]
-        made["examples"] = made["examples"].with_columns(pl.Series("sentence", place))
-    tables.write_counts("composition", compositions.reasons(made["refinement"], len(prefixes), missing), counts)
+        numbers = text.numbers[frames["examples"]["sentence"].to_numpy()]
+        frames["examples"] = frames["examples"].with_columns(pl.Series("sentence", numbers))
+    tables.write_counts("composition", compositions.reasons(frames["refinement"], len(prefixes), missing), counts)
     for path, name in ((examples, "examples"), (composition, "composition"), (refinement, "refinement")):
-        tables.write(made[name], path, decoder.precision)
+        tables.write(frames[name], path, decoder.precision)

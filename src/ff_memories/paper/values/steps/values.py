@@ -34,9 +34,9 @@ def run(
     vocabulary = decoder.vocabulary.reading(options.projection, options.projection_seed)
     folds = None if dictionary is None or model else folded(read_types(dictionary))
     text = store.read(corpus)
-    found = trigger_table.read(triggers, decoder, text, decoder.precision)
+    trigger_rows = trigger_table.read(triggers, decoder, text, decoder.precision)
     asked = predictions.keys_of_shard(decoder, memory_selection.of_model(config.looked_at, decoder, config), shard)
-    predicted = predictions.table(decoder, vocabulary, found, text, options.target, options.types, asked, folds)
+    predicted = predictions.table(decoder, vocabulary, trigger_rows, text, options.target, options.types, asked, folds)
     if model and not never_trained(dictionary):  # both choices of values.types have the same numbers: one is kept
         predicted = predicted.drop(cs.ends_with(f"_{predictions.other(options.types)}"))
     tables.write(predicted, values, decoder.precision, decoder.neurons)
