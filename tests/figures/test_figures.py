@@ -257,11 +257,6 @@ def test_the_papers_values_stand_only_where_they_belong():
     assert not paper.values(looking("figure6", surrogate=False)).is_empty()
 
 
-def test_tables_of_another_run_are_refused():
-    with pytest.raises(UserError, match="layer 16"):
-        draw.data(chosen("figure4", synthetic()), Settings(SECTIONS), looking("figure4", layers=6))
-
-
 def test_a_missing_table_and_a_broken_card_are_named(run_folder, tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
         main(command(run_folder, "figure4", tmp_path / "figure4", "mutations"))

@@ -925,12 +925,6 @@ def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twi
     assert "K5" in capsys.readouterr().out
 
 
-def test_a_table_of_another_name_is_refused_before_anything_is_written(tmp_path, capsys):
-    assert run(tmp_path, counts="mine") == 2
-    assert "mine.parquet: this table's file must be called counts.parquet" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_the_verdicts_come_as_latex(tmp_path):
     assert run(tmp_path) == 0
     assert r"\begin{longtable}" in (tmp_path / "claims.tex").read_text()

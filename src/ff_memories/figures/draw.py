@@ -7,7 +7,6 @@ import altair as alt
 import polars as pl
 
 from ff_memories.base import sections
-from ff_memories.base.errors import UserError
 from ff_memories.config import Settings
 from ff_memories.figures import controls
 from ff_memories.figures.context import FigureContext, Tables
@@ -24,18 +23,7 @@ def data(
 
     ``models``: the tables of the baselines' models, by name. They are measured as the run's are, or by
     ``of_a_model`` if the run's frame sets the marks.
-
-    Raises ``UserError`` if a table has layers that the run's model lacks.
     """
-    for name, table in tables.items():
-        if "layer" not in table.columns:
-            continue
-        others = table.filter(~pl.col("layer").is_between(1, context.layers))
-        if others.height:
-            raise UserError(
-                f"table {name} has layer {max(others['layer'])}, but the model has layers 1 to {context.layers}",
-                "the table belongs to another run; remove it and run the workflow again",
-            )
     drawing = DRAWINGS[context.figure]
     frame = drawing.data(tables, settings, context)
     if not models or frame.is_empty():

@@ -440,6 +440,12 @@ def _argmax(logits: torch.Tensor) -> torch.Tensor:
 class Tail:
     """One tail of the softmax and a block of vectors, projected for some of them.
 
+    With four words, none longer than 1 and with mean 0, and a vector of length 1 in the tail's space:
+
+        a word's logit at most 1, their log-sum-exp at least log 4 = 1.39   log-probability in the tail at most -0.39
+        the tail's class in the head: prior -2                              reach -2.39, and a margin
+        best word of the head: -2.1                                         above reach: no need to project the vector
+
     Attributes:
         reach: (rows,) no word of the tail lies above it, in head logits.
         max, argmax, lse, own: (rows,) largest logit, its word, log-sum-exp, and the target's own logit; NaN for vectors

@@ -4,7 +4,7 @@ A baseline is a set of tables that the claims' own checks measure: the tables of
 tables with predictions that are independent of the keys. So a claim and its baselines share one measure.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 
@@ -16,7 +16,8 @@ from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.measurement import Measurement
 from ff_memories.judge.register import MODELS, SAME_SAMPLE, Claim
 from ff_memories.judge.verdicts import measure
-from ff_memories.paper.layers.measures import active_memories, kinds, residual_predicts, zero_agreement
+from ff_memories.paper.layers.composition import kinds
+from ff_memories.paper.layers.measures import active_memories, residual_predicts, zero_agreement
 from ff_memories.paper.values.measures import agreement
 from ff_memories.tables import TABLES, conform
 
@@ -174,35 +175,32 @@ def _measure(claim: Claim, evidence: Evidence) -> Measurement:
         return Measurement()
 
 
-MEASURES: Mapping[str, Callable[[Tables, int, int], pl.DataFrame]] = {
-    "agreement": lambda tables, keys, seed: agreement(tables["values"], seed).select("layer", value="mean"),
-    "active": lambda tables, keys, seed: active_memories(tables["composition"], keys).select("layer", value="median"),
-    "zero_agreement": lambda tables, keys, seed: zero_agreement(tables["composition"], seed).select(
-        "layer", value="mean"
-    ),
-    "residual_predicts": lambda tables, keys, seed: residual_predicts(tables["refinement"], seed).select(
-        "layer", value="mean"
-    ),
-}
+def _by_layer(tables: Tables, keys: int, seed: int) -> dict[str, pl.DataFrame]:
+    """Return {measure: ``layer`` and ``value``} of a model."""
+    return {
+        "agreement": agreement(tables["values"], seed).select("layer", value="mean"),
+        "active": active_memories(tables["composition"], keys).select("layer", value="median"),
+        "zero_agreement": zero_agreement(tables["composition"], seed).select("layer", value="mean"),
+        "residual_predicts": residual_predicts(tables["refinement"], seed).select("layer", value="mean"),
+    }
 
 
 def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> pl.DataFrame:
     """Return the table ``control``: measures of the untrained models by layer, as mean, minimum and maximum."""
     out = pl.DataFrame({"layer": range(1, layers + 1)}, schema={"layer": pl.UInt8})
-    every_layer = out.select("layer")
     fires = pl.concat(
-        every_layer.join(t["values"].drop_nulls("agrees").group_by("layer").len(), on="layer", how="left")
-        for t in untrained
+        out.join(t["values"].drop_nulls("agrees").group_by("layer").len(), on="layer", how="left") for t in untrained
     )
     least = fires.with_columns(pl.col("len").fill_null(0)).group_by("layer").agg(keys=pl.col("len").min())
     out = out.join(least, on="layer", how="left", maintain_order="left").with_columns(
         examples=pl.lit(min(t["examples"].height for t in untrained))
     )
-    for name, of_layer in MEASURES.items():
-        every = pl.concat(of_layer(tables, keys, seed) for tables in untrained)
-        value = pl.col("value")
-        spread = every.group_by("layer").agg(
-            value.sort().mean().alias(name), value.min().alias(f"{name}_low"), value.max().alias(f"{name}_high")
+    measured, value = [_by_layer(tables, keys, seed) for tables in untrained], pl.col("value")
+    for name in measured[0]:
+        spread = (
+            pl.concat(of_model[name] for of_model in measured)
+            .group_by("layer")
+            .agg(value.sort().mean().alias(name), value.min().alias(f"{name}_low"), value.max().alias(f"{name}_high"))
         )
         out = out.join(spread, on="layer", how="left", maintain_order="left")
     return conform(out, TABLES["control"])

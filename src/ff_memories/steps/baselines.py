@@ -16,7 +16,7 @@ from ff_memories.judge.stop_words import stop_words
 from ff_memories.model.info import read_info
 from ff_memories.paper import baselines as measured
 from ff_memories.paper.layers import measures as layers_measures
-from ff_memories.paper.values.measures import targets
+from ff_memories.paper.values.predictions import targets
 
 
 def run(

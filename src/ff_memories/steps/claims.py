@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables as schemas
-from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
 from ff_memories.config import Settings
@@ -45,11 +44,9 @@ def run(
         each: folder to write: one JSON file per claim, for DVC's metrics
         tex: file to write: the verdicts as a LaTeX table
     """
-    for path, table in ((claims, "claims"), (out_counts, "counts")):
-        if path.stem != table:
-            raise UserError(f"{path}: this table's file must be called {table}.parquet")
     described = read_info(info)
-    evidence = Evidence.of_run(config, described, dictionary, read_tables(tables))
+    run_tables = {schemas.name_of(path): schemas.read(path) for path in tables}
+    evidence = Evidence.of_run(config, described, dictionary, run_tables)
     beside = None if baselines is None else schemas.read(baselines)
     gathered = merge_counts(counts)
     judged = verdicts(register(), evidence, described["scope"], beside, self_sampled(gathered))
@@ -64,27 +61,14 @@ def run(
     print(listing(judged))
 
 
-def read_tables(paths: Iterable[Path]) -> dict[str, pl.DataFrame]:
-    """Read tables, identified by their file names. Raises ``UserError`` for a file that is not a table."""
-    return {schemas.name_of(path): schemas.read(path) for path in paths}
-
-
 def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
     """Merge all counts, from Parquet files with the ``counts`` schema or folders of such files."""
     files = []
     for path in paths:
         files += sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     schema = schemas.TABLES["counts"]
-    parts = [pl.DataFrame(schema=schema.columns)]
-    for file in files:
-        try:
-            parts.append(schemas.conform(pl.read_parquet(file), schema))
-        except (OSError, pl.exceptions.PolarsError, ValueError) as error:
-            raise UserError(f"{file}: cannot be read as counts ({error})", rebuild_hint(file)) from None
-    try:
-        return schemas.conform(pl.concat(parts), schema)
-    except ValueError as error:
-        raise UserError(f"counts: {error} in {', '.join(map(str, files))}") from None
+    parts = [schemas.read(file, "counts") for file in files]
+    return schemas.conform(pl.concat([pl.DataFrame(schema=schema.columns), *parts]), schema)
 
 
 def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, dict[str, Any]]:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ff_memories import tables as schemas
-from ff_memories.base.errors import UserError
 from ff_memories.base.files import in_project
 from ff_memories.base.parameters import Input, Output, Param, Tables
 from ff_memories.config import Settings
@@ -31,10 +30,6 @@ def run(
         site: folder to write; open its index.html
     """
     described, texts, options = read_info(info), Texts.read(tables["sentences"], corpus, dictionary), config.gallery
-    if described["vocab"] != len(texts.dictionary):
-        raise UserError(
-            f"{dictionary}: has {len(texts.dictionary)} token types, but the model has {described['vocab']}"
-        )
     read = {name: schemas.read(tables[name]) for name in TABLES}
     some = config.looked_at is not None or options.keys is not None
     material = Material(

@@ -1,12 +1,10 @@
 """Write the report: the run's answers, then the paper's sections with figures and numbers, on one offline page."""
 
+import json
 import os
 from pathlib import Path
-from typing import Any
 
 from ff_memories import tables as schemas
-from ff_memories.base import foreign
-from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import in_project, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
 from ff_memories.config import Settings
@@ -42,24 +40,19 @@ def run(
     read = {name: schemas.read(path) for name, path in tables.items()}
     if perplexity is not None:
         described = {**described, **_perplexity(perplexity)}
-    if set(read["claims"]["scope"]) - {described["scope"]}:
-        raise UserError(f"{claims}: belongs to another model than {info}", "run the workflow again")
     drawings, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
     folder = next(iter(drawings.values()), html).parent
-    try:
-        page = report(
-            config,
-            described,
-            read,
-            {name: _text(path) for name, path in drawings.items()},
-            {name: _text(path) for name, path in fragments.items()},
-            {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
-            {name: in_project(path) for name, path in {**drawings, **fragments, "claims": claims}.items()},
-            Path(os.path.relpath(folder, html.parent)).as_posix(),
-            configfile and in_project(Path(configfile)),
-        )
-    except ValueError as error:
-        raise UserError(f"--figures, --specs: {error}", "remove the figure and run the workflow again") from None
+    page = report(
+        config,
+        described,
+        read,
+        {name: _text(path) for name, path in drawings.items()},
+        {name: _text(path) for name, path in fragments.items()},
+        {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
+        {name: in_project(path) for name, path in {**drawings, **fragments, "claims": claims}.items()},
+        Path(os.path.relpath(folder, html.parent)).as_posix(),
+        configfile and in_project(Path(configfile)),
+    )
     write_whole(html, page.html)
     if summary is not None:
         write_whole(summary, page.markdown)
@@ -67,11 +60,8 @@ def run(
 
 def _perplexity(path: Path) -> dict[str, float | None]:
     """Return the perplexities in a file by their names; older runs have none in windows."""
-    try:
-        measured = foreign.read_json(path, dict[str, Any], rebuild_hint(path))
-        return {"perplexity": measured["perplexity"], "in_windows": measured.get("in_windows", {}).get("perplexity")}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path}: has no perplexity ({error!r})", rebuild_hint(path)) from None
+    measured = json.loads(_text(path))
+    return {"perplexity": measured["perplexity"], "in_windows": measured.get("in_windows", {}).get("perplexity")}
 
 
 def _text(path: Path) -> str:

@@ -20,9 +20,8 @@ from ff_memories.corpus.words import Words
 from ff_memories.paper.beyond import causal, removals, survey
 from ff_memories.paper.keys import memory_selection, mutations, trigger_table
 from ff_memories.paper.layers import composition
-from ff_memories.paper.layers.measures import kinds
-from ff_memories.paper.values.measures import targets
-from ff_memories.paper.values.predictions import other
+from ff_memories.paper.layers.composition import kinds
+from ff_memories.paper.values.predictions import other, targets
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]

@@ -29,7 +29,6 @@ from ff_memories.paper.layers.measures import (
     effective_memories,
     residual_predicts,
     residual_probabilities,
-    zero_agreement,
 )
 
 EMPTY = "no examples"
@@ -118,15 +117,24 @@ def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measur
     )
 
 
+def _lowest_share(hits: pl.DataFrame, seed: int | None) -> tuple[Share, int, int] | None:
+    """Return the share of hits in the layer where it is lowest, with its n, and that layer; ``None`` for no rows.
+
+    ``hits``: ``example``, ``layer`` and ``hit``.
+    """
+    if hits.is_empty():
+        return None
+    row = means(hits, ["layer"], "hit", seed).sort("mean", "layer").row(0, named=True)
+    return (row["mean"], *lowest_of_joint(hits, seed)), row["n"], row["layer"]
+
+
 def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K20: the share of examples without an agreeing memory, in the layer where it is lowest."""
-    shares = zero_agreement(evidence.table("composition"), evidence.seed)
-    if shares.is_empty():
-        return Measurement(reason=EMPTY)
-    row = shares.sort("mean", "layer").row(0, named=True)
     zero = evidence.table("composition").select("example", "layer", hit=pl.col("agreeing_memories") == 0)
-    estimate = row["mean"], *lowest_of_joint(zero, evidence.seed)
-    return Measurement(*estimate, row["n"], judged=itself(*estimate, limit), reason=f"in layer {row['layer']}")
+    if (lowest := _lowest_share(zero, evidence.seed)) is None:
+        return Measurement(reason=EMPTY)
+    share, n, layer = lowest
+    return Measurement(*share, n, judged=itself(*share, limit), reason=f"in layer {layer}")
 
 
 def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
@@ -238,15 +246,13 @@ def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K26: the share of examples whose prediction the layer leaves unchanged, in the layer where it is lowest."""
     kept = pl.col("kind").is_in(["residual", "agreement"])
     stands = evidence.table("refinement").select("example", "layer", hit=kept)
-    shares = means(stands, ["layer"], "hit", evidence.seed)
-    if shares.is_empty():
+    if (lowest := _lowest_share(stands, evidence.seed)) is None:
         return Measurement(reason=EMPTY)
-    row = shares.sort("mean", "layer").row(0, named=True)
-    estimate = row["mean"], *lowest_of_joint(stands, evidence.seed)
+    share, n, layer = lowest
     # each resample's own lowest share is biased downwards, so the test is conservative
     draws = joint_shares(stands, evidence.seed).min(1)
-    judged = Judged(*estimate, limit, clear=is_clear(draws, MOST))
-    return Measurement(*estimate, row["n"], judged=judged, reason=f"in layer {row['layer']}", draws=draws)
+    judged = Judged(*share, limit, clear=is_clear(draws, MOST))
+    return Measurement(*share, n, judged=judged, reason=f"in layer {layer}", draws=draws)
 
 
 def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, np.ndarray]]:

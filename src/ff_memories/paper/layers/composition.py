@@ -18,7 +18,6 @@ from ff_memories.model.batches import batching
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.matmul import require_finite
-from ff_memories.paper.layers.measures import kinds
 
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
 # shortest prefix, and what is added to N for the longest
@@ -223,6 +222,25 @@ def _read(decoder: LanguageModel, states: States) -> dict[str, np.ndarray]:
         "residual_probability": reading.target_probability,
     }
     return {name: column.view(r.shape[:2]).cpu().numpy() for name, column in cells.items()}
+
+
+def kinds() -> pl.Expr:
+    """E13, section 5.2: return the kind of every row with ``residual_top``, ``ffn_top`` and ``output_top``.
+
+    ``residual``: the output predicts what the residual does and the feed-forward does not. ``agreement``: all three
+    predict the same. ``ffn``: the output takes over the feed-forward's prediction. ``composition``: the output
+    predicts something else than either, the rare case included that both agreed with each other.
+    """
+    residual, ffn, output = pl.col("residual_top"), pl.col("ffn_top"), pl.col("output_top")
+    return (
+        pl.when((output == residual) & (output == ffn))
+        .then(pl.lit("agreement"))
+        .when(output == residual)
+        .then(pl.lit("residual"))
+        .when(output == ffn)
+        .then(pl.lit("ffn"))
+        .otherwise(pl.lit("composition"))
+    )
 
 
 def tables(

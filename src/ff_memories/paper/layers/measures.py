@@ -1,4 +1,4 @@
-"""What claims and figures of the section measure, from its tables; and what kind of step a layer takes (``kinds``)."""
+"""What claims and figures of the section measure, from its tables."""
 
 import polars as pl
 
@@ -6,25 +6,6 @@ from ff_memories.judge.measures import boxes, means
 from ff_memories.paper.layers.tables import KIND
 
 KINDS = tuple(KIND.categories)
-
-
-def kinds() -> pl.Expr:
-    """E13, section 5.2: return the kind of every row with ``residual_top``, ``ffn_top`` and ``output_top``.
-
-    ``residual``: the output predicts what the residual does and the feed-forward does not. ``agreement``: all three
-    predict the same. ``ffn``: the output takes over the feed-forward's prediction. ``composition``: the output
-    predicts something else than either, the rare case included that both agreed with each other.
-    """
-    residual, ffn, output = pl.col("residual_top"), pl.col("ffn_top"), pl.col("output_top")
-    return (
-        pl.when((output == residual) & (output == ffn))
-        .then(pl.lit("agreement"))
-        .when(output == residual)
-        .then(pl.lit("residual"))
-        .when(output == ffn)
-        .then(pl.lit("ffn"))
-        .otherwise(pl.lit("composition"))
-    )
 
 
 def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:

@@ -14,7 +14,7 @@ import torch
 
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.paper.layers.measures import kinds
+from ff_memories.paper.layers.composition import kinds
 
 LOGITS = 1 << 24  # log-probabilities held at once
 

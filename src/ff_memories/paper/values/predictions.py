@@ -8,12 +8,12 @@ import torch
 
 from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
+from ff_memories.corpus.dictionary import BOS
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.matmul import require_finite
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.keys import memory_selection
-from ff_memories.paper.values.measures import targets as targets
 
 TILE = 4096  # values projected between two progress reports
 
@@ -126,6 +126,20 @@ def every_top(
 def other(types: str) -> str:
     """Return the other one of ``values.types``."""
     return "trained" if types == "all" else "all"
+
+
+def targets(triggers: pl.DataFrame, corpus: Corpus, target: str) -> pl.DataFrame:
+    """Return triggers with the ``target`` token that a value is compared with.
+
+    ``next``: the token after the prefix (the paper), null where the sentence ends. ``last``: the prefix's own last
+    token (the released code), ``<s>`` for the empty prefix.
+    """
+    if target == "next":
+        return triggers.with_columns(pl.col("next_token").alias("target"))
+    position = triggers["position"].to_numpy().astype(np.int64)
+    at = corpus.offsets[triggers["sentence"].to_numpy()] + np.maximum(position, 1) - 1
+    token = pl.Series("target", corpus.tokens[at].astype(np.uint32))
+    return triggers.with_columns(pl.when(pl.col("position") > 0).then(token).otherwise(BOS).alias("target"))
 
 
 def table(
