@@ -255,6 +255,7 @@ def test_the_papers_values_stand_only_where_they_belong():
     assert paper.values(looking("figure4", surrogate=False, layers=12)).is_empty()
     assert paper.values(looking("figure6")).is_empty()
     assert not paper.values(looking("figure6", surrogate=False)).is_empty()
+    assert paper.values(replace(looking("figure4"), scope="model")).is_empty()
 
 
 def test_a_missing_table_and_a_broken_card_are_named(run_folder, tmp_path, capsys):
@@ -475,9 +476,7 @@ print(hashlib.md5(vl_convert.svg_to_png(sys.argv[2])).hexdigest())
 
 
 def test_the_papers_values_are_no_target_for_another_model():
-    assert not paper.values(looking("figure9")).is_empty(), "the same figure of a surrogate has them"
     another = replace(looking("figure9"), scope="model")
-    assert paper.values(another).is_empty()
     tables_ = chosen("figure9", synthetic())
     said = json.dumps(draw.chart(draw.data(tables_, Settings(SECTIONS), another), another).to_dict())
     assert MARKS["model"] in said and "surrogate" not in said and "paper's range" not in said

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ff_memories.base.parameters import WHOLE, Execution, Input, Output, Shard
-from ff_memories.base.parameters import Shard as Part
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.model.batches import batching
@@ -32,7 +31,7 @@ def run(
 
 
 def search(
-    config: Settings, weights: Path, description: Path, text: store.Corpus, execution: Execution, shard: Part = WHOLE
+    config: Settings, weights: Path, description: Path, text: store.Corpus, execution: Execution, shard: Shard = WHOLE
 ) -> TopTriggers:
     """Return the lists of one shard of the training text."""
     options, lengths = config.triggers, text.lengths[: text.train]
