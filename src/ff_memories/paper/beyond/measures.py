@@ -85,8 +85,8 @@ def shares(causal: pl.DataFrame, layers: int, seed: int | None) -> pl.DataFrame:
 def ranks(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
     """Return the memories' rows with ranks of ``direct`` and ``total`` within their layer, from -1 to 1."""
     rows = tested(causal, layers).filter(pl.col("control") == "none")
-    effects_ = pl.col("direct", "total")
-    return rows.select("layer", "memory", ((2 * effects_.rank() - pl.len() - 1) / pl.len()).over("layer"))
+    rank = pl.col("direct", "total").rank()
+    return rows.select("layer", "memory", ((rank * 2 - pl.len() - 1) / pl.len()).over("layer"))
 
 
 def drawn_memories(n: int, seed: int | None) -> np.ndarray:
