@@ -30,7 +30,7 @@ from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.base.text import cell, csv_text, escape_invisible, latex
 from ff_memories.figures.registry import FIGURES
-from ff_memories.judge.evidence import OTHER_TYPES as SAID
+from ff_memories.judge.evidence import OTHER_TYPES, other_types
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.judge.register import register
 from ff_memories.report.cost import costs
@@ -46,7 +46,6 @@ from ff_memories.report.tables123 import (
     latex1,
     latex2,
     latex3,
-    other_types,
     table1,
     table2,
     table3,
@@ -120,10 +119,10 @@ def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, 
     other = {f"{n}_{types}": own[n] for n in names} | {f"top_token_{types}": 7, f"agreeing_triggers_{types}": 1}
     kinds = tables.TABLES["values"].optional
     values = frame("values", own).with_columns(pl.lit(v).cast(kinds[n]).alias(n) for n, v in other.items())
-    assert other_types(values) == types and other_types(frame("values", own)) is None
+    assert other_types(values, "top_token") == types and other_types(frame("values", own), "top_token") is None
     (row,) = table2(values, TRIGGERS, texts(), "next")
     assert (row.prediction.precision, row.other.precision) == (0, 0.5)
-    html = render("tables123/table2.html.j2", rows=[row], scope="paper", target="next", other=SAID[types])
+    html = render("tables123/table2.html.j2", rows=[row], scope="paper", target="next", other=OTHER_TYPES[types])
     assert said in html and "50 %" in html.replace("\u202f", " ").replace("\u00a0", " ")
     (read,) = csv.DictReader(io.StringIO(csv2([row], "paper", types)))
     assert read[f"precision_{types}"] == "0.5" and read["precision"] == "0"

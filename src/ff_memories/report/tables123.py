@@ -9,7 +9,7 @@ import polars as pl
 
 from ff_memories.base.text import MINUS, csv_text, escape_invisible, key_and_sign, latex, memory_name, opened
 from ff_memories.config import Settings
-from ff_memories.figures.other_types import SAID, other
+from ff_memories.judge.evidence import OTHER_TYPES, other_types
 from ff_memories.model.info import mark_latex
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.paper.values.measures import predictive_values
@@ -207,7 +207,7 @@ def table2(
     Args:
         target: the token that a value's prediction is compared with: ``next`` (after the trigger) or ``last``.
     """
-    rows, types = [], other_types(values)
+    rows, types = [], other_types(values, "top_token")
     for value in predictive_values(values, most).iter_rows(named=True):
         of_key = triggers.filter(layer=value["layer"], key=value["key"]).sort("rank")
         agreeing = _targets(of_key, texts, target) == value["top_token"]
@@ -225,11 +225,6 @@ def table2(
             )
         )
     return rows
-
-
-def other_types(values: pl.DataFrame) -> str | None:
-    """Return the other choice of ``values.types`` that the table has columns for, ``trained`` or ``all``, if any."""
-    return other(values, "top_token")
 
 
 def _prediction(value: Mapping[str, Any], texts: Texts, suffix: str = "") -> Prediction:
@@ -266,7 +261,7 @@ def agreement(values: pl.DataFrame) -> tuple[float, float] | None:
 def write_table2(run: Material) -> Formats:
     """Return Table 2, with one line per value; its CSV has all that ``table2`` returns."""
     values, target, scope = run.tables["values"], run.config.values.target, run.info["scope"]
-    types = other_types(values)
+    types = other_types(values, "top_token")
     rows = table2(values, run.tables["triggers"], run.texts, target, neurons=neurons_of(run.info))
     shown = rows[: run.rows]
     html = render(
@@ -274,7 +269,7 @@ def write_table2(run: Material) -> Formats:
         rows=shown,
         scope=scope,
         target=target,
-        other=types and SAID[types],
+        other=types and OTHER_TYPES[types],
         agreement=agreement(values),
     )
     return html, csv2(rows, scope, types), latex2(shown, scope, types)
@@ -298,7 +293,13 @@ def _cells(prediction: Prediction) -> tuple[str, str, int, str | None]:
 
 
 def latex2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
-    head = ["Value", "Prediction", "Precision (n)", *([SAID[types].capitalize()] if types else []), "Trigger example"]
+    head = [
+        "Value",
+        "Prediction",
+        "Precision (n)",
+        *([OTHER_TYPES[types].capitalize()] if types else []),
+        "Trigger example",
+    ]
     widths = ("l", "l", "r", "l", 0.4) if types else ("l", "l", "r", 0.55)
     cells = []
     for row in rows:
