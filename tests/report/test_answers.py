@@ -20,7 +20,6 @@ from ff_memories.report.markdown import markdown
 from ff_memories.report.sections import choices_section, influence
 
 N = sum(not claim.beyond for claim in register())
-BY_SECTION = sorted(register(), key=lambda claim: (claim.beyond, outline.section_of(claim)))
 INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
 PAPER = INFO | {"scope": "paper"}
 COUNTS = tables.counts(
@@ -220,32 +219,6 @@ def test_nothing_in_the_claims_table_becomes_part_of_the_page(tmp_path):
 def test_a_number_without_a_verdict_is_called_measured(tmp_path):
     html = made_report(tmp_path, judged=claims_table(K10="not_applicable", K11="measured"))[1].read_text()
     assert "not applicable" not in html and html.count("measured, not judged</span>") == 3  # once with its meaning
-
-
-def test_each_word_for_a_verdict_is_explained_once_before_it_is_needed(tmp_path):
-    given = {"K1": "holds", "K2": "fails", "K3": "too_small", "K10": "measured"}
-    html = made_report(tmp_path, judged=claims_table(**given))[1].read_text()
-    for verdict, meaning in ((verdict, said["meaning"]) for verdict, said in wording.VERDICTS.items()):
-        assert html.count(f": {meaning}</li>") == (verdict in {*given.values(), "not_attempted"}), verdict
-    assert html.index(wording.VERDICTS["fails"]["meaning"]) < html.index('<table class="claims')
-
-
-def test_claims_stand_in_their_sections_in_natural_order(tmp_path):
-    html = made_report(tmp_path)[1].read_text()
-    written = (tmp_path / "summary.md").read_text()
-    for shown in (r'<tr id="([BK]\d+)"', r'class="verdict \w+" href="#([BK]\d+)"'):
-        assert re.findall(shown, html) == [claim.id for claim in BY_SECTION]
-    assert re.findall(r"^\| ([BK]\d+) ", written, re.MULTILINE) == [claim.id for claim in register()]
-
-
-def test_no_number_stands_without_what_it_measures(tmp_path):
-    every = {claim.id: "measured" for claim in register()}
-    html = made_report(tmp_path, judged=claims_table(**every))[1].read_text()
-    shown = re.findall(r"<b>([^<]+)</b>\n<small>([^<]+)</small>", html)
-    assert [what for _, what in shown] == [claim.measured_as.replace("'", "&#39;") for claim in BY_SECTION]
-    signs = {"share": " %", "change": " %", "points": " points", "factor": " ×"}
-    for (value, _), claim in zip(shown, BY_SECTION, strict=True):
-        assert value.endswith(signs.get(claim.unit, "")) and (claim.unit != "layer" or value.startswith("layer "))
 
 
 def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):

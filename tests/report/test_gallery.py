@@ -10,7 +10,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-import yaml
 from galleries import HOSTILE, build, material
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from planted_run import TYPES, planted
 from running import ROOT
 
 from ff_memories import tables
-from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.gallery import promoted
 from ff_memories.model.decoder import Decoder
@@ -106,12 +104,6 @@ def test_top_tokens_are_the_models_with_the_tables_first(planted_gallery):
         np.testing.assert_allclose(rows(frame, "logit"), own, rtol=1e-5, atol=1e-5)
     p = np.take_along_axis(np.exp(log_p), rows(most, "token").astype(np.int64), axis=1)
     np.testing.assert_allclose(rows(most, "probability"), p, rtol=1e-5)
-
-
-def test_a_top_token_that_the_model_lists_elsewhere_comes_first_all_the_same():
-    listed = promoted.with_first(torch.tensor([7, 9, 4]), torch.tensor([[3, 7, 5], [1, 2, 3], [4, 6, 8]]))
-    assert listed.tolist() == [[7, 3, 5], [9, 1, 2], [4, 6, 8]]
-    assert promoted.with_first(torch.tensor([2, 3]), torch.tensor([[1], [3]])).tolist() == [[2], [3]]
 
 
 def undo(pairs):
@@ -218,13 +210,6 @@ def test_the_same_run_gives_the_same_gallery_byte_for_byte(made, tmp_path):
     assert names(folder) == names(tmp_path / "again")
 
 
-def test_a_gallery_without_any_trigger_is_a_gallery(tmp_path):
-    m = material()
-    build(tmp_path / "g", replace(m, triggers=m.triggers.clear(), levels=m.levels.clear()))
-    assert parts.read(tmp_path / "g", "keys-0")[1]["t"] == []
-    assert parts.read(tmp_path / "g", "manifest")["top"] == 0
-
-
 def test_an_old_gallery_is_replaced_whole_and_another_folder_is_refused(tmp_path):
     build(tmp_path / "g")
     (tmp_path / "g" / "data" / "keys-99.js").write_text("old")
@@ -279,7 +264,7 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
     tables.write(values.head(5), tmp_path / "values.parquet")
     (tmp_path / "dict.txt").write_text("only 1\n")
     for change, says in [
-        ({"info": tmp_path / "info.json"}, "beyond the model's last"),
+        ({"info": tmp_path / "info.json"}, "rows, but the model has"),
         ({"values": tmp_path / "values.parquet"}, "values: 5 rows, but the model has"),
         ({"dictionary": tmp_path / "dict.txt"}, "fewer token types"),
         ({"triggers": tmp_path / "none" / "triggers.parquet"}, "no such table"),
@@ -289,30 +274,6 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
         assert end.value.code == 2
         assert says in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    "name, column, value, said",
-    [
-        ("triggers", "layer", 3, "triggers: has a key beyond the model's last, layer 2, key 69"),
-        ("mutations", "key", 70, "mutations: has a key beyond"),
-        ("levels", "position", 61, "levels: does not match the triggers"),
-        ("similar", "other_key", 70, "similar: has a key beyond"),
-        ("firing", "layer", 3, "firing: has a key beyond"),
-    ],
-)
-def test_rows_of_another_model_or_corpus_are_refused(name, column, value, said):
-    made = material()
-    frame = getattr(made, name)
-    other = frame.with_columns(pl.lit(value, frame.schema[column]).alias(column))
-    with pytest.raises(UserError, match=said):
-        replace(made, **{name: other})
-
-
-def test_a_gallery_is_never_pushed():
-    outs = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]["gallery"]["outs"]
-    (out,) = (out for out in outs if "results/demo/gallery" in out)
-    assert out["results/demo/gallery"]["cache"] is False  # what the cache has not cannot be pushed
 
 
 def test_pieces_of_a_word_are_told_from_words():

@@ -3,7 +3,6 @@
 import csv
 import io
 import re
-import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -116,7 +115,7 @@ def listed(gallery):
     return found
 
 
-@pytest.mark.parametrize("words", [["the"], ["The"], ["of", "the"], ["cat", "the", "of"], [shown(HOSTILE[0])], ["qqq"]])
+@pytest.mark.parametrize("words", [["The"], ["cat", "the", "of"], [shown(HOSTILE[0])], ["qqq"]])
 def test_keys_are_found_by_the_end_of_their_triggers(site, words):
     made, gallery = site
     gallery.search("fires", " ".join(words))
@@ -141,16 +140,6 @@ def test_values_are_found_by_what_they_promote_the_foremost_first(site):
         "return [...document.querySelectorAll('td[data-label=Matches]')].map((c) => parseInt(c.innerText))"
     )
     assert shown_places == sorted(place + 1 for place in places)[:50]
-
-
-@pytest.mark.parametrize("query, holds", [
-    ("of cat", lambda own: "of" in own and "cat" in own),
-    ('"of cat"', lambda own: any(own[i : i + 2] == ["of", "cat"] for i in range(len(own)))),
-])  # fmt: skip
-def test_text_is_found_anywhere_in_triggers(site, query, holds):
-    made, gallery = site
-    gallery.search("text", query)
-    assert listed(gallery) == {at for at, own in words_of(made) if holds([w.lower() for w in own])}
 
 
 def counted(made, holds):
@@ -225,42 +214,6 @@ def test_lists_are_sorted_as_asked_and_turned_round(site):
     assert shown_rates.split()[-2:] == [f"{100 * rate['fired'][0] / 5000:.0f}", "%"] or "> 99" in shown_rates
     gallery.go("#/?sort=coefficient&page=3")
     assert gallery.keys[-1] in ("#/1/0", "#/2/0")  # without triggers: last
-
-
-def test_a_list_starts_with_the_values_that_agree_and_shows_five_tokens_of_each(site):
-    made, gallery = site
-    gallery.go("#/?layer=2")
-    known = made.values.filter((pl.col("layer") == 2) & pl.col("agrees").is_not_null())
-    score = ["agrees", "agreeing_triggers", "top_probability"]
-    best = known.sort(score, descending=True).select("layer", "key").head(20)
-    assert gallery.keys[:20] == [f"#/{layer}/{key}" for layer, key in best.rows()]
-    tokens = one(made, "promoted", *best.row(0))["token"].head(5).to_list()
-    cell = "return [...document.querySelector('td[data-label=\"Value promotes\"]').querySelectorAll('bdi')]"
-    assert gallery(f"{cell}.map((e) => e.textContent)") == [made.words[token] for token in tokens]
-
-
-def test_a_probability_stands_beside_a_uniform_one(site):
-    made, gallery = site
-    gallery.go("#/2/1")
-    most = one(made, "promoted", 2, 1)["probability"][0]
-    said = gallery("return document.querySelector('#value').parentNode.innerText")
-    assert f"a uniform distribution over {len(made.words):,} tokens gives each" in said
-    times = float(re.search(r"the first has ([\d,.]+) × that", said)[1].replace(",", ""))
-    assert times == pytest.approx(most * len(made.words), rel=0.06)
-
-
-def test_the_form_of_filters_writes_the_address_and_reads_it(site):
-    _, gallery = site
-    gallery("document.querySelector('.panel').open = true")
-    gallery("document.getElementById('filter-agrees').value = '0'")
-    gallery("document.getElementById('filter-coefficient-low').value = '2'")
-    gallery("document.querySelector('.filters button').click()")
-    gallery.ready()
-    assert gallery.address == "#/?agrees=0&coefficient=2.."
-    assert gallery("return document.getElementById('filter-coefficient-low').value") == "2"
-    gallery("document.querySelector('.chip').click()")
-    gallery.ready()
-    assert gallery.address == "#/?coefficient=2.."
 
 
 def test_an_address_leads_to_its_key_and_the_back_button_back(site):
@@ -385,82 +338,6 @@ def test_a_value_shows_logits_up_and_down(site):
     assert all(row.endswith("%") for row in up)
 
 
-def test_a_key_that_a_language_model_labelled_says_so(site):
-    _, gallery = site
-    said = "model-gpt: labels by a language model"
-    gallery.go("#/1/1")
-    assert said in gallery.text and "both model-gpt" in gallery.text
-    gallery.go("#/1/2")
-    assert said not in gallery.text
-
-
-def test_similar_memories_are_links_with_their_cosine(site):
-    made, gallery = site
-    gallery.go("#/1/7")
-    expected = [f"#/{a}/{b}" for a, b in one(made, "similar", 1, 7).select("other_layer", "other_key").iter_rows()]
-    assert gallery("return [...document.querySelectorAll('.similar a')].map((a) => a.getAttribute('href'))") == expected
-    cosines = gallery("return [...document.querySelectorAll('.similar small')].map((a) => Number(a.innerText))")
-    np.testing.assert_allclose(cosines, one(made, "similar", 1, 7)["cosine"], atol=1e-3)
-    gallery("document.querySelector('.similar a').click()")
-    gallery.ready()
-    assert gallery.address == expected[0]
-
-
-@pytest.mark.parametrize(("configfile", "named"), [(None, "my.yaml"), ("runs of/a.yaml", "'runs of/a.yaml'")])
-def test_a_key_says_how_to_trace_a_text_with_and_without_it(opened, tmp_path, configfile, named):
-    build(tmp_path / "named", configfile=configfile)
-    gallery = Gallery(opened[1].driver, tmp_path / "named")
-    gallery.open("#/2/5")
-    commands = gallery("return [...document.querySelectorAll('.trace code')].map((code) => code.innerText)")
-    assert commands == [
-        f'ff-memories trace --configfile {named} --layer 2{more} --out trace.html "your text"'
-        for more in ("", " --set 2:5=0")
-    ]
-    assert ("Replace my.yaml" in gallery.text) == (configfile is None)
-
-
-def test_a_key_without_triggers_says_why_and_leads_to_one_that_has_some(site):
-    _, gallery = site
-    gallery.go("#/2/0")
-    assert "above zero nowhere in the training text" in gallery.text
-    assert gallery("return document.querySelector('.empty a').getAttribute('href')") == "#/2/1"
-
-
-def test_a_key_that_lists_a_part_of_its_triggers_says_of_how_many(opened, tmp_path):
-    made = material()
-    halved = made.values.with_columns(agreeing_triggers=pl.lit(12, pl.UInt16), triggers=pl.lit(12, pl.UInt16))
-    build(tmp_path / "halved", replace(made, values=halved.cast(dict(made.values.schema))))
-    gallery = Gallery(opened[1].driver, tmp_path / "halved")
-    gallery.open("#/2/5")
-    said = gallery("return document.querySelector('.gist').innerText")
-    assert "of its top 6 triggers, of 12, end" in said and said.endswith("which follows 12 of all 12.")
-
-
-def test_a_layers_number_is_its_address(site):
-    _, gallery = site
-    gallery.go("#/2")
-    assert gallery.count() == 70 and set(gallery.keys) <= {f"#/2/{key}" for key in range(70)}
-    gallery.go("#/3")
-    assert "This model has layers 1 to 2" in gallery.text
-
-
-def test_a_gallery_of_an_old_run_leaves_out_what_it_lacks(opened, tmp_path):
-    _, other = opened
-    whole = material()
-    none = {name: getattr(whole, name).clear()
-            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar", "causal")}  # fmt: skip
-    build(tmp_path / "old", replace(whole, promoted=whole.promoted.drop("logit"), **none))
-    gallery = Gallery(other.driver, tmp_path / "old")
-    gallery.open("#/2/5")
-    assert gallery("return document.querySelectorAll('.tint.word, .histogram, .weaker, .similar').length") == 0
-    assert "Demoted" not in gallery.text and "How often" not in gallery.text and "%" in gallery.text
-    gallery.go("#/")
-    assert "Activation density" not in gallery("return document.querySelector('thead').innerText")
-    gallery.go("#/?dead=1")
-    assert gallery.keys == ["#/1/0", "#/2/0"]
-    assert browsing.console(gallery.driver) == []
-
-
 def test_a_gallery_of_some_keys_shows_these(opened, tmp_path):
     _, other = opened
     shown = ((pl.col("layer") == 1) & (pl.col("key") % 7 == 1)) | ((pl.col("layer") == 2) & (pl.col("key") == 3))
@@ -583,25 +460,6 @@ def test_what_is_shown_can_be_downloaded_and_no_cell_is_a_formula(site):
         cells += [cell for row in rows for cell in row.values()]
     assert "'=cmd()" in cells and "'@SUM(1)" in cells
     assert not [c for c in cells if c.lstrip()[:1] in ("=", "+", "@") or re.match(r"\s*-[^\d.]", c)]
-
-
-def test_words_are_suggested_as_they_are_typed(site):
-    _, gallery = site
-    gallery("const w = document.getElementById('words'); w.value = 'of th'; w.dispatchEvent(new Event('input'))")
-    options = "return [...document.querySelectorAll('#suggestions option')].map((o) => o.value)"
-    assert set(browsing.until(lambda: gallery(options))) == {"of the", "of The"}
-
-
-def test_a_missing_part_is_named(opened, tmp_path):
-    _, gallery = opened
-    shutil.copytree(gallery.folder, tmp_path / "gallery")
-    (tmp_path / "gallery" / "data" / "keys-1.js").unlink()
-    other = Gallery(gallery.driver, tmp_path / "gallery")
-    other.open("#/2/10")
-    assert "data/keys-1.js: this part of the gallery could not be loaded" in other.text
-    other.go("#/1/5")
-    assert "Layer 1, key 5" in other.text
-    gallery.driver.get_log("browser")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

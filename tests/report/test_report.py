@@ -171,20 +171,6 @@ def test_table3_without_any_pattern_is_empty_and_says_so():
     assert "surrogate" in latex3(None, "surrogate") and r"\bottomrule" in latex3(None, "paper")
 
 
-def test_table1_says_proxy_in_every_format():
-    rows = table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
-    for made in (render("tables123/table1.html.j2", rows=rows, scope="surrogate"), csv1(rows, "surrogate"),
-                 latex1(rows, "surrogate")):  # fmt: skip
-        assert "proxy" in made and "surrogate" in made.lower()
-
-
-def test_tables_without_rows_are_still_tables():
-    for name, extra in (("table1", {}), ("table2", {"target": "next"})):
-        assert not Tags(render(f"tables123/{name}.html.j2", rows=[], scope="paper", **extra)).open
-    assert table2(frame("values"), frame("triggers"), texts(), "next") == []
-    assert table1(frame("annotations"), frame("pattern_labels"), frame("triggers"), texts(), 16) == []
-
-
 def test_hostile_text_is_text_in_html():
     rows = table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
     html = render("tables123/table2.html.j2", rows=rows, scope="paper", target="next")
@@ -293,14 +279,6 @@ def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):
     assert "/home/me" not in html and str(tmp_path) not in html
 
 
-def test_a_surrogates_report_says_so_loudly_and_the_papers_does_not(tmp_path):
-    banner = "<strong>Surrogate model: not the paper's</strong>"
-    assert banner in made_report(tmp_path)[1].read_text()
-    assert banner not in made_report(tmp_path, "paper")[1].read_text()
-    released = CONFIG | {"fidelity": "released"}
-    assert "Follows the released code" in made_report(tmp_path, "paper", config=released)[1].read_text()
-
-
 def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
     code, path = made_report(tmp_path, "paper", info_scope="surrogate")
     assert code == 2 and not path.exists() and "another model" in capsys.readouterr().err
@@ -399,21 +377,6 @@ def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_
     assert all(fact for _, fact in facts) and {"processor", "cores", "system"} <= {name for name, _ in facts}
     monkeypatch.setattr(Path, "read_text", lambda *given, **more: (_ for _ in ()).throw(OSError()))
     assert dict(hardware())["processor"] and "memory" not in dict(hardware())  # as where there is no /proc
-
-
-def test_a_run_without_logs_has_a_page_of_costs(tmp_path):
-    with pytest.raises(SystemExit) as end:
-        cli.main(["step", "cost", "--logs", f"{tmp_path}/none", "--out", f"{tmp_path}/cost.html"])
-    assert end.value.code == 0 and not Tags((tmp_path / "cost.html").read_text()).open
-
-
-def test_every_part_leads_to_where_it_comes_from(tmp_path):
-    tags = Tags(made_report(tmp_path)[1].read_text())
-    links = [attrs["href"] for tag, attrs in tags.found if tag == "a"]
-    for part in ("figure2", "figure3", "table1"):
-        assert f"#{part}-provenance" in links and f"#{part}" in links
-    assert {f"../tables/{name}.parquet" for name in FIGURES["figure3"].tables} <= set(links)
-    assert "../figure2.csv" in links
 
 
 def test_tables_name_a_key_of_negative_coefficients_by_its_mark():

@@ -1,6 +1,5 @@
 """Write an atlas into a folder: the page, each panel as PDF, SVG, PNG and CSV, and all numbers."""
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,21 +9,17 @@ import polars as pl
 
 from ff_memories.atlas import chart, match, panels
 from ff_memories.atlas.member import Member
+from ff_memories.atlas.page import page
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.base.text import csv_text
 from ff_memories.figures import render
-from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, spread
-from ff_memories.judge.register import register
-from ff_memories.model.info import ABOUT, quantised
-from ff_memories.report import atlas
-from ff_memories.report.outline import BEYOND, SECTIONS
+from ff_memories.report.outline import BEYOND
 from ff_memories.report.wording import listed
 
 PAGE, FIGURES, NUMBERS = "atlas.html", "figures", "numbers.csv"
-UNKNOWN = "unknown"
 
 
 def build(
@@ -46,47 +41,33 @@ def build(
     different = match.without_folders(match.differences(members))
     _require_atlas(folder)
     given = [name for name in different if name not in match.by_kind(different, members)]
-    warnings, notes = _said(members, texts, list(different), given)
-    found = {panel.name: panels.numbers(panel, members) for panel in PANELS}
-    shown = [panel for panel in PANELS if panel.section != BEYOND or found[panel.name].height]
+    warnings, notes = _remarks(members, texts, list(different), given)
+    numbers = {panel.name: panels.numbers(panel, members) for panel in PANELS}
+    shown = [panel for panel in PANELS if panel.section != BEYOND or numbers[panel.name].height]
     with atomic_folder(folder) as partial:
         (partial / FIGURES).mkdir()
-        drawn = {panel.name: _figure(panel, found, members, given, over, partial / FIGURES) for panel in shown}
-        html = atlas.page(
-            _runs(members),
-            warnings,
-            notes,
-            {
-                name: [_plain(name, value, m) for value, m in zip(values, members, strict=True)]
-                for name, values in different.items()
-            },
-            _claims(members),
-            _definitions(members),
-            _sections(drawn),
-            [str(m.info["scope"]) for m in members],
-        )
+        figures = [_figure(panel, numbers, members, given, over, partial / FIGURES) for panel in shown]
+        html = page(members, warnings, notes, different, figures)
         write_whole(partial / PAGE, html)
-        every = pl.concat(found.values())
+        every = pl.concat(numbers.values())
         write_whole(partial / NUMBERS, csv_text(every.columns, every.rows()))
         shutil.rmtree(folder, ignore_errors=True)
     return warnings, notes
 
 
 def _require_atlas(folder: Path) -> None:
-    """Raise ``UserError`` if the folder exists and is neither empty nor an atlas, or if it cannot be replaced."""
+    """Raise ``UserError`` if the folder exists and is neither empty nor an atlas."""
     if not folder.exists():
         return
     another = "name another folder with --out"
     if not folder.is_dir():
         raise UserError(f"{folder}: expected a folder, found a file", another)
-    if Path.cwd().is_relative_to(folder.resolve()):
-        raise UserError(f"{folder}: the command runs in this folder", another)
     found = {path.name for path in folder.iterdir()}
-    if odd := found - ({PAGE, FIGURES, NUMBERS, "summary.json"} if PAGE in found else set()):
+    if odd := found - ({PAGE, FIGURES, NUMBERS} if PAGE in found else set()):
         raise UserError(f"{folder}: contains {min(odd)}, which is of no atlas", another)
 
 
-def _said(
+def _remarks(
     members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Sequence[str], given: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Return what makes the runs hard to compare, and what else a reader should know.
@@ -126,14 +107,14 @@ def _quoted(member: Member) -> str:
 
 def _figure(
     panel: Panel,
-    found: Mapping[str, pl.DataFrame],
+    numbers: Mapping[str, pl.DataFrame],
     members: Sequence[Member],
     different: Sequence[str],
     over: str | None,
     folder: Path,
 ) -> dict[str, Any]:
     """Write one panel's files and return what the page shows of it."""
-    frame = found[panel.name]
+    frame = numbers[panel.name]
     lacking = listed([_quoted(m) for m in members if m.label not in set(frame["label"].to_list())])
     differing = listed(match.of_sections(different, panel.sections))
     faint = [f"{'grey' if over else 'faint'}, dashed: untrained models"] if frame["untrained"].count() else []
@@ -147,7 +128,7 @@ def _figure(
     if over:
         steps = pl.DataFrame([(m.label, m.step) for m in members], schema=["label", "step"], orient="row")
         frame = frame.join(steps, on="label", how="left", maintain_order="left")
-    shared = [found[other.name] for other in PANELS if panel.together and other.together == panel.together]
+    shared = [numbers[other.name] for other in PANELS if panel.together and other.together == panel.together]
     top = 1.05 * max((chart.reach(other) for other in shared), default=0)
     describes = _described(frame, panel)
     labels, shown = [m.label for m in members], [note for note in notes if note]
@@ -194,73 +175,3 @@ def _mark(members: Sequence[Member]) -> str:
     if scopes == {"paper"}:
         return ""
     return "not all are the paper's model" if "paper" in scopes else "none is the paper's model"
-
-
-def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:
-    out = []
-    for member in members:
-        verdicts = wording.counts(member.claims)
-        told = [f"{verdicts[v]} {wording.VERDICTS[v]['many']}" for v in ("holds", "fails") if v in verdicts]
-        out.append({"name": member.name, "label": member.label, "tally": ", ".join(told), "facts": _facts(member)})
-    return out
-
-
-def _facts(member: Member) -> dict[str, str]:
-    """Return a model's facts for the page; every run has the same."""
-    info, read = member.info, member.text
-    whole = lambda key: f"{info[key]:,}" if isinstance(info.get(key), int) else UNKNOWN
-    both = info.get("signs", 1) > 1
-    activation = info.get("activation") or ("relu" if info["scope"] != "model" else UNKNOWN)
-    return {
-        "run": member.name,
-        "model": str(info.get("hub") or info.get("source") or info.get("model_type") or "fairseq transformer_lm"),
-        "scope": ABOUT[info["scope"]].partition(":")[0],
-        "weights": quantised(info) or "not quantised",
-        "layers, L": whole("layers"),
-        "width": whole("model"),
-        "memories per layer, d_m": f"{member.neurons:,}" + (", each with both signs" if both else ""),
-        "activation function": activation + (", gated" if info.get("gated") else ""),
-        "token types, V": whole("vocab"),
-        "parameters": whole("parameters"),
-        "text": (read.source or (listed([Path(file).name for file in read.files]) if read.files else UNKNOWN))
-        + (f" ({read.form})" if read.form else ""),
-        "untrained models": str(len(member.untrained)),
-    }
-
-
-def _plain(name: str, value: Any, member: Member) -> str:
-    if member.resolved is None or not member.resolved[name.partition(".")[0]]:
-        return UNKNOWN
-    return "none" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
-
-
-def _claims(members: Sequence[Member]) -> list[dict[str, Any]]:
-    return [
-        vars(claim) | {"paper": claim.paper, "cells": [member.claims.get(claim.id) for member in members]}
-        for claim in register()
-        if not claim.beyond or any(claim.id in member.claims for member in members)
-    ]
-
-
-def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
-    """Return for each run the definitions that differ from the paper's, with the claims that they apply to."""
-    out = []
-    for member in members:
-        memories = member.resolved["composition"]["memories"] if member.resolved else "active"
-        said: dict[str, list[str]] = {}
-        for claim in register():
-            if text := wording.definition(claim.rests_on, member.info, memories):
-                said.setdefault(text, []).append(claim.id)
-        if said:
-            out.append({"label": member.label, "said": [(", ".join(ids), text) for text, ids in said.items()]})
-    return out
-
-
-def _sections(drawn: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the figures under the paper's sections."""
-    of = {section.number: [f for f in drawn.values() if f["section"] == section.number] for section in SECTIONS}
-    return [
-        {"number": section.number, "title": section.title, "heading": section.heading, "figures": of[section.number]}
-        for section in SECTIONS
-        if of[section.number]
-    ]

@@ -64,7 +64,6 @@ class Member:
             ``BEYOND_PAPER`` may be absent or have no rows.
         untrained: the same tables of models of its shape with random weights, one mapping per seed.
         claims: {claim: its verdict, as the report shows it, and its measured value}.
-        digests: {table: MD5 of its file}.
         step: what its line is coloured by, if the atlas is drawn over something.
     """
 
@@ -78,7 +77,6 @@ class Member:
     tables: Tables
     untrained: Sequence[Tables]
     claims: Mapping[str, Mapping[str, Any]]
-    digests: Mapping[str, str]
     step: float | None = None
 
     @property

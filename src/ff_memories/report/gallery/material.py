@@ -81,16 +81,6 @@ class Material:
         self._check()
 
     def _check(self) -> None:
-        for name in (*OF_SHOWN, "promoted", "similar"):
-            frame = getattr(self, name)
-            beyond = (frame["layer"] > self.layers) | (frame["key"] >= self.keys)
-            if name == "similar":
-                beyond |= (frame["other_layer"] > self.layers) | (frame["other_key"] >= (self.neurons or self.keys))
-            if beyond.any():
-                raise UserError(
-                    f"{name}: has a key beyond the model's last, layer {self.layers}, key {self.keys - 1}",
-                    "use the tables of this run's model, or run the workflow again",
-                )
         for name in ("values", "firing"):
             frame = getattr(self, name)
             if len(frame) != self.size and not (name == "firing" and frame.is_empty()):
@@ -98,12 +88,6 @@ class Material:
                 raise UserError(
                     f"{name}: {len(frame)} rows, but the {whose} has {self.size} values", "run the workflow again"
                 )
-        if not self.levels.is_empty():
-            rows = self.triggers.filter(pl.col("position") > 0).select("layer", "key", "rank", "position")
-            last = self.level_starts[1:][self.triggers["position"].to_numpy() > 0] - 1
-            fits = len(self.levels) == self.level_starts[-1]
-            if not fits or not self.levels[last].select(rows.columns).equals(rows):
-                raise UserError("levels: does not match the triggers", "run the workflow again")
 
     @property
     def corpus(self) -> Corpus:
