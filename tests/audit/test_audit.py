@@ -20,11 +20,11 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.annotate.automatic import proxy
-from ff_memories.audit.recompute import baselines, checks, structure, tolerances
+from ff_memories.audit.recompute import baselines, checks, structure
 from ff_memories.audit.recompute.audit import LEFT_OUT, Finding, audit, contradictions, draw
-from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE
-from ff_memories.audit.recompute.rows import ROWS, recomputed
+from ff_memories.audit.recompute.audit_inputs import AuditInputs
+from ff_memories.audit.recompute.checks import ROWS, recomputed
+from ff_memories.audit.recompute.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
 from ff_memories.base.arithmetic import Precision
@@ -66,7 +66,7 @@ def basis(folder, changes, options, never=()):
     (folder / "sample.jsonl").write_text("".join(json.dumps(record) + "\n" for record in given))
     out = run_steps(folder, settings)
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Basis.read(Run(settings), ROWS, made)
+    return AuditInputs.read(Run(settings), ROWS, made)
 
 
 def tables_of(said):
@@ -161,7 +161,7 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
         pl.when((pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])).then(pl.col("rank") - 1)
         .otherwise("rank").alias("rank")
     ).filter(pl.col("rank") > 0)  # fmt: skip
-    shorter = Basis(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
+    shorter = AuditInputs(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
     (finding,) = [f for f in audit(shorter, ALL, ["sentences"]) if f.differ]
     assert any(said.startswith(f"sentence {first['sentence']}: ") for said in finding.differ)
     assert f"layer {first['layer']} key {first['key']}" in finding.differ[0]
@@ -381,7 +381,7 @@ def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     given.tables["values"] = moved(given.tables["values"])
     assert tables_of(faults(given)) == ["values"]
     rest = given.tables["triggers"].filter((pl.col("layer") != 2) | (pl.col("rank") < 3))
-    shorter = Basis(given.oracle, given.corpus, given.config, given.tables | {"triggers": rest})
+    shorter = AuditInputs(given.oracle, given.corpus, given.config, given.tables | {"triggers": rest})
     (finding,) = audit(shorter, ALL, ["sentences"])
     assert finding.differ  # a list that is too short is found among the keys that the run looked at
     keys = {int(said.split(" key ")[1].split()[0]) for said in finding.differ if "layer 2 key" in said}
@@ -467,7 +467,7 @@ def test_with_a_limit_of_time_the_same_rows_are_looked_at_in_rounds():
 def test_more_near_ties_than_a_stated_share_show_too_little():
     cases: list[tuple[Precision, int]] = [("float32", 13), ("tf32", 49), ("bfloat16", 109)]
     for precision, most in cases:
-        limits = tolerances.of(precision)
+        limits = tolerances(precision)
         found = [Finding("removals", 3840, looked_at=398, near_ties=ties) for ties in (most, most + 1)]
         assert [one.hangs(limits) for one in found] == [False, True]
 

@@ -16,14 +16,15 @@ from running import ROOT
 
 from ff_memories import tables
 from ff_memories.audit import compare, run_files
-from ff_memories.audit.recompute import reading, structure, tolerances
-from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.rows import ROWS
+from ff_memories.audit.recompute import near_equal, structure
+from ff_memories.audit.recompute.audit_inputs import AuditInputs, read_table
+from ff_memories.audit.recompute.checks import ROWS
+from ff_memories.audit.recompute.near_equal import tolerances
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file, rebuild
 from ff_memories.workflow.runs.run import Run
 
-FLOAT32 = tolerances.of("float32")
+FLOAT32 = tolerances("float32")
 CLAIM = dict.fromkeys(tables.TABLES["claims"].columns) | {
     "claim": "K1", "statement": "the last token matters", "source": "3.2", "paper_value": "-0.5", "measured": -0.8,
     "low": -0.9, "high": -0.7, "n": 30, "scope": "surrogate", "verdict": "holds",
@@ -77,7 +78,7 @@ def sound(tmp_path_factory):
     write_inputs(folder, words(44))
     out = run_steps(folder, settings)
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Basis.read(Run(settings), ROWS, made)
+    return AuditInputs.read(Run(settings), ROWS, made)
 
 
 def told(monkeypatch, a, b, makes="the first run's"):
@@ -223,7 +224,7 @@ def test_a_number_that_is_not_finite_is_refused_and_never_equal(number, tmp_path
     assert found["tables/triggers"].different == ["triggers, layer 1 key 0 rank 1: coefficient differs"]
     odd.write_parquet(tmp_path / "triggers.parquet")
     with pytest.raises(UserError, match=r"triggers\.parquet: coefficient has a number that is not finite"):
-        reading.read(tmp_path / "triggers.parquet")
+        read_table(tmp_path / "triggers.parquet")
 
 
 def test_a_coefficient_that_one_run_raises_widens_no_tolerance():
@@ -392,11 +393,11 @@ def test_a_change_that_does_not_follow_from_its_coefficients_is_open():
     "name, says",
     [
         ("count", "counts of `fired`, relative; and 2"),
-        ("excused", f"rows that near-ties may change; and {tolerances.FEW}"),
+        ("excused", f"rows that near-ties may change; and {near_equal.FEW}"),
     ],
 )
 def test_the_page_on_equality_has_the_caps_of_the_code(name, says):
-    each = [100 * getattr(tolerances.of(precision), name) for precision in ("float32", "tf32", "bfloat16")]
+    each = [100 * getattr(tolerances(precision), name) for precision in ("float32", "tf32", "bfloat16")]
     exact, half, quarter = (f"{share:g} %" for share in each)
     assert f"| {says} | {exact} | | {half} | {quarter} |" in (ROOT / "docs/verify.md").read_text(encoding="utf-8")
 

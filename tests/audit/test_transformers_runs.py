@@ -16,9 +16,9 @@ from transformers_run import KINDS, prepare, settings_of, write_model, write_sen
 from data.train_transformer import tokenizer
 from ff_memories.audit import compare
 from ff_memories.audit.recompute.audit import LEFT_OUT, audit
-from ff_memories.audit.recompute.basis import Basis, reference
-from ff_memories.audit.recompute.closeness import DIFFERS, MATCH
-from ff_memories.audit.recompute.rows import ROWS, recomputed
+from ff_memories.audit.recompute.audit_inputs import AuditInputs, reference
+from ff_memories.audit.recompute.checks import ROWS, recomputed
+from ff_memories.audit.recompute.near_equal import DIFFERS, MATCH
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
 from ff_memories.audit.references.activations import Activations
@@ -155,7 +155,7 @@ def basis(folder, name, sample=False, **changes):
         patch.chdir(folder)
         out = run_steps(folder, settings)
         made = lambda path: out / Path(path).name if str(path).startswith("results/") else folder / path
-        return Basis.read(Run(settings), (*ROWS, "firing"), made)
+        return AuditInputs.read(Run(settings), (*ROWS, "firing"), made)
 
 
 @pytest.fixture(scope="module", params=["gpt2", "llama"])
@@ -304,7 +304,7 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     best = sound.tables["triggers"].filter(own).row(0, named=True)
     rest = sound.tables["triggers"].filter(~(own & (pl.col("rank") == 1)))
     rest = rest.with_columns(pl.when(own).then(pl.col("rank") - 1).otherwise("rank").cast(pl.UInt16).alias("rank"))
-    shorter = Basis(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
+    shorter = AuditInputs(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
     (finding,) = audit(shorter, Aim(0.95, 0.0005), [LEFT_OUT])
     assert any(
         said.startswith(f"sentence {best['sentence']}: ") and f"layer {best['layer']} key {best['key']} " in said

@@ -9,7 +9,7 @@ from projects import run
 from ff_memories.audit.recompute.audit import LEFT_OUT
 from ff_memories.audit.recompute.baselines import LABELS
 from ff_memories.audit.recompute.baselines import ROWS as SAMPLED
-from ff_memories.audit.recompute.rows import ROWS
+from ff_memories.audit.recompute.checks import ROWS
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
 pytestmark = pytest.mark.long

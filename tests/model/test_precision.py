@@ -16,10 +16,10 @@ from second_device import SecondDevice, another_job, tf32
 
 from ff_memories import api, tables
 from ff_memories.audit import compare
-from ff_memories.audit.recompute import tolerances
 from ff_memories.audit.recompute.audit import LEFT_OUT, audit
-from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.rows import ROWS
+from ff_memories.audit.recompute.audit_inputs import AuditInputs
+from ff_memories.audit.recompute.checks import ROWS
+from ff_memories.audit.recompute.near_equal import tolerances
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.recompute.structure import faults
 from ff_memories.base.arithmetic import ROUNDOFF, SLACK
@@ -66,7 +66,7 @@ def named(out):
 
 def basis(folder, settings, out):
     made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return Basis.read(Run(settings), ROWS, made)
+    return AuditInputs.read(Run(settings), ROWS, made)
 
 
 @pytest.fixture(scope="module", params=KINDS, ids="-".join)
@@ -160,7 +160,7 @@ def test_every_row_matches_the_exact_model_within_the_precision(rounded):
     found = audit(given := basis(folder, settings, out), ALL)
     assert faults(given) == []
     assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, LEFT_OUT]]
-    assert max(f.largest_difference for f in found) > 10 * tolerances.of("float32").coefficient, "nothing was rounded"
+    assert max(f.largest_difference for f in found) > 10 * tolerances("float32").coefficient, "nothing was rounded"
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_every_measured_table_says_its_precision(rounded, exact):
 def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, change, tmp_path):
     (precision, place), _, _, out = rounded
     _, other = measured(tmp_path, precision, place, **change)
-    found = compare.compare_tables(named(out), named(other), tolerances.of(precision))
+    found = compare.compare_tables(named(out), named(other), tolerances(precision))
     assert {name: outcome.different for name, outcome in found.items() if outcome.different} == {}
     if "execution__shards" in change:
         assert not any(any(outcome.cells.values()) for outcome in found.values())
@@ -284,7 +284,7 @@ def test_float32_after_tf32_in_one_process_is_float32_again():
 
 @pytest.mark.parametrize("precision", ROUNDED)
 def test_limits_grow_with_the_rounding(precision):
-    limits, finest = tolerances.of(precision), tolerances.of("float32")
+    limits, finest = tolerances(precision), tolerances("float32")
     for name in ("coefficient", "tie", "noise", "probability"):
         assert getattr(limits, name) > 50 * getattr(finest, name)
     assert limits.coefficient == SLACK[precision]

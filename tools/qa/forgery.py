@@ -19,9 +19,9 @@ from scipy.stats import hypergeom
 
 from ff_memories import tables
 from ff_memories.audit import run_files, verify
-from ff_memories.audit.recompute import rows, structure
-from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.closeness import DIFFERS
+from ff_memories.audit.recompute import checks, structure
+from ff_memories.audit.recompute.audit_inputs import AuditInputs
+from ff_memories.audit.recompute.near_equal import DIFFERS
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.base.progress import Progress
 from ff_memories.config import Settings
@@ -112,7 +112,7 @@ class Forger:
         self.info = read_info(self.run.path("model", "info.json"))
         settings, dictionary = Settings(self.run.resolved), Path(self.run.dictionary)
         self.evidence = Evidence.of_run(settings, self.info, dictionary, self.tables)
-        self.basis = Basis.read(self.run, (*rows.ROWS, "firing", "histogram"))
+        self.basis = AuditInputs.read(self.run, checks.ROWS)
         self.behind = verify.behind(self.run, Path)
 
     def claims(self) -> list[Claim]:
@@ -160,7 +160,7 @@ class Forger:
         if structure.faults(forged):
             return "all rows are checked", "1.000"
         looked = changed[:: max(1, len(changed) // ENOUGH)]
-        states = [rows.recomputed(name, forged, frame.row(i, named=True)).state for i in looked]
+        states = [checks.recomputed(name, forged, frame.row(i, named=True)).state for i in looked]
         wrong = changed[: round(len(changed) * states.count(DIFFERS) / len(states))]
         draws = (Aim(FEWER.confidence, FEWER.share, seed).draw(name, len(frame)) for seed in range(TIMES))
         hits = sum(bool(np.isin(wrong, drawn).any()) for drawn in draws)

@@ -28,7 +28,7 @@ import yaml
 
 from ff_memories import tables
 from ff_memories.audit import compare, run_files
-from ff_memories.audit.recompute import tolerances
+from ff_memories.audit.recompute.near_equal import tolerances
 from ff_memories.base.files import write_whole
 from ff_memories.base.machine import gpu_present, hardware
 from ff_memories.base.progress import duration
@@ -126,7 +126,7 @@ def beside_the_record(precision: str) -> dict[str, Any]:
 
 def answered(here: compare.NamedTables, there: compare.NamedTables, precision: str) -> dict[str, Any]:
     """Compare tables of the CPU with the device's, without recomputing what near-ties leave open."""
-    found = compare.compare_tables(here, there, tolerances.of(precision))  # type: ignore[arg-type]
+    found = compare.compare_tables(here, there, tolerances(precision))  # type: ignore[arg-type]
     return {
         "answer": "different" if any(o.different for o in found.values()) else "equal",
         "tables": {

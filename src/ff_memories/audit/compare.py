@@ -19,11 +19,19 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.audit import run_files
-from ff_memories.audit.recompute import baselines, reading, structure, tolerances
-from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Comparer, numbers_agree
-from ff_memories.audit.recompute.rows import ROWS, recomputed_rows
-from ff_memories.audit.recompute.tolerances import FEW, INTERVAL, Tolerances
+from ff_memories.audit.recompute import baselines, structure
+from ff_memories.audit.recompute.audit_inputs import AuditInputs, precision_of, read_table
+from ff_memories.audit.recompute.checks import ROWS, recomputed_rows
+from ff_memories.audit.recompute.near_equal import (
+    DIFFERS,
+    FEW,
+    INTERVAL,
+    NEAR_TIE,
+    Comparer,
+    Tolerances,
+    numbers_agree,
+    tolerances,
+)
 from ff_memories.audit.run_files import RunFiles, kind_of, model_of
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
@@ -44,7 +52,7 @@ NOT_TOLD = "different, or a near-tie: the model is needed to tell; compare where
 Letter = Literal["a", "b"]
 SIDES: tuple[Letter, Letter] = ("a", "b")
 NamedTables = Mapping[str, pl.DataFrame]
-Models = Callable[[str], Basis]  # from a model's name to what its rows are recomputed from
+Models = Callable[[str], AuditInputs]  # from a model's name to what its rows are recomputed from
 MakeAgain = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Again]
 
 
@@ -179,8 +187,8 @@ def compared(
     """
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
-    limits = tolerances.of(coarser(precisions))
-    read = lambda side: {n: reading.read(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
+    limits = tolerances(coarser(precisions))
+    read = lambda side: {n: read_table(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
     frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
     found = compare_tables(frames["a"], frames["b"], limits)
     short = {name.removeprefix("tables/"): found[name] for name in in_order(found)}
@@ -352,9 +360,9 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
 # ------------------------------------------------------------------------------------------- the model, and the rules
 
 
-def model_here(run: Run, model: str) -> Basis:
+def model_here(run: Run, model: str) -> AuditInputs:
     """Return what rows of one of a run's models are recomputed from, without the tables that say them."""
-    return Basis.read(run, (), Path) if model == "own" else baselines.basis(run, model, {}, Path)
+    return AuditInputs.read(run, (), Path) if model == "own" else baselines.inputs(run, model, {}, Path)
 
 
 @dataclass
@@ -368,7 +376,7 @@ class Pair:
     models: Models
     again: MakeAgain
 
-    def basis(self, folder: str, side: Letter) -> Basis:
+    def inputs(self, folder: str, side: Letter) -> AuditInputs:
         """Return what the rows of one run's tables in a folder are recomputed from."""
         model, frames = self.models(model_of(folder) or ""), self.frames[side]
         own = {n.rpartition("/")[2]: frames[n] for n in frames if n.rpartition("/")[0] == folder}
@@ -381,13 +389,13 @@ class Pair:
         todo = [outcome for outcome in found.values() if outcome.open["a"] or outcome.open["b"]]
         with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
             for folder, side in itertools.product(sorted({outcome.folder for outcome in todo}), SIDES):
-                basis = self.basis(folder, side)
+                inputs = self.inputs(folder, side)
                 for outcome in (one for one in todo if one.folder == folder):
-                    for where, result in recomputed_rows(basis, outcome.table, outcome.open[side]):
+                    for where, result in recomputed_rows(inputs, outcome.table, outcome.open[side]):
                         if result.state == DIFFERS:
                             outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
                         progress.step(1)
-                for said in structure.faults(basis):
+                for said in structure.faults(inputs):
                     outcome = found.get(f"{folder}/{said.partition(':')[0]}", todo[0])
                     outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{said} ({side.upper()})")
 
@@ -398,7 +406,7 @@ class Pair:
         labels = {name for name in todo if model_of(todo[name].folder) not in (None, "own")}
         for side in SIDES:
             for name in counts:
-                made = structure.counts_again(self.basis("tables", side), Path(name).name)
+                made = structure.counts_again(self.inputs("tables", side), Path(name).name)
                 if made is None or not self.frames[side][name].equals(made):
                     todo[name].different.append(f"{name}: not what the run's tables say ({side.upper()})")
             for folder in sorted({todo[name].folder for name in labels}):
@@ -478,7 +486,7 @@ def _precision(side: RunFiles) -> Precision:
     """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
     own = {name.removeprefix("tables/"): path for name, path in side.tables().items()}
     measured = [name for name, schema in TABLES.items() if schema.measured and name in own]
-    found = {reading.precision_of(own[name]): f"tables/{name}" for name in measured}
+    found = {precision_of(own[name]): f"tables/{name}" for name in measured}
     if len(found) > 1:
         names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")

@@ -23,10 +23,11 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.audit import compare, run_files
-from ff_memories.audit.recompute import audit, tolerances
+from ff_memories.audit.recompute import audit
 from ff_memories.audit.recompute.audit import LEFT_OUT, OWN, Finding
-from ff_memories.audit.recompute.basis import At
-from ff_memories.audit.recompute.rows import ROWS
+from ff_memories.audit.recompute.audit_inputs import At
+from ff_memories.audit.recompute.checks import ROWS
+from ff_memories.audit.recompute.near_equal import tolerances
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
@@ -266,7 +267,7 @@ def _verdicts(check: Check) -> CheckedPart | None:
     if not at(run.table("claims")).is_file():
         return None
     how = {Path(path).stem: "rebuilt to the byte" for path in check.done["rebuilt"].data["same"] if "/tables/" in path}
-    why, limits = {}, tolerances.of(run.config.extraction.precision)
+    why, limits = {}, tolerances(run.config.extraction.precision)
     for name, found in check.tables.items():
         hanging = [f for f in found if f.hangs(limits) and f.what != LEFT_OUT]
         if all(f.looked_at or not f.population for f in found) and not hanging:

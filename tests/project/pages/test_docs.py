@@ -24,7 +24,7 @@ from running import ROOT
 
 import config
 from ff_memories import cli, tables
-from ff_memories.audit.recompute import tolerances
+from ff_memories.audit.recompute.near_equal import tolerances
 from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
 from ff_memories.commands import GROUPS
@@ -289,7 +289,7 @@ LIMITS = {"coefficient": "coefficients, relative", "tie": "coefficients that may
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_the_limits_of_every_precision_are_those_of_the_code(name):
-    exact, half, quarter = (getattr(tolerances.of(p), name) for p in ("float32", "tf32", "bfloat16"))
+    exact, half, quarter = (getattr(tolerances(p), name) for p in ("float32", "tf32", "bfloat16"))
     units = half / ROUNDOFF["tf32"]
     assert quarter == units * ROUNDOFF["bfloat16"]
     shown = f"{exact:.0e}".replace("e-0", "e-")

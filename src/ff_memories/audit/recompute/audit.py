@@ -27,13 +27,12 @@ import polars as pl
 import psutil
 import torch
 
-from ff_memories.audit.recompute import baselines, reading, structure
-from ff_memories.audit.recompute.basis import At, Basis, library, text_key
-from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.rows import ROWS, recomputed_rows, texts_of
+from ff_memories.audit.recompute import baselines, structure
+from ff_memories.audit.recompute.audit_inputs import At, AuditInputs, library, read_table, text_key
+from ff_memories.audit.recompute.checks import ROWS, recomputed_rows, texts_of
+from ff_memories.audit.recompute.missing_triggers import Unlisted
+from ff_memories.audit.recompute.near_equal import DIFFERS, FEW, NEAR_TIE, Result, Tolerances
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.recompute.tolerances import FEW, Tolerances
-from ff_memories.audit.recompute.unlisted import Unlisted
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
@@ -113,19 +112,19 @@ def statement(found: Sequence[Finding], aim: Aim) -> str:
     return shown + said[said.index(":") :].replace(f"% of {worst.population:,} of", "% of")
 
 
-def audit(basis: Basis, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
+def audit(inputs: AuditInputs, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
     """Recompute a random sample of a model's measured tables, and look for prefixes missing from ``triggers``.
 
     Args:
-        basis: the tables, and the model and text to recompute them from.
+        inputs: the tables, and the model and text to recompute them from.
         aim: the confidence and the share of errors to detect.
         only: tables to audit, and ``sentences`` to look for missing triggers.
     """
-    works, sizes = draw(OWN, basis.tables, basis.corpus, basis.config.triggers.positions, aim, only)
+    works, sizes = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
     found = {what: Finding(what, size) for what, size in sizes.items()}
     with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
         for work in works:
-            for what, where, result in look(basis, work.rows):
+            for what, where, result in look(inputs, work.rows):
                 found[what].add(where, result)
             progress.step(work.steps)
     return list(found.values())
@@ -175,30 +174,30 @@ def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None
     )
 
 
-def look(basis: Basis, rows: Sequence[Drawn]) -> Iterator[Said]:
+def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[Said]:
     """Yield the result of every row; tables that cannot be read together are a fault."""
     unlisted: Unlisted | None = None
-    for few in _together(basis, rows):
+    for few in _together(inputs, rows):
         for name, row in few:
             try:
                 if name == LEFT_OUT:
                     with torch.inference_mode():
-                        unlisted = unlisted or Unlisted(basis)
+                        unlisted = unlisted or Unlisted(inputs)
                         yield name, f"sentence {row}", unlisted.of(row)
                 else:
-                    found = recomputed_rows(basis, name, [row])
+                    found = recomputed_rows(inputs, name, [row])
                     yield from ((name, f"{name}, {where}", result) for where, result in found)
             except BROKEN as error:
                 yield name, name, _broken(error)
 
 
-def _together(basis: Basis, rows: Sequence[Drawn]) -> Iterator[list[Drawn]]:
+def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn]]:
     """Yield rows a few at a time, whose texts, of about the same length, the model has run together."""
     needs = []
     for name, row in rows:
         until, texts = 1, list[np.ndarray]()
         with suppress(*BROKEN):  # what a row names may not exist: its check says so
-            until, texts = texts_of(basis, name, row)
+            until, texts = texts_of(inputs, name, row)
         needs.append(({text_key(text): text for text in texts}, until, (name, row)))
     needs.sort(key=lambda need: (max(map(len, need[0].values()), default=0), sorted(need[0]), need[1:]))
     few, texts_, last = list[Drawn](), dict[tuple[int, bytes], np.ndarray](), 1
@@ -206,7 +205,7 @@ def _together(basis: Basis, rows: Sequence[Drawn]) -> Iterator[list[Drawn]]:
         few, texts_, last = [*few, row_], texts_ | own, max(last, until)
         if sum(map(len, texts_.values())) >= TOGETHER_TOKENS or number == len(needs):
             with torch.inference_mode():
-                basis.run_together(texts_, last)
+                inputs.run_together(texts_, last)
             yield few
             few, texts_, last = [], {}, 1
 
@@ -215,12 +214,12 @@ def _broken(error: Exception) -> Result:
     return Result(DIFFERS, f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})")
 
 
-def contradictions(basis: Basis, run: Run, at: At = Path) -> list[str]:
+def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
-    said = list(structure.as_written({name: at(run.table(name)) for name in ROWS}, basis.config.precision))
-    said += structure.faults(basis)
+    said = list(structure.as_written({name: at(run.table(name)) for name in ROWS}, inputs.config.precision))
+    said += structure.faults(inputs)
     for step in structure.COUNTS:
-        again = structure.counts_again(basis, step)
+        again = structure.counts_again(inputs, step)
         if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
             said.append(f"counts/{step}: not what the tables say")
     return said
@@ -236,13 +235,13 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
         The findings; contradictions between tables; and whose forward pass the reference model is.
     """
     corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
-    frames = {name: reading.read(at(run.table(name))) for name in ROWS}
+    frames = {name: read_table(at(run.table(name))) for name in ROWS}
     works, sizes = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT))
     works = works if any(map(_surveys, works)) else [Work(OWN), *works]
     found = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
     names = baselines.models(run)
     for model in names:
-        frames = {name: reading.read(at(baselines.file(run, model, name))) for name in baselines.OWN}
+        frames = {name: read_table(at(baselines.file(run, model, name))) for name in baselines.OWN}
         some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
         # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
         works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
@@ -268,9 +267,9 @@ def _surveys(work: Work) -> bool:
 
 
 @cache
-def _own(settings: str, file: str, at: At) -> tuple[Run, Basis]:
+def _own(settings: str, file: str, at: At) -> tuple[Run, AuditInputs]:
     run = Run(json.loads(settings), file)
-    return run, Basis.read(run, ROWS, at)
+    return run, AuditInputs.read(run, ROWS, at)
 
 
 def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
@@ -278,10 +277,10 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
     try:
         if work.model != OWN:
             return list(baselines.recompute(Run(json.loads(settings), file), work.model, work.rows, at, look))
-        run, basis = _own(settings, file, at)
-        said = list(look(basis, work.rows))
+        run, inputs = _own(settings, file, at)
+        said = list(look(inputs, work.rows))
         if not work.rows or (_surveys(work) and not work.round):
-            parts = (one.partition(": ") for one in contradictions(basis, run, at))
+            parts = (one.partition(": ") for one in contradictions(inputs, run, at))
             said += [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
         return said
     except BROKEN as error:

@@ -18,10 +18,18 @@ from ff_memories.annotate import distance
 from ff_memories.annotate.automatic import proxy
 from ff_memories.annotate.automatic.words import train_counts
 from ff_memories.annotate.study import Key, Prefix, read_keys
-from ff_memories.audit.recompute import reading, structure, tolerances
-from ff_memories.audit.recompute.basis import BATCH, At, Basis, Ends, engine, largest, reference
-from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result
-from ff_memories.audit.recompute.tolerances import FEW
+from ff_memories.audit.recompute import structure
+from ff_memories.audit.recompute.audit_inputs import (
+    BATCH,
+    At,
+    AuditInputs,
+    Ends,
+    engine,
+    largest,
+    read_table,
+    reference,
+)
+from ff_memories.audit.recompute.near_equal import DIFFERS, FEW, NEAR_TIE, Result, tolerances
 from ff_memories.config import Settings
 from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus import store
@@ -42,7 +50,7 @@ OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
 RowResult = tuple[str, str, Result]  # table, place, result
-Look = Callable[[Basis, Sequence[tuple[str, int]]], Iterator[RowResult]]
+Look = Callable[[AuditInputs, Sequence[tuple[str, int]]], Iterator[RowResult]]
 
 
 def models(run: Run) -> list[str]:
@@ -87,11 +95,11 @@ class Baseline:
             run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made, *lists(made, corpus, settings)
         )
 
-    def basis(self, frames: Mapping[str, pl.DataFrame]) -> Basis:
+    def inputs(self, frames: Mapping[str, pl.DataFrame]) -> AuditInputs:
         """Return the model's tables with the reference model that has its weights."""
         fresh = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
         own = {name: frame for name, frame in frames.items() if name in ROWS}
-        found = Basis(
+        found = AuditInputs(
             reference(self.run, self.types, self.at, fresh),
             self.corpus,
             self.settings,
@@ -108,9 +116,9 @@ class Baseline:
         return found
 
 
-def basis(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> Basis:
+def inputs(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> AuditInputs:
     """Return what rows of a baseline are recomputed from."""
-    return Baseline.of(run, model, at).basis(frames)
+    return Baseline.of(run, model, at).inputs(frames)
 
 
 def labels(run: Run, model: str, frames: Mapping[str, pl.DataFrame]) -> Iterator[RowResult]:
@@ -127,10 +135,10 @@ def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, loo
         at: from a file of the run to the place to read it from.
         look: what recomputes rows.
     """
-    frames = {name: reading.read(at(file(run, model, name))) for name in OWN}
+    frames = {name: read_table(at(file(run, model, name))) for name in OWN}
     baseline = Baseline.of(run, model, at)
     yield from labelled(baseline, frames)
-    known = baseline.basis(frames)
+    known = baseline.inputs(frames)
     del baseline
     for said in contradictions(known, run, model, at):
         where, _, what = said.partition(": ")
@@ -138,10 +146,10 @@ def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, loo
     yield from look(known, rows)
 
 
-def contradictions(basis: Basis, run: Run, model: str, at: At = Path) -> list[str]:
+def contradictions(inputs: AuditInputs, run: Run, model: str, at: At = Path) -> list[str]:
     """Return what contradicts a baseline's other tables, the text or the config, each as ``table: what``."""
     files = {name: at(file(run, model, name)) for name in OWN}
-    return [*structure.as_written(files, basis.config.precision), *structure.faults(basis)]
+    return [*structure.as_written(files, inputs.config.precision), *structure.faults(inputs)]
 
 
 def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:
@@ -167,7 +175,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     found = found.with_columns(pl.Series("sentence", _numbers(text)[found["sentence"].to_numpy()].astype(np.uint32)))
     listed = found.filter(pl.col("rank") <= options.top)
     last = listed.group_by("layer", "key").agg(last=pl.col("coefficient").last())
-    limits, most = tolerances.of(config.precision), largest(listed)
+    limits, most = tolerances(config.precision), largest(listed)
     noise = limits.noise * pl.col("layer").replace_strict(most, return_dtype=pl.Float64)
     gap = (pl.col("coefficient") - pl.col("last")).abs()
     close = gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
@@ -232,7 +240,7 @@ class Labels:
             tuple(self.baseline.corpus.sentence(sentence)[:position].tolist())
             for sentence, position in rows.select("sentence", "position").iter_rows()
         ]
-        limits = tolerances.of(self.baseline.settings.precision)
+        limits = tolerances(self.baseline.settings.precision)
         noise = limits.noise * self.largest[layer]
         every = orders(rows["coefficient"].to_list(), texts, len(known.ranks), limits.tie, noise)
         for prefixes in islice(every, ORDERS):
@@ -272,7 +280,7 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
 
     A key's labels may be those of another order of its tied triggers, but only so many may.
     """
-    labels_, limits = Labels(baseline, frames["refinement"]), tolerances.of(baseline.settings.precision)
+    labels_, limits = Labels(baseline, frames["refinement"]), tolerances(baseline.settings.precision)
     wrong = {}
     for name, again in labels_.made.items():
         recorded = frames[name]

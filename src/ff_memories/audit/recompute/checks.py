@@ -7,125 +7,128 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.audit.recompute.basis import Basis, TableRow
-from ff_memories.audit.recompute.closeness import DIFFERS, NEAR_TIE, Result, equal, together, within
+from ff_memories.audit.recompute.audit_inputs import AuditInputs, TableRow
+from ff_memories.audit.recompute.near_equal import DIFFERS, NEAR_TIE, Result, equal, together, within
 from ff_memories.audit.references.activations import Activations, Changed
 from ff_memories.corpus.dictionary import BOS
 from ff_memories.paper.beyond import causal as changes
 from ff_memories.paper.layers.composition import SHARES
 from ff_memories.paper.values.predictions import other
+from ff_memories.tables import TABLES
 
 CHOICES = 64  # of memories that are removed, where rounding may choose others
 
 
-def triggers(basis: Basis, row: TableRow) -> Result:
+def triggers(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E1: the prefix's coefficient, whether it is its sentence's best, and the next token."""
-    results = [equal("next_token", row["next_token"], basis.following(row))]
-    seen = basis.layer(basis.corpus.sentence(row["sentence"]), row["layer"])
+    results = [equal("next_token", row["next_token"], inputs.following(row))]
+    seen = inputs.layer(inputs.corpus.sentence(row["sentence"]), row["layer"])
     m = seen.coefficients()[:, row["key"]]
-    allowed = basis.lengths(row["sentence"])
+    allowed = inputs.lengths(row["sentence"])
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
     own = float(m[row["position"]])
-    results.append(basis.near.coefficient("coefficient", row["coefficient"], own, _noise(basis, seen)))
+    results.append(inputs.near.coefficient("coefficient", row["coefficient"], own, _noise(inputs, seen)))
     best = float(m[allowed.start : allowed.stop].max())
-    if basis.config.triggers.per_sentence == "best" and best > own:
+    if inputs.config.triggers.per_sentence == "best" and best > own:
         say = f"the best position of its sentence is {int(m.argmax())}, not {row['position']}"
-        results.append(Result(NEAR_TIE if best <= own * (1 + basis.near.limits.tie) else DIFFERS, say))
+        results.append(Result(NEAR_TIE if best <= own * (1 + inputs.near.limits.tie) else DIFFERS, say))
     return together(results)
 
 
-def _noise(basis: Basis, seen: Activations) -> float:
+def _noise(inputs: AuditInputs, seen: Activations) -> float:
     """Return the largest error of a layer's scores in the run's precision."""
-    return seen.noise(basis.near.limits.noise)
+    return seen.noise(inputs.near.limits.noise)
 
 
-def mutations(basis: Basis, row: TableRow) -> Result:
+def mutations(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E3: a trigger's coefficient after removing one token or word."""
-    first, *others = basis.candidates(row)
-    found = _mutation(basis, row, first)
-    if found.state == DIFFERS and any(_mutation(basis, row, other).state != DIFFERS for other in others):
+    first, *others = inputs.candidates(row)
+    found = _mutation(inputs, row, first)
+    if found.state == DIFFERS and any(_mutation(inputs, row, other).state != DIFFERS for other in others):
         return Result(NEAR_TIE)
     return found
 
 
-def _mutation(basis: Basis, row: TableRow, source: TableRow) -> Result:
-    prefix, parts = basis.prefix(source), basis.parts(source)
+def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
+    prefix, parts = inputs.prefix(source), inputs.parts(source)
     at = row["removed"], row.get("removed_tokens", 1)
     if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
-        unit = basis.config.mutations.unit
+        unit = inputs.config.mutations.unit
         return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
-    seen = basis.layer(basis.without(source, *at), row["layer"])
+    seen = inputs.layer(inputs.without(source, *at), row["layer"])
     found = float(seen.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
     own = equal("coefficient", row["coefficient"], source["coefficient"])
-    if basis.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
-        noise = _noise(basis, basis.layer(prefix, row["layer"]))
-        own = basis.near.coefficient("coefficient", row["coefficient"], source["coefficient"], noise)
+    if inputs.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
+        noise = _noise(inputs, inputs.layer(prefix, row["layer"]))
+        own = inputs.near.coefficient("coefficient", row["coefficient"], source["coefficient"], noise)
     return together(
         [
             own,
-            basis.near.coefficient(
-                "mutated", row["mutated"], found, _noise(basis, seen), max(found, source["coefficient"])
+            inputs.near.coefficient(
+                "mutated", row["mutated"], found, _noise(inputs, seen), max(found, source["coefficient"])
             ),
-            basis.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
+            inputs.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
         ]
     )
 
 
-def values(basis: Basis, row: TableRow) -> Result:
+def values(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
-    said = basis.oracle.of_value(basis.vector("value", row["layer"], row["key"]))
-    listed = basis.lists.get((row["layer"], row["key"]))
+    said = inputs.oracle.of_value(inputs.vector("value", row["layer"], row["key"]))
+    listed = inputs.lists.get((row["layer"], row["key"]))
     if listed is None:
-        return _value(basis, row, said, None, [])
-    targets = _targets(basis, listed)
-    found = _value(basis, row, said, targets[0], targets)
-    if found.state == DIFFERS and basis.found_here:
-        near = basis.candidates({**row, "rank": 1})
-        others = [_value(basis, row, said, targets[other["rank"] - 1], targets) for other in near[1:]]
+        return _value(inputs, row, said, None, [])
+    targets = _targets(inputs, listed)
+    found = _value(inputs, row, said, targets[0], targets)
+    if found.state == DIFFERS and inputs.found_here:
+        near = inputs.candidates({**row, "rank": 1})
+        others = [_value(inputs, row, said, targets[other["rank"] - 1], targets) for other in near[1:]]
         return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else found
     return found
 
 
-def _value(basis: Basis, row: TableRow, said: torch.Tensor, first: int | None, targets: Sequence[int | None]) -> Result:
+def _value(
+    inputs: AuditInputs, row: TableRow, said: torch.Tensor, first: int | None, targets: Sequence[int | None]
+) -> Result:
     """Check a row of ``values``, given its value's log p, its first trigger's target, and those of all its triggers."""
     results = [
         equal("next_token", row["next_token"], first),
-        _count(basis, row, "triggers", targets, lambda target: target is not None),
+        _count(inputs, row, "triggers", targets, lambda target: target is not None),
     ]
-    for types, suffix in suffixes(basis, row, "top_token"):
-        results += _predicted(basis, row, types, said, first, targets, suffix)
+    for types, suffix in suffixes(inputs, row, "top_token"):
+        results += _predicted(inputs, row, types, said, first, targets, suffix)
     return together(results)
 
 
 def _count(
-    basis: Basis, row: TableRow, column: str, targets: Sequence[int | None], counts: Callable[[int | None], bool]
+    inputs: AuditInputs, row: TableRow, column: str, targets: Sequence[int | None], counts: Callable[[int | None], bool]
 ) -> Result:
     """Compare a count of triggers, by their targets; where a list ends in near-ties, others may be in it."""
     if (recorded := row.get(column)) is None:
         return Result(DIFFERS, f"{column} is missing")
     found = sum(map(counts, targets))
-    if (ends := basis.unsure.get((row["layer"], row["key"]))) is None:
+    if (ends := inputs.unsure.get((row["layer"], row["key"]))) is None:
         return within(column, recorded, found, found, found)
     sure = sum(map(counts, targets[: -ends.inside]))
-    may = [*targets[-ends.inside :], *_targets(basis, ends.beyond)]
+    may = [*targets[-ends.inside :], *_targets(inputs, ends.beyond)]
     fit = sum(map(counts, may))
     low, high = max(0, ends.inside - (len(may) - fit)), min(ends.inside, fit)
     low, high = (low, high) if ends.whole else (0, ends.inside)
     return within(column, recorded, found, sure + low, sure + high)
 
 
-def suffixes(basis: Basis, row: TableRow, column: str) -> Iterator[tuple[str, str]]:
+def suffixes(inputs: AuditInputs, row: TableRow, column: str) -> Iterator[tuple[str, str]]:
     """Yield each choice of ``values.types`` for which a row has columns, and the columns' suffix."""
-    own = basis.config.values.types
+    own = inputs.config.values.types
     yield own, ""
     if f"{column}_{other(own)}" in row:
         yield other(own), f"_{other(own)}"
 
 
 def _predicted(
-    basis: Basis,
+    inputs: AuditInputs,
     row: TableRow,
     types: str,
     every: torch.Tensor,
@@ -137,64 +140,64 @@ def _predicted(
 
     ``every``: log p of all types.
     """
-    said, top = basis.among(types, every), row["top_token" + suffix]
+    said, top = inputs.among(types, every), row["top_token" + suffix]
     named = lambda column: (column + suffix, row[column + suffix])
     results = [
-        basis.near.top(*named("top_token"), said),
-        basis.near.probability(*named("top_probability"), said, int(said.argmax())),
+        inputs.near.top(*named("top_token"), said),
+        inputs.near.probability(*named("top_probability"), said, int(said.argmax())),
         equal(*named("agrees"), None if first is None else first == top),
-        _count(basis, row, "agreeing_triggers" + suffix, targets, lambda target: target == top),
+        _count(inputs, row, "agreeing_triggers" + suffix, targets, lambda target: target == top),
     ]
-    if basis.folds is not None:
-        alike = lambda token: token is not None and bool(basis.folds[token] == basis.folds[top])
+    if inputs.folds is not None:
+        alike = lambda token: token is not None and bool(inputs.folds[token] == inputs.folds[top])
         agrees = None if first is None else alike(first)
         results += [  # a table without these columns is not this run's
             equal("agrees_folded" + suffix, row.get("agrees_folded" + suffix), agrees),
-            _count(basis, row, "agreeing_triggers_folded" + suffix, targets, alike),
+            _count(inputs, row, "agreeing_triggers_folded" + suffix, targets, alike),
         ]
     if first is None or first >= len(said) or row["next_token_rank" + suffix] is None:
         without = first is None or first >= len(said)  # with the head alone, rarer words have no rank
         results.append(equal(*named("next_token_rank"), None if without else "a number"))
     else:  # a target that is never trained has its place among those that are
         ranked = said.index_copy(0, torch.tensor([first]), every[first : first + 1])
-        results.append(basis.near.rank(*named("next_token_rank"), ranked, first))
+        results.append(inputs.near.rank(*named("next_token_rank"), ranked, first))
     return results
 
 
-def _targets(basis: Basis, listed: pl.DataFrame) -> list[int | None]:
+def _targets(inputs: AuditInputs, listed: pl.DataFrame) -> list[int | None]:
     """Return the target tokens of a key's triggers, best trigger first (``values.target``)."""
-    if basis.config.values.target == "next":
+    if inputs.config.values.target == "next":
         return listed["next_token"].to_list()
-    return [int(p[-1]) if len(p := basis.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
+    return [int(p[-1]) if len(p := inputs.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
 
 
-def examples(basis: Basis, row: TableRow) -> Result:
+def examples(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
-    last = basis.layers(basis.prefix(row))[-1]
+    last = inputs.layers(inputs.prefix(row))[-1]
     return together(
         [
-            equal("next_token", row["next_token"], basis.following(row)),
-            basis.near.top("model_top", row["model_top"], basis.oracle.of_layer(last.output[-1])),
+            equal("next_token", row["next_token"], inputs.following(row)),
+            inputs.near.top("model_top", row["model_top"], inputs.oracle.of_layer(last.output[-1])),
         ]
     )
 
 
-def composition(basis: Basis, row: TableRow) -> Result:
+def composition(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
-    seen = _at(basis, row, row["layer"])[-1]
-    ffn, output = basis.oracle.of_layer(torch.stack([seen.ffn[-1], seen.output[-1]]))
-    energies = (seen.m[-1] * basis.norms(row["layer"])).square()
-    if (share := SHARES.get(basis.config.composition.memories)) is not None:
+    seen = _at(inputs, row, row["layer"])[-1]
+    ffn, output = inputs.oracle.of_layer(torch.stack([seen.ffn[-1], seen.output[-1]]))
+    energies = (seen.m[-1] * inputs.norms(row["layer"])).square()
+    if (share := SHARES.get(inputs.config.composition.memories)) is not None:
         fires, unsure = _fewest(seen, energies, share)
     else:
-        fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(basis.near.limits.noise)
-    says = row["ffn_top" if basis.config.composition.layer_prediction == "ffn" else "output_top"]
-    may = torch.ones_like(fires) if basis.config.composition.memories == "all" else fires
+        fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(inputs.near.limits.noise)
+    says = row["ffn_top" if inputs.config.composition.layer_prediction == "ffn" else "output_top"]
+    may = torch.ones_like(fires) if inputs.config.composition.memories == "all" else fires
     active, open_ = int(fires.sum()), int(unsure.sum())
     sure, agreeing = may & ~unsure, []
-    for types, suffix in suffixes(basis, row, "agreeing_memories"):
-        left_out, limit = [] if types == "all" else basis.never, basis.near.limits.probability
-        found, tied = basis.oracle.predicting(row["layer"], says, left_out, limit, may | unsure)
+    for types, suffix in suffixes(inputs, row, "agreeing_memories"):
+        left_out, limit = [] if types == "all" else inputs.never, inputs.near.limits.probability
+        found, tied = inputs.oracle.predicting(row["layer"], says, left_out, limit, may | unsure)
         near = int((tied | (found & ~sure)).sum())
         count = int((found & sure).sum())
         column = "agreeing_memories" + suffix
@@ -202,9 +205,9 @@ def composition(basis: Basis, row: TableRow) -> Result:
     return together(
         [
             within("active", row["active"], active, active - open_, active + open_),
-            *([_effective(basis, row, energies)] if "effective" in row else []),
-            basis.near.top("ffn_top", row["ffn_top"], ffn),
-            basis.near.top("output_top", row["output_top"], output),
+            *([_effective(inputs, row, energies)] if "effective" in row else []),
+            inputs.near.top("ffn_top", row["ffn_top"], ffn),
+            inputs.near.top("output_top", row["output_top"], output),
             *agreeing,
         ]
     )
@@ -228,82 +231,82 @@ def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[to
     return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
 
 
-def _effective(basis: Basis, row: TableRow, energies: torch.Tensor) -> Result:
+def _effective(inputs: AuditInputs, row: TableRow, energies: torch.Tensor) -> Result:
     """Compare the participation ratio of energies (d_m,)."""
     found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
-    return basis.near.ratio("effective", row["effective"], found)
+    return inputs.near.ratio("effective", row["effective"], found)
 
 
-def refinement(basis: Basis, row: TableRow) -> Result:
+def refinement(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E11-E13: predictions of residual, feed-forward and output at a layer, and the resulting kind."""
-    layers = _at(basis, row)
+    layers = _at(inputs, row)
     here, last = layers[row["layer"] - 1], layers[-1]
     vectors = [here.residual[-1], here.ffn[-1], here.output[-1], last.output[-1]]
-    residual, ffn, output, model = basis.oracle.of_layer(torch.stack(vectors))
+    residual, ffn, output, model = inputs.oracle.of_layer(torch.stack(vectors))
     same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
     kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
     return together(
         [
-            basis.near.top("residual_top", row["residual_top"], residual),
-            basis.near.top("ffn_top", row["ffn_top"], ffn),
-            basis.near.top("output_top", row["output_top"], output),
-            basis.near.top("model_top", row["model_top"], model),
-            basis.near.probability("residual_probability", row["residual_probability"], residual, row["model_top"]),
+            inputs.near.top("residual_top", row["residual_top"], residual),
+            inputs.near.top("ffn_top", row["ffn_top"], ffn),
+            inputs.near.top("output_top", row["output_top"], output),
+            inputs.near.top("model_top", row["model_top"], model),
+            inputs.near.probability("residual_probability", row["residual_probability"], residual, row["model_top"]),
             equal("kind", row["kind"], kind),
         ]
     )
 
 
-def _at(basis: Basis, row: TableRow, until: int | None = None) -> list[Activations]:
-    return basis.layers(basis.prefix(basis.example(row)), until)
+def _at(inputs: AuditInputs, row: TableRow, until: int | None = None) -> list[Activations]:
+    return inputs.layers(inputs.prefix(inputs.example(row)), until)
 
 
-def causal(basis: Basis, row: TableRow) -> Result:
+def causal(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of ``causal``: what is changed, and what follows from it."""
-    layer, memory, oracle = row["layer"], row["key"], basis.oracle
+    layer, memory, oracle = row["layer"], row["key"], inputs.oracle
     neurons = oracle.keys[1] // oracle.signs
     at = row["other_prefix"] if row["control"] == "inactive" else row["prefix"]
-    text = basis.numbered(at)
-    through = basis.layers(text)
-    seen, tested = through[layer - 1], basis.layer(basis.numbered(row["prefix"]), layer)
+    text = inputs.numbered(at)
+    through = inputs.layers(text)
+    seen, tested = through[layer - 1], inputs.layer(inputs.numbered(row["prefix"]), layer)
     moved = memory
     if row["control"] == "matched":
         moved = row["matched_key"] + neurons * bool(oracle.signs == 2 and seen.m[-1, row["matched_key"]] < 0)
     now, most = (float(part.coefficients()[-1, moved]) for part in (seen, tested))
-    noise = _noise(basis, seen) + _noise(basis, tested)
+    noise = _noise(inputs, seen) + _noise(inputs, tested)
     if row["intervention"] == "resample":
-        other = basis.layer(basis.numbered(row["other_prefix"]), layer)
+        other = inputs.layer(inputs.numbered(row["other_prefix"]), layer)
         aim = float(other.coefficients()[-1, moved])
     elif row["intervention"] == "mean":
-        aim = float(basis.means[layer - 1][moved % neurons]) * (1 if moved < neurons else -1)
+        aim = float(inputs.means[layer - 1][moved % neurons]) * (1 if moved < neurons else -1)
     else:
         aim = 2 * most if row["intervention"] == "double" else 0.0
     aim = now + most - aim if row["control"] == "inactive" else aim
     results = [
-        basis.near.coefficient("coefficient", row["coefficient"], now, noise),
-        basis.near.coefficient("set_to", row["set_to"], aim, 2 * noise, max(abs(aim), abs(now), abs(most))),
+        inputs.near.coefficient("coefficient", row["coefficient"], now, noise),
+        inputs.near.coefficient("set_to", row["set_to"], aim, 2 * noise, max(abs(aim), abs(now), abs(most))),
     ]
     if (now > noise) == (row["control"] == "inactive") and abs(now) > noise:
         results.append(Result(DIFFERS, f"the coefficient is {now:.6g}, which no {row['control']} row has"))
-    vector = basis.vector("added", layer, moved)
+    vector = inputs.vector("added", layer, moved)
     if row["control"] == "direction":
-        drawn = changes.direction(basis.config.seed, layer, memory, row["prefix"], len(vector))
+        drawn = changes.direction(inputs.config.seed, layer, memory, row["prefix"], len(vector))
         vector = vector.norm() * torch.from_numpy(drawn)
     change = vector * (row["set_to"] - row["coefficient"])
     found = oracle.changed(text, through, layer, change)
-    return together(results + _outcomes(basis, row, found, at))
+    return together(results + _outcomes(inputs, row, found, at))
 
 
-def _outcomes(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Result]:
+def _outcomes(inputs: AuditInputs, row: TableRow, found: Changed, at: int) -> list[Result]:
     """Compare the columns that say what a change does, given what the last layer gives."""
-    oracle, layer, memory = basis.oracle, row["layer"], row["key"]
+    oracle, layer, memory = inputs.oracle, row["layer"], row["key"]
     held = [oracle.held_final(change, found.before) for change in (found.direct, found.after - found.before)]
     logits, after, direct, frozen = oracle.linear(
         torch.stack([oracle.final(found.before), oracle.final(found.after), *held])
     )
     free, neurons = after - logits, oracle.keys[1] // oracle.signs
-    other = changes.other_memory(basis.config.seed, layer, memory, neurons)
-    vectors = [basis.vector("value", layer, number) for number in (memory, other)]
+    other = changes.other_memory(inputs.config.seed, layer, memory, neurons)
+    vectors = [inputs.vector("value", layer, number) for number in (memory, other)]
     own, others = oracle.of_value(torch.stack(vectors))
     named = {
         "direct": (direct, own),
@@ -311,13 +314,13 @@ def _outcomes(basis: Basis, row: TableRow, found: Changed, at: int) -> list[Resu
         "total_frozen": (frozen, own),
         "other_total": (free, others),
     }
-    results = [_mean_logit(basis, row, name, *change, logits) for name, change in named.items()]
+    results = [_mean_logit(inputs, row, name, *change, logits) for name, change in named.items()]
     before, said_after = oracle.said(torch.stack([found.before, found.after]))
-    return results + _of_model(basis, row, before, said_after, logits, at)
+    return results + _of_model(inputs, row, before, said_after, logits, at)
 
 
 def _of_model(
-    basis: Basis, row: TableRow, before: torch.Tensor, after: torch.Tensor, logits: torch.Tensor, at: int
+    inputs: AuditInputs, row: TableRow, before: torch.Tensor, after: torch.Tensor, logits: torch.Tensor, at: int
 ) -> list[Result]:
     """Compare the columns that say how the model's log p (vocab,) changes at a numbered prefix.
 
@@ -328,72 +331,72 @@ def _of_model(
         "top_log_probability": float(after[top] - before[top]),
         "kl": float(torch.where(before > -torch.inf, before.exp() * (before - after), 0).sum()),
     }
-    following = basis.following_number(at)
+    following = inputs.following_number(at)
     if following is not None:
         shifts["loss"] = float(before[following] - after[following])
     elif row["loss"] is not None:
         results.append(Result(DIFFERS, "loss is not null at the end of a sentence"))
-    results += [basis.near.shift(name, row[name], number, logits) for name, number in shifts.items()]
-    return [*results, _other_top(basis, "top_changed", row["top_changed"], before, after)]
+    results += [inputs.near.shift(name, row[name], number, logits) for name, number in shifts.items()]
+    return [*results, _other_top(inputs, "top_changed", row["top_changed"], before, after)]
 
 
-def _other_top(basis: Basis, column: str, recorded: bool, before: torch.Tensor, after: torch.Tensor) -> Result:
+def _other_top(inputs: AuditInputs, column: str, recorded: bool, before: torch.Tensor, after: torch.Tensor) -> Result:
     """Compare whether the most probable token of log p (vocab,) changes."""
     changed = int(after.argmax()) != int(before.argmax())
     if recorded == changed:
         return Result()
     gaps = [float(said.topk(2).values.diff().abs()) for said in (before, after)]
-    close = min(gaps) <= 2 * basis.near.slack(before)
+    close = min(gaps) <= 2 * inputs.near.slack(before)
     return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {changed}")
 
 
 def _mean_logit(
-    basis: Basis, row: TableRow, column: str, change: torch.Tensor, said: torch.Tensor, logits: torch.Tensor
+    inputs: AuditInputs, row: TableRow, column: str, change: torch.Tensor, said: torch.Tensor, logits: torch.Tensor
 ) -> Result:
     """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most.
 
     ``said``: the value's log p (vocab,).
     """
     best = said.topk(min(changes.PROMOTED, len(said)))
-    result = basis.near.shift(column, row[column], float(change[best.indices].mean()), logits)
-    last, slack = best.values[-1], basis.near.narrow(said)
+    result = inputs.near.shift(column, row[column], float(change[best.indices].mean()), logits)
+    last, slack = best.values[-1], inputs.near.narrow(said)
     tied, sure = change[(said - last).abs() <= slack].sort().values, change[said > last + slack]
     if result.state != DIFFERS or len(tied) + len(sure) == len(best.values):
         return result
     count = len(best.values) - len(sure)  # which of the tokens that are tied for the last place count is open
     low, high = (float((sure.sum() + part.sum()) / len(best.values)) for part in (tied[:count], tied[-count:]))
     nearest = min(max(row[column], low), high)
-    open_ = basis.near.shift(column, row[column], nearest, logits).state != DIFFERS
+    open_ = inputs.near.shift(column, row[column], nearest, logits).state != DIFFERS
     return Result(NEAR_TIE if open_ else DIFFERS, result.says)
 
 
-def removals(basis: Basis, row: TableRow) -> Result:
+def removals(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of ``removals``: which memories are removed, and what follows.
 
     Where rounding may choose other memories, a choice of them must explain the whole row. Only if there are more than
     ``CHOICES``, of which not all are tried, the row cannot be told, and counts as a near-tie.
     """
     layer = row["layer"]
-    text = basis.numbered(row["prefix"])
-    through = basis.layers(text)
-    sizes = through[layer - 1].m[-1].abs() * basis.norms(layer)
+    text = inputs.numbered(row["prefix"])
+    through = inputs.layers(text)
+    sizes = through[layer - 1].m[-1].abs() * inputs.norms(layer)
     if row["by"] == "size":
-        every = _strongest(basis, layer, through[layer - 1], sizes, row["removed"])
+        every = _strongest(inputs, layer, through[layer - 1], sizes, row["removed"])
     elif row["removed"] != 1:
         return Result(DIFFERS, f"{row['removed']} memories are removed by margin, which takes one")
     else:
-        every = ([memory] for memory in _of_margin(basis, layer, through[layer - 1]))
-    first = _removed(basis, row, through, text, sizes, next(every))
+        every = ([memory] for memory in _of_margin(inputs, layer, through[layer - 1]))
+    first = _removed(inputs, row, through, text, sizes, next(every))
     if first.state != DIFFERS:
         return first
-    tried = (_removed(basis, row, through, text, sizes, memories) for memories in islice(every, CHOICES))
+    tried = (_removed(inputs, row, through, text, sizes, memories) for memories in islice(every, CHOICES))
     if any(other.state != DIFFERS for other in tried) or next(every, None) is not None:
         return Result(NEAR_TIE, first.says)
     return first
 
 
 def _removed(
-    basis: Basis,
+    inputs: AuditInputs,
     row: TableRow,
     through: list[Activations],
     text: np.ndarray,
@@ -401,8 +404,8 @@ def _removed(
     memories: list[int],
 ) -> Result:
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
-    layer, oracle = row["layer"], basis.oracle
-    seen, values = through[layer - 1], basis.vectors("added", layer)[memories]
+    layer, oracle = row["layer"], inputs.oracle
+    seen, values = through[layer - 1], inputs.vectors("added", layer)[memories]
     found = oracle.changed(text, through, layer, -(seen.m[-1, memories] @ values))
     whole = float(sizes.sum())
     vectors = torch.stack([seen.ffn[-1], found.ffn, found.before, found.after])
@@ -410,14 +413,16 @@ def _removed(
     logits = oracle.linear(oracle.final(found.before))
     return together(
         [
-            basis.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
-            _other_top(basis, "layer_top_changed", row["layer_top_changed"], layer_before, layer_after),
-            *_of_model(basis, row, before, after, logits, row["prefix"]),
+            inputs.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
+            _other_top(inputs, "layer_top_changed", row["layer_top_changed"], layer_before, layer_after),
+            *_of_model(inputs, row, before, after, logits, row["prefix"]),
         ]
     )
 
 
-def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor, count: int) -> Iterator[list[int]]:
+def _strongest(
+    inputs: AuditInputs, layer: int, seen: Activations, sizes: torch.Tensor, count: int
+) -> Iterator[list[int]]:
     """Yield the memories with the largest sizes (d_m,), then the others that rounding may choose instead.
 
     Raises ``IndexError`` if there are fewer.
@@ -425,7 +430,7 @@ def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor,
     if not 1 <= count <= len(sizes):
         raise IndexError(count)
     ordered, index = sizes.sort(descending=True, stable=True)
-    error = basis.near.limits.tie * ordered[count - 1] + _noise(basis, seen) * basis.norms(layer)[index]
+    error = inputs.near.limits.tie * ordered[count - 1] + _noise(inputs, seen) * inputs.norms(layer)[index]
     last, next_ = ordered[count - 1], ordered[count] if count < len(ordered) else ordered[-1]
     sure = ordered - error > next_ + error[min(count, len(error) - 1)]
     may = (ordered + error >= last - error[count - 1]) & (ordered > 0)
@@ -437,15 +442,15 @@ def _strongest(basis: Basis, layer: int, seen: Activations, sizes: torch.Tensor,
             yield [*inside, *few]
 
 
-def _of_margin(basis: Basis, layer: int, seen: Activations) -> Iterator[int]:
+def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[int]:
     """Yield the memory that adds most to the margin of a layer's prediction, then the others that rounding may choose.
 
     The norms behind it are held, so what a memory adds is its product with one vector.
     """
-    oracle, y = basis.oracle, seen.ffn[-1]
+    oracle, y = inputs.oracle, seen.ffn[-1]
     said = oracle.said(y)
-    slack, best = 2 * basis.near.slack(said), said.topk(min(CHOICES, len(said)))
-    values = basis.vectors("added", layer)
+    slack, best = 2 * inputs.near.slack(said), said.topk(min(CHOICES, len(said)))
+    values = inputs.vectors("added", layer)
     scaled = _through(lambda change: oracle.held_final(change, y), said.new_empty(len(y)))
     passed = _through(lambda change: oracle.direct(seen, layer, change), said.new_empty(len(y)))
     tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
@@ -454,7 +459,7 @@ def _of_margin(basis: Basis, layer: int, seen: Activations) -> Iterator[int]:
         along = oracle.word(int(best.indices[top])) - oracle.word(int(best.indices[second]))
         slopes = values @ passed(scaled(along))
         adds = seen.m[-1] * slopes
-        error = _noise(basis, seen) * slopes.abs() + basis.near.limits.probability * adds.abs()
+        error = _noise(inputs, seen) * slopes.abs() + inputs.near.limits.probability * adds.abs()
         order = adds.argsort(descending=True)
         for memory in order[adds[order[0]] - error[order[0]] <= (adds + error)[order]].tolist():
             if memory not in known:
@@ -474,3 +479,47 @@ def _through(
     scale = held(probe) / probe
     centred = float(held(torch.ones_like(like)).abs().max()) < 1e-6 * float(scale.abs().max())
     return lambda along: scale * along - (scale * along).mean() if centred else scale * along
+
+
+ROWS: dict[str, Callable[[AuditInputs, TableRow], Result]] = {
+    name: globals()[name] for name in TABLES if name in globals()
+}
+
+
+def recomputed_rows(inputs: AuditInputs, name: str, rows: Sequence[int]) -> Iterator[tuple[str, Result]]:
+    """Yield the place and the result of some rows of a table."""
+    for row in inputs.tables[name][list(rows)].iter_rows(named=True):
+        yield place(name, row), recomputed(name, inputs, row)
+
+
+def place(name: str, row: TableRow) -> str:
+    """Return a row's place in words."""
+    return " ".join(f"{column} {row[column]}" for column in TABLES[name].key)
+
+
+def recomputed(name: str, inputs: AuditInputs, row: TableRow) -> Result:
+    """Recompute one row of a table from the model and the text."""
+    try:
+        with torch.inference_mode():
+            return ROWS[name](inputs, row)
+    except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
+        return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
+    except (ArithmeticError, ValueError, TypeError) as error:
+        return Result(DIFFERS, f"cannot be recomputed from what it says ({str(error).partition(chr(10))[0]})")
+
+
+def texts_of(inputs: AuditInputs, name: str, number: int) -> tuple[int, list[np.ndarray]]:
+    """Return what a row needs the model to run: the last layer, and sentences or prefixes."""
+    layers = inputs.oracle.keys[0]
+    if name not in ROWS:
+        return layers, [inputs.corpus.sentence(number)]
+    row = inputs.tables[name].row(number, named=True)
+    if name == "triggers":
+        return row["layer"], [inputs.corpus.sentence(row["sentence"])]
+    if name == "mutations":
+        return row["layer"], [inputs.without(inputs.trigger(row), row["removed"], row.get("removed_tokens", 1))]
+    if name in ("causal", "removals"):
+        return layers, [inputs.numbered(row[end]) for end in ("prefix", "other_prefix") if row.get(end) is not None]
+    if name == "values":
+        return 1, []
+    return layers, [inputs.prefix(row if name == "examples" else inputs.example(row))]

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables as recorded_tables
-from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.tolerances import Tolerances
+from ff_memories.audit.recompute.audit_inputs import AuditInputs
+from ff_memories.audit.recompute.near_equal import Tolerances
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.words import Words
 from ff_memories.paper.beyond import causal, removals, survey
@@ -29,28 +29,28 @@ KEY = ["layer", "key"]
 COUNTS = ("triggers", "mutations", "composition", "causal", "removals")
 
 
-def faults(basis: Basis) -> list[str]:
+def faults(inputs: AuditInputs) -> list[str]:
     """Return what contradicts other tables, the text or the config, each as ``table: what``."""
     said = []
-    for name, frame in basis.tables.items():
-        has = columns(basis, name)
+    for name, frame in inputs.tables.items():
+        has = columns(inputs, name)
         said += [f"{name}: lacks the column {column}" for column in sorted(has - set(frame.columns))]
         said += [f"{name}: has the column {column}, as no run of this config" for column in set(frame.columns) - has]
-        if name in CHECKS and not (basis.found_here and name == "triggers"):
-            said += [f"{name}: {what}" for what in CHECKS[name](basis)]
+        if name in CHECKS and not (inputs.found_here and name == "triggers"):
+            said += [f"{name}: {what}" for what in CHECKS[name](inputs)]
     return said
 
 
-def columns(basis: Basis, name: str) -> set[str]:
+def columns(inputs: AuditInputs, name: str) -> set[str]:
     """Return the columns that a table of the run has: those of its schema that config and model ask for."""
-    own, schema = basis.config.values.types, recorded_tables.TABLES[name]
+    own, schema = inputs.config.values.types, recorded_tables.TABLES[name]
     # where both choices of types have the same numbers, the tables of other models keep one
-    alike = basis.found_here and not basis.never and (name == "values" or basis.config.values.projection != "random")
+    alike = inputs.found_here and not inputs.never and (name == "values" or inputs.config.values.projection != "random")
 
     def has(column: str) -> bool:
         if column == "removed_tokens":
-            return basis.config.mutations.unit == "word"
-        if "folded" in column and basis.folds is None:
+            return inputs.config.mutations.unit == "word"
+        if "folded" in column and inputs.folds is None:
             return False
         return not column.endswith((f"_{own}", f"_{other(own)}")) or (column.endswith(f"_{other(own)}") and not alike)
 
@@ -70,39 +70,39 @@ def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]
             yield f"{name}: its file states that it was measured in {said}, but the config says {precision}"
 
 
-def counted(basis: Basis, step: str) -> dict[str, int] | None:
+def counted(inputs: AuditInputs, step: str) -> dict[str, int] | None:
     """Return what the table ``counts`` has to say of a measuring step; ``None`` for a step without a rule."""
-    tables, config = basis.tables, basis.config
-    (layers, keys), signs = basis.oracle.keys, basis.oracle.signs
+    tables, config = inputs.tables, inputs.config
+    (layers, keys), signs = inputs.oracle.keys, inputs.oracle.signs
     looked_at = signs * memory_selection.count(config.looked_at, layers, keys // signs)
     if step == "triggers":
-        return trigger_table.reasons(tables["triggers"], basis.corpus, config.triggers, looked_at)
+        return trigger_table.reasons(tables["triggers"], inputs.corpus, config.triggers, looked_at)
     if step == "mutations":
-        return _drawn(basis, looked_at).counts
+        return _drawn(inputs, looked_at).counts
     if step == "composition":
         examples = len(tables["examples"])
-        missing = 0 if basis.given is not None else config.composition.examples - examples
+        missing = 0 if inputs.given is not None else config.composition.examples - examples
         return composition.reasons(tables["refinement"], examples, missing)
     if step == "causal":
-        zero = sum(int((basis.norms(layer) == 0).sum()) for layer in range(1, layers + 1))
+        zero = sum(int((inputs.norms(layer) == 0).sum()) for layer in range(1, layers + 1))
         return causal.reasons(tables["causal"], layers, zero, config.causal)
     if step == "removals":
-        return removals.reasons(basis.corpus, config.seed, config.removals, keys // signs)
+        return removals.reasons(inputs.corpus, config.seed, config.removals, keys // signs)
     return None
 
 
-def counts_again(basis: Basis, step: str) -> Frame | None:
+def counts_again(inputs: AuditInputs, step: str) -> Frame | None:
     """Return the table ``counts`` of a measuring step; ``None`` if its tables give a number that cannot be."""
-    reasons = counted(basis, step) or {}
+    reasons = counted(inputs, step) or {}
     if any(n < 0 for n in reasons.values()):
         return None
     return recorded_tables.conform(recorded_tables.counts(step, reasons), recorded_tables.TABLES["counts"])
 
 
-def _asked(basis: Basis) -> Frame:
+def _asked(inputs: AuditInputs) -> Frame:
     """Return the (layer, key) that the config asks for."""
-    layers, keys = basis.oracle.keys
-    asked = basis.looked_at or [(layer, key) for layer in range(1, layers + 1) for key in range(keys)]
+    layers, keys = inputs.oracle.keys
+    asked = inputs.looked_at or [(layer, key) for layer in range(1, layers + 1) for key in range(keys)]
     return pl.DataFrame(asked, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
 
 
@@ -120,12 +120,12 @@ def _as_expected(name: str, found: Frame, again: Frame) -> Iterator[str]:
             yield f"{column} does not follow from the seed, the text or other tables"
 
 
-def _triggers(basis: Basis) -> Iterator[str]:
-    found, options = basis.tables["triggers"], basis.config.triggers
-    inside = found.filter(pl.col("sentence") < basis.corpus.train)
+def _triggers(inputs: AuditInputs) -> Iterator[str]:
+    found, options = inputs.tables["triggers"], inputs.config.triggers
+    inside = found.filter(pl.col("sentence") < inputs.corpus.train)
     if len(inside) < len(found):
         yield "a sentence is not one of the training text"
-    if len(found.join(_asked(basis), on=KEY, how="anti")):
+    if len(found.join(_asked(inputs), on=KEY, how="anti")):
         yield "not the keys that the config asks for"
     same, next_one = pl.col("coefficient").diff().over(KEY).fill_null(-1), pl.int_range(pl.len()).over(KEY) + 1
     place = pl.col("sentence").cast(pl.Int64) * (1 << 16) + pl.col("position")
@@ -139,15 +139,15 @@ def _triggers(basis: Basis) -> Iterator[str]:
     entry = [*KEY, "sentence"] + ([] if options.per_sentence == "best" else ["position"])
     if found.select(entry).is_duplicated().any():
         yield "a prefix is listed twice"
-    if options.duplicates == "drop" and trigger_table.repeated(inside, basis.corpus):
+    if options.duplicates == "drop" and trigger_table.repeated(inside, inputs.corpus):
         yield "two triggers of a key have the same text"
-    if not found["next_token"].equals(_following(basis, found)):
+    if not found["next_token"].equals(_following(inputs, found)):
         yield "a next token is not the one in the text"
 
 
-def _following(basis: Basis, rows: Frame) -> pl.Series:
+def _following(inputs: AuditInputs, rows: Frame) -> pl.Series:
     """Return the token behind each (sentence, position), null at the end of a sentence or outside of the text."""
-    corpus = basis.corpus
+    corpus = inputs.corpus
     sentence, position = (rows[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position"))
     known = sentence < len(corpus)
     sentence = np.where(known, sentence, 0)
@@ -156,29 +156,29 @@ def _following(basis: Basis, rows: Frame) -> pl.Series:
     return pl.select(pl.when(pl.Series(inside)).then(token.cast(pl.UInt32)).alias("next_token")).to_series()
 
 
-def _drawn(basis: Basis, looked_at: int | None = None) -> mutations.Sample:
-    layers, keys = basis.oracle.keys
-    options = basis.config.mutations
+def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> mutations.Sample:
+    layers, keys = inputs.oracle.keys
+    options = inputs.config.mutations
     return mutations.sample(
-        basis.tables["triggers"],
+        inputs.tables["triggers"],
         layers,
         keys,
         keys_per_layer=options.keys_per_layer,
         top=options.top,
         random=options.random,
         single_token=options.single_token,
-        seed=basis.config.seed,
+        seed=inputs.config.seed,
         looked_at=looked_at,
-        words=Words.of(basis.corpus) if options.unit == "word" else None,
+        words=Words.of(inputs.corpus) if options.unit == "word" else None,
     )
 
 
-def _mutations(basis: Basis) -> Iterator[str]:
-    found, again = basis.tables["mutations"], _drawn(basis).rows
-    if basis.found_here:  # random tokens are drawn in the order of triggers, in which near-ties may change places
+def _mutations(inputs: AuditInputs) -> Iterator[str]:
+    found, again = inputs.tables["mutations"], _drawn(inputs).rows
+    if inputs.found_here:  # random tokens are drawn in the order of triggers, in which near-ties may change places
         again = again.drop("removed", "removed_tokens", "coefficient", strict=False)
     else:
-        its = basis.tables["triggers"].select(*KEY, "rank", "coefficient")
+        its = inputs.tables["triggers"].select(*KEY, "rank", "coefficient")
         again = again.drop("coefficient", strict=False).join(its, on=[*KEY, "rank"])
     columns_ = [column for column in again.columns if column in found.columns]
     yield from _as_expected("mutations", found, again.select(columns_))
@@ -187,8 +187,8 @@ def _mutations(basis: Basis) -> Iterator[str]:
         yield "a change does not follow from its coefficients"
 
 
-def _examples(basis: Basis) -> Iterator[str]:
-    corpus, options, again = basis.corpus, basis.config.composition, basis.given
+def _examples(inputs: AuditInputs) -> Iterator[str]:
+    corpus, options, again = inputs.corpus, inputs.config.composition, inputs.given
     if again is None:
         again = composition.sample_examples(
             corpus.lengths[corpus.train :],
@@ -196,20 +196,20 @@ def _examples(basis: Basis) -> Iterator[str]:
             examples=options.examples,
             sample=options.sample,
             positions=options.positions,
-            seed=basis.config.seed,
+            seed=inputs.config.seed,
         )
     again = again.select("example", "sentence", "position")
-    yield from _as_expected("examples", basis.tables["examples"], again.with_columns(_following(basis, again)))
+    yield from _as_expected("examples", inputs.tables["examples"], again.with_columns(_following(inputs, again)))
 
 
-def _values(basis: Basis) -> Iterator[str]:
-    found, config, again = basis.tables["values"], basis.config, _asked(basis)
+def _values(inputs: AuditInputs) -> Iterator[str]:
+    found, config, again = inputs.tables["values"], inputs.config, _asked(inputs)
     suffixes = [s for s in ("", f"_{other(config.values.types)}") if f"top_token{s}" in found.columns]
     tops = found.select(*KEY, *(pl.col(f"top_token{s}").alias(f"top{s}") for s in suffixes))
-    if basis.found_here:
+    if inputs.found_here:
         again = again.join(found.select(*KEY, "next_token"), on=KEY, how="left")
     else:
-        known = targets(basis.tables["triggers"], basis.corpus, config.values.target)
+        known = targets(inputs.tables["triggers"], inputs.corpus, config.values.target)
         first = known.filter(pl.col("rank") == 1).select(*KEY, next_token=pl.col("target").cast(pl.UInt32))
         listed = known.drop_nulls("target").join(tops, on=KEY, how="left").group_by(KEY)
         hits = {f"agreeing_triggers{s}": (pl.col("target") == pl.col(f"top{s}")).sum() for s in suffixes}
@@ -220,30 +220,30 @@ def _values(basis: Basis) -> Iterator[str]:
     yield from _as_expected("values", found, again.with_columns(**agrees).drop(f"top{s}" for s in suffixes))
 
 
-def _observed(basis: Basis) -> Frame:
+def _observed(inputs: AuditInputs) -> Frame:
     """Return the (example, layer) that are looked at, with the tokens that the model predicts."""
-    layers = pl.DataFrame({"layer": range(1, basis.oracle.keys[0] + 1)}, schema={"layer": pl.UInt8})
-    return basis.tables["examples"].select("example", "model_top").join(layers, how="cross")
+    layers = pl.DataFrame({"layer": range(1, inputs.oracle.keys[0] + 1)}, schema={"layer": pl.UInt8})
+    return inputs.tables["examples"].select("example", "model_top").join(layers, how="cross")
 
 
-def _composition(basis: Basis) -> Iterator[str]:
-    yield from _as_expected("composition", basis.tables["composition"], _observed(basis).drop("model_top"))
+def _composition(inputs: AuditInputs) -> Iterator[str]:
+    yield from _as_expected("composition", inputs.tables["composition"], _observed(inputs).drop("model_top"))
 
 
-def _refinement(basis: Basis) -> Iterator[str]:
-    found, on = basis.tables["refinement"], ["example", "layer"]
-    again = _observed(basis).join(basis.tables["composition"].select(*on, "ffn_top", "output_top"), on=on)
+def _refinement(inputs: AuditInputs) -> Iterator[str]:
+    found, on = inputs.tables["refinement"], ["example", "layer"]
+    again = _observed(inputs).join(inputs.tables["composition"].select(*on, "ffn_top", "output_top"), on=on)
     again = again.join(found.select(*on, kinds().alias("kind")), on=on)
     yield from _as_expected("refinement", found, again)
 
 
-def _causal(basis: Basis) -> Iterator[str]:
-    found, options, corpus = basis.tables["causal"], basis.config.causal, basis.corpus
-    if len(found.join(_asked(basis), on=KEY, how="anti")):
+def _causal(inputs: AuditInputs) -> Iterator[str]:
+    found, options, corpus = inputs.tables["causal"], inputs.config.causal, inputs.corpus
+    if len(found.join(_asked(inputs), on=KEY, how="anti")):
         yield "not the memories that the config asks for"
     if not set(found["intervention"].cast(pl.String)) <= set(options.interventions):
         yield "not the interventions that the config asks for"
-    sentence, position = survey.drawn_prefixes(corpus, basis.config.seed)
+    sentence, position = survey.drawn_prefixes(corpus, inputs.config.seed)
     own = set((corpus.offsets[sentence] + position - 1)[::2].tolist())
     if not set(found["prefix"]) | set(found["other_prefix"].drop_nulls()) <= own:
         yield "not the prefixes that the seed draws"
@@ -253,26 +253,26 @@ def _causal(basis: Basis) -> Iterator[str]:
     other = (control == "inactive") | (intervention == "resample")
     if (other != found["other_prefix"].is_not_null()).any():
         yield "another prefix does not belong to a row that has none"
-    if basis.surveyed is not None:
-        yield from _as_drawn(basis, basis.surveyed())
+    if inputs.surveyed is not None:
+        yield from _as_drawn(inputs, inputs.surveyed())
 
 
-def _as_drawn(basis: Basis, seen: survey.Survey) -> Iterator[str]:
+def _as_drawn(inputs: AuditInputs, seen: survey.Survey) -> Iterator[str]:
     """Draw the rows of ``causal`` again, from what the engine finds here; prefixes may be others at a near-tie."""
-    options, column = basis.config.causal, lambda name: pl.col(name).cast(pl.Int64)
+    options, column = inputs.config.causal, lambda name: pl.col(name).cast(pl.Int64)
     drawn = causal.sample(
         seen,
-        basis.corpus,
+        inputs.corpus,
         keys_per_layer=options.keys_per_layer,
         prefixes=options.prefixes,
         interventions=options.interventions,
-        seed=basis.config.seed,
-        looked_at=basis.looked_at,
+        seed=inputs.config.seed,
+        looked_at=inputs.looked_at,
     )
     numbers, words = (*KEY, "prefix", "other_prefix", "matched_key"), ("intervention", "control")
     own, again = (
         frame.select(*map(column, numbers), *(pl.col(name).cast(pl.String) for name in words))
-        for frame in (basis.tables["causal"], drawn)
+        for frame in (inputs.tables["causal"], drawn)
     )
     if not own.select(KEY).unique().sort(KEY).equals(again.select(KEY).unique().sort(KEY)):
         yield "not the memories that the seed draws among those that are active"
@@ -280,7 +280,7 @@ def _as_drawn(basis: Basis, seen: survey.Survey) -> Iterator[str]:
     how = [*KEY, "intervention", "control"]
     if not own.group_by(how).len().sort(how).equals(again.group_by(how).len().sort(how)):
         yield "a memory lacks a prefix, an intervention or a control, or has one too many"
-    limits, tested = basis.near.limits, basis.corpus.offsets[seen.sentence] + seen.position - 1
+    limits, tested = inputs.near.limits, inputs.corpus.offsets[seen.sentence] + seen.position - 1
     twins = own.join(again, on=[*how, "prefix"]).filter(pl.col("matched_key") != pl.col("matched_key_right"))
     for layer, key, prefix, twin in twins.select(*KEY, "prefix", "matched_key").iter_rows():
         if not _as_alike(seen, limits, layer, key, int(np.flatnonzero(tested == prefix)[0]), twin):
@@ -321,20 +321,20 @@ def _as_alike(seen: survey.Survey, limits: Tolerances, layer: int, memory: int, 
     return causal.matched_memory(replace(seen, fires=fires), layer, memory, at) == twin
 
 
-def _removals(basis: Basis) -> Iterator[str]:
-    (layers, memories), options = basis.oracle.keys, basis.config.removals
+def _removals(inputs: AuditInputs) -> Iterator[str]:
+    (layers, memories), options = inputs.oracle.keys, inputs.config.removals
     most = options.prefixes
-    sentence, position = removals.tested(basis.corpus, basis.config.seed, most)
-    numbers = removals.asked(options.memories, memories // basis.oracle.signs)
+    sentence, position = removals.tested(inputs.corpus, inputs.config.seed, most)
+    numbers = removals.asked(options.memories, memories // inputs.oracle.signs)
     rows = [(removals.SIZE, n) for n in numbers] + [(removals.MARGIN, 1)]
     again = pl.DataFrame({"layer": range(1, layers + 1)}).join(
-        pl.DataFrame({"prefix": basis.corpus.offsets[sentence] + position - 1}), how="cross"
+        pl.DataFrame({"prefix": inputs.corpus.offsets[sentence] + position - 1}), how="cross"
     )
     again = again.join(pl.DataFrame(rows, schema=["by", "removed"], orient="row"), how="cross")
-    yield from _as_expected("removals", basis.tables["removals"], again)
+    yield from _as_expected("removals", inputs.tables["removals"], again)
 
 
-CHECKS: dict[str, Callable[[Basis], Iterator[str]]] = {
+CHECKS: dict[str, Callable[[AuditInputs], Iterator[str]]] = {
     "triggers": _triggers,
     "mutations": _mutations,
     "examples": _examples,

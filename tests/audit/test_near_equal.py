@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from ff_memories.audit.recompute import tolerances
-from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE, Comparer
+from ff_memories.audit.recompute.near_equal import DIFFERS, MATCH, NEAR_TIE, Comparer, tolerances
 
-NEAR = Comparer(tolerances.of("float32"))
+NEAR = Comparer(tolerances("float32"))
 
 
 def _scores(size: float) -> torch.Tensor:

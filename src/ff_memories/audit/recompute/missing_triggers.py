@@ -4,21 +4,21 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.audit.recompute.basis import Basis
-from ff_memories.audit.recompute.closeness import DIFFERS, MATCH, NEAR_TIE, Result
+from ff_memories.audit.recompute.audit_inputs import AuditInputs
+from ff_memories.audit.recompute.near_equal import DIFFERS, MATCH, NEAR_TIE, Result
 
 
 class Unlisted:
     """Compare whole sentences with the last triggers of all keys at once."""
 
-    def __init__(self, basis: Basis):
-        self.basis, self.options, self.limits = basis, basis.config.triggers, basis.near.limits
-        triggers = basis.tables["triggers"]
+    def __init__(self, inputs: AuditInputs):
+        self.inputs, self.options, self.limits = inputs, inputs.config.triggers, inputs.near.limits
+        triggers = inputs.tables["triggers"]
         full = triggers.filter(pl.col("rank") == self.options.top)
-        self.last = torch.zeros(basis.oracle.keys, dtype=torch.float64)  # 0: a list with room; any prefix beats it
-        if basis.looked_at is not None:  # nothing beats the list of a key that the run did not look at
+        self.last = torch.zeros(inputs.oracle.keys, dtype=torch.float64)  # 0: a list with room; any prefix beats it
+        if inputs.looked_at is not None:  # nothing beats the list of a key that the run did not look at
             self.last[:] = torch.inf
-            layers, keys = torch.tensor(basis.looked_at).unbind(1)
+            layers, keys = torch.tensor(inputs.looked_at).unbind(1)
             self.last[layers - 1, keys] = 0
         self.last[_index(full["layer"]) - 1, _index(full["key"])] = torch.from_numpy(
             full["coefficient"].to_numpy().astype(np.float64)
@@ -27,9 +27,9 @@ class Unlisted:
 
     def of(self, sentence: int) -> Result:
         """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
-        seen = self.basis.layers(self.basis.corpus.sentence(sentence))
-        allowed = self.basis.lengths(sentence)
-        own = self.listed.get((sentence,), self.basis.tables["triggers"].clear())
+        seen = self.inputs.layers(self.inputs.corpus.sentence(sentence))
+        allowed = self.inputs.lengths(sentence)
+        own = self.listed.get((sentence,), self.inputs.tables["triggers"].clear())
         results = []
         for layer, here in enumerate(seen, 1):
             m = here.coefficients()[allowed.start : allowed.stop]
@@ -56,11 +56,11 @@ class Unlisted:
             DIFFERS,
             f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
         )
-        rows = self.basis.lists.get((layer, key))
+        rows = self.inputs.lists.get((layer, key))
         if rows is None:
             return missing
-        text = self.basis.read_as({"sentence": sentence, "position": position})
-        same = [rows.row(i, named=True) for i in self.basis.listed(layer, key).get(text, ())]
+        text = self.inputs.read_as({"sentence": sentence, "position": position})
+        same = [rows.row(i, named=True) for i in self.inputs.listed(layer, key).get(text, ())]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
         if len(rows) < self.options.top:
@@ -68,8 +68,8 @@ class Unlisted:
         last = rows.row(-1, named=True)
         if same and same[-1] == last:
             return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
-        tokens = self.basis.corpus.sentence(last["sentence"])
-        bar = float(self.basis.oracle.layers(tokens, layer)[-1].coefficients()[last["position"], key])
+        tokens = self.inputs.corpus.sentence(last["sentence"])
+        bar = float(self.inputs.oracle.layers(tokens, layer)[-1].coefficients()[last["position"], key])
         if abs(found - bar) <= self.limits.tie * bar:
             return Result(NEAR_TIE)
         return missing if found > bar else Result()

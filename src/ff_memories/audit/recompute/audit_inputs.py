@@ -15,10 +15,11 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.audit.recompute import reading, tolerances
-from ff_memories.audit.recompute.closeness import Comparer
+from ff_memories.audit.recompute.near_equal import Comparer, tolerances
 from ff_memories.audit.references.activations import Activations, Reference
 from ff_memories.audit.references.equations import Equations
+from ff_memories.base.arithmetic import Precision
+from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
@@ -40,16 +41,32 @@ At = Callable[[str], Path]  # from a file of the run to the place to read it fro
 
 
 def memo(find: Callable[..., Any]) -> Any:
-    """Let a method of ``Basis`` find each thing once."""
+    """Let a method of ``AuditInputs`` find each thing once."""
 
     @wraps(find)
-    def known(self: "Basis", *of: Any) -> Any:
+    def known(self: "AuditInputs", *of: Any) -> Any:
         key = find.__name__, *of
         if key not in self._memo:
             self._memo[key] = find(self, *of)
         return self._memo[key]
 
     return known
+
+
+def read_table(path: str | Path, name: str | None = None) -> pl.DataFrame:
+    """Read a table (``tables.read``). Raises ``UserError`` for a number that is not finite, too."""
+    frame = tables.read(path, name)
+    if odd := [c for c in frame.columns if frame[c].dtype.is_float() and not frame[c].is_finite().all()]:
+        raise UserError(f"{path}: {odd[0]} has a number that is not finite", rebuild_hint(path))
+    return frame
+
+
+def precision_of(path: str | Path) -> Precision:
+    """Return the precision that a file states (``tables.precision_of``). Raises ``UserError`` if it is no table."""
+    try:
+        return tables.precision_of(path)
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
 
 
 def engine(run: Run, at: At) -> LanguageModel:
@@ -104,7 +121,7 @@ def largest(triggers: pl.DataFrame) -> dict[int, float]:
 
 
 @dataclass
-class Basis:
+class AuditInputs:
     """What rows are recomputed from.
 
     Attributes:
@@ -133,16 +150,16 @@ class Basis:
     _ran: dict[tuple[int, bytes], list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.near = Comparer(tolerances.of(self.config.precision))
+        self.near = Comparer(tolerances(self.config.precision))
         if "triggers" in self.tables:
             self.lists = Lists(self.tables["triggers"])
 
     @classmethod
-    def read(cls, run: Run, names: Iterable[str], at: At = Path) -> "Basis":
+    def read(cls, run: Run, names: Iterable[str], at: At = Path) -> "AuditInputs":
         """Read a run's model, corpus and tables; ``at`` maps a file of the run to the place to read it from."""
         types = read_types(at(run.dictionary))
         oracle = reference(run, types, at)
-        frames = {name: reading.read(at(run.table(name))) for name in names}
+        frames = {name: read_table(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
         found = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
