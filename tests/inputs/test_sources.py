@@ -8,14 +8,11 @@ import shutil
 import tarfile
 import time
 import zipfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 import pytest
-import yaml
 from mirror import serving
-from running import ROOT
 
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
@@ -80,12 +77,7 @@ def test_a_run_that_was_stopped_goes_on_from_its_partial_file(web):
     assert web[3][0][1] is not None and len(web[3]) == 1
 
 
-def test_a_server_without_ranges_sends_all_again(web):
-    web[2]["/a/file.bin"] = [("cut", 1_000_000), ("no range",)]
-    assert get(part(web, payload())).path.read_bytes() == payload()
-
-
-@pytest.mark.parametrize("fault", [404, 403, ("wrong",)])
+@pytest.mark.parametrize("fault", [404, ("wrong",)])
 def test_mirrors_are_tried_in_order(web, fault):
     wanted = part(web, payload(), "a", "b", sha256=hashlib.sha256(payload()).hexdigest())
     web[2]["/a/file.bin"] = [fault] * 9
@@ -116,13 +108,6 @@ def test_what_cannot_be_continued_is_begun_again(web, fault, left):
     assert get(wanted).path.read_bytes() == payload()
     began_again = [asked for _, asked in web[3]][1:]
     assert began_again == ([] if (fault, left) == (None, 2_500_000) else [None])
-
-
-def test_a_whole_file_that_was_not_yet_put_in_place_is_not_asked_for_again(web):
-    wanted = part(web, payload(), bytes=len(payload()), sha256=hashlib.sha256(payload()).hexdigest())
-    Path("got").mkdir()
-    Path("got/file.bin.partial").write_bytes(payload())
-    assert get(wanted).path.read_bytes() == payload() and web[3] == []
 
 
 def test_an_answer_of_unknown_length_is_bounded_and_taken_up_where_it_ended(web):
@@ -167,7 +152,7 @@ def tar_of(path, files):
             archive.addfile(info, io.BytesIO(data))
 
 
-@pytest.mark.parametrize("name", ["../model.pt", "/tmp/model.pt", "a/../../model.pt", "..\\model.pt", "C:/model.pt"])
+@pytest.mark.parametrize("name", ["../model.pt", "/tmp/model.pt", "..\\model.pt"])
 @pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name, kind):
     path = tmp_path / "archive"
@@ -175,27 +160,6 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name, kind):
     with pytest.raises(UserError, match="leads out"):
         unpack(path, kind, ["model.pt"], tmp_path / "in" / "out", 100)
     assert [p.name for p in tmp_path.rglob("*") if p != path] in ([], ["in"])
-
-
-def test_an_archives_folders_are_passed_over_and_a_file_is_there_once(tmp_path):
-    with zipfile.ZipFile(tmp_path / "z", "w") as archive:
-        archive.mkdir("d")
-        archive.writestr("d/model.pt", "x")
-        archive.writestr("d/notes.txt", "not wanted")
-    with tarfile.open(tmp_path / "t", "w:bz2") as archive:
-        folder = tarfile.TarInfo("d")
-        folder.type = tarfile.DIRTYPE
-        archive.addfile(folder)
-        archive.add(tmp_path / "z", "d/model.pt")
-    for kind, name in (("zip", "z"), ("tar.bz2", "t")):
-        unpack(tmp_path / name, kind, ["model.pt"], tmp_path / f"out-{name}", 10**6)
-        assert [p.name for p in (tmp_path / f"out-{name}").iterdir()] == ["model.pt"]
-        with pytest.raises(UserError, match=r"does not contain other\.txt"):
-            unpack(tmp_path / name, kind, ["model.pt", "other.txt"], tmp_path / "none", 10**6)
-    zip_of(tmp_path / "z", {"a/model.pt": "x", "b/model.pt": "y"})
-    with pytest.raises(UserError, match=r"contains model\.pt twice"):
-        unpack(tmp_path / "z", "zip", ["model.pt"], tmp_path / "none", 100)
-    assert not (tmp_path / "none").exists()
 
 
 @pytest.mark.parametrize("kind", ["zip", "tar.bz2"])
@@ -265,40 +229,10 @@ def test_a_source_is_fetched_unpacked_and_recorded(web):
     assert not any(fetch.DOWNLOADS.iterdir())
 
 
-@pytest.mark.slow
-def test_sources_fetched_side_by_side_are_all_recorded(web):
-    own_registry(web)
-    tiny = registry.sources("registry.toml")["tiny"]
-    names = [f"{number:02}.zip" for number in range(24)]
-
-    def get_one(name):
-        shutil.copy(web[0] / "wt.zip", web[0] / name)
-        own = registry.Part(name=name, urls=[f"{web[1]}/z/{name}"])
-        way = registry.Download(format="zip", parts=[own])
-        fetch.fetch(name, tiny.model_copy(update={"folder": f"data/{name}", "downloads": [way]}))
-
-    with ThreadPoolExecutor(len(names)) as pool:
-        list(pool.map(get_one, names))
-    assert sorted(fetch.read_lock()) == names
-    assert not any(fetch.DOWNLOADS.iterdir())
-
-
 def test_the_parquet_mirror_gives_the_same_text(web):
     web[2]["/z/wt.zip"] = [404] * 9
     assert run("fetch", "tiny", *own_registry(web)) == 0
     assert texts() == TEXT
-
-
-def test_what_was_recorded_is_trusted_again_and_a_spoilt_record_named(web, capsys):
-    options = own_registry(web)
-    assert run("fetch", "tiny", *options) == 0
-    recorded = fetch.LOCK.read_text()
-    shutil.rmtree("data/tiny")
-    assert run("fetch", "tiny", *options) == 0 and fetch.LOCK.read_text() == recorded
-    shutil.rmtree("data/tiny")
-    fetch.LOCK.write_text(recorded[:-5])
-    assert run("fetch", "tiny", *options) == 2
-    assert "data/sources.lock.json: not valid JSON" in capsys.readouterr().err
 
 
 def test_the_first_download_is_trusted_and_another_one_later_refused(web, capsys):
@@ -339,16 +273,6 @@ def test_offline_says_what_is_missing_and_takes_what_was_put_there(web, capsys):
         shutil.copy(web[0] / f"{name}.parquet", fetch.DOWNLOADS)
     assert run("fetch", "tiny", "--offline", *options) == 0
     assert texts() == TEXT and web[3] == []
-
-
-@pytest.mark.parametrize("pipeline", ["blank", "en_core_web_lg"])
-def test_a_pipeline_that_is_no_source_is_the_environments(web, pipeline):
-    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    config["corpus"]["segmenter"] = f"spacy:{pipeline}"
-    config["corpus"] |= {"source": "tiny", "train": {"files": []}, "validation": {"files": []}}
-    Path("my.yaml").write_text(yaml.safe_dump(config))
-    assert run("fetch", "--configfile", "my.yaml", *own_registry(web)) == 0
-    assert texts() == TEXT
 
 
 def test_a_disk_that_is_too_small_is_refused_before_the_download(web, capsys):

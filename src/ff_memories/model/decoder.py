@@ -22,7 +22,6 @@ import torch.nn.functional as F
 
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
-from ff_memories.corpus.store import whole_length
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights, load
 from ff_memories.model.matmul import (
@@ -51,13 +50,11 @@ class Batch:
         tokens: (rows,) int64 ids, the model's start token (fairseq's ``</s>``) first in each sentence.
         positions: (rows,) int64, 0 at the start token: row p of a sentence is its prefix of length p.
         groups: (first row, sentences, rows per sentence) of each group.
-        wholes: (rows,) int64, how many rows the whole sentence has that a row's text is the beginning of.
     """
 
     tokens: torch.Tensor
     positions: torch.Tensor
     groups: tuple[tuple[int, int, int], ...]
-    wholes: torch.Tensor
 
     @classmethod
     def pack(cls, sentences: Sequence[np.ndarray], device: torch.device | str = "cpu", start: int = EOS) -> "Batch":
@@ -73,9 +70,8 @@ class Batch:
         positions = np.arange(len(tokens)) - np.repeat(starts, rows)
         lengths, first, count = np.unique(rows, return_index=True, return_counts=True)
         groups = tuple((int(starts[i]), int(n), int(t)) for i, n, t in zip(first, count, lengths, strict=True))
-        wholes = np.repeat([whole_length(s) + 1 for s in sentences], rows)
         ids, places = (torch.from_numpy(x).to(device) for x in (tokens, positions))
-        return cls(ids, places, groups, torch.from_numpy(wholes))
+        return cls(ids, places, groups)
 
     def sentences(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the first row (sentences,) of each sentence, and how many rows it has."""
@@ -192,7 +188,6 @@ class LanguageModel(Protocol):
 
     Attributes:
         start: id of the token that every sentence begins with.
-        limits: sentences of more rows than each of these are computed otherwise, by another set of rotary factors.
         signs: 1, or 2 where the coefficients' negative values are memories of their own.
         forests: whether layers take a ``PrefixTree``.
         parallel: whether the feed-forward layer reads its block's input, beside attention.
@@ -202,7 +197,6 @@ class LanguageModel(Protocol):
     device: torch.device
     dtype: torch.dtype
     start: int
-    limits: tuple[int, ...]
     signs: int
     forests: bool
     parallel: bool
@@ -316,7 +310,6 @@ class Decoder:
 
     Attributes:
         start: id of the token that every sentence begins with.
-        limits: none: a sentence's length changes nothing.
         forests: whether layers take forests of prefixes (``prefix_tree``).
         parallel: no feed-forward layer reads its block's input.
 
@@ -327,7 +320,6 @@ class Decoder:
     """
 
     start, signs = EOS, 1
-    limits: tuple[int, ...] = ()
     forests, parallel = True, False
 
     def __init__(

@@ -10,7 +10,7 @@ import transformers
 
 from data.train_transformer import tokenizer
 from ff_memories.model.families import families
-from ff_memories.model.transformer.describe import TransformerDescription, layers_of
+from ff_memories.model.transformer.describe import TransformerDescription, layers_of, positions_of
 from ff_memories.model.transformer.hooked import HookedModel
 
 LAYERS, MODEL, KEYS, HEADS, TYPES, LONGEST, START = 3, 48, 160, 4, 97, 60, 1
@@ -97,7 +97,7 @@ def description(made):
     return TransformerDescription(
         layers=c.num_hidden_layers, model=c.hidden_size, keys=keys, heads=c.num_attention_heads, vocab=c.vocab_size,
         input_cutoffs=(c.vocab_size,), adaptive_input=False, output_cutoffs=(c.vocab_size,), adaptive_output=False,
-        learned_positions=False, final_norm=True, max_positions=getattr(c, "max_position_embeddings", LONGEST),
+        learned_positions=False, final_norm=True, max_positions=positions_of(c) or LONGEST,
         embedding_scale=1.0, parameters=sum(p.numel() for p in made.parameters()), aliases={},
         model_type=c.model_type, start=START, config=data(c),
     )  # fmt: skip

@@ -24,7 +24,6 @@ class FairseqOracle(Reading):
         reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
     """
 
-    limits: tuple[int, ...] = ()
     library, signs = "fairseq", 1
 
     def __init__(self, path: str | Path, dictionary: Dictionary, reading: str = "adaptive", seed: int = 1):

@@ -200,7 +200,7 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
             until, texts = texts_of(inputs, name, row)
         needs.append(({text_key(text): text for text in texts}, until, (name, row)))
     needs.sort(key=lambda need: (max(map(len, need[0].values()), default=0), sorted(need[0]), need[1:]))
-    few, texts_, last = list[Drawn](), dict[tuple[int, bytes], np.ndarray](), 1
+    few, texts_, last = list[Drawn](), dict[bytes, np.ndarray](), 1
     for number, (own, until, row_) in enumerate(needs, 1):
         few, texts_, last = [*few, row_], texts_ | own, max(last, until)
         if sum(map(len, texts_.values())) >= TOGETHER_TOKENS or number == len(needs):

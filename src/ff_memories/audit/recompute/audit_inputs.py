@@ -24,7 +24,7 @@ from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, texts
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.store import POSITIONS, Corpus, whole_length
+from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.corpus.types import Types, folded, read_types
 from ff_memories.inputs.models import model_folder
 from ff_memories.model import drawn
@@ -110,9 +110,9 @@ class Lists(Mapping[tuple[int, int], pl.DataFrame]):
         return len(self.ends)
 
 
-def text_key(tokens: np.ndarray) -> tuple[int, bytes]:
+def text_key(tokens: np.ndarray) -> bytes:
     """Return what is equal for texts that have the same activations."""
-    return whole_length(tokens), tokens.tobytes()
+    return tokens.tobytes()
 
 
 def largest(triggers: pl.DataFrame) -> dict[int, float]:
@@ -147,7 +147,7 @@ class AuditInputs:
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
     surveyed: Callable[[], survey.Survey] | None = None
     _memo: dict[Any, Any] = field(init=False, default_factory=dict)
-    _ran: dict[tuple[int, bytes], list[Activations]] = field(init=False, default_factory=dict)
+    _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances(self.config.precision))
@@ -193,7 +193,7 @@ class AuditInputs:
         self.run_together({key: tokens}, until)
         return self._ran[key][:until]
 
-    def run_together(self, texts: Mapping[tuple[int, bytes], np.ndarray], until: int) -> None:
+    def run_together(self, texts: Mapping[bytes, np.ndarray], until: int) -> None:
         """Run sentences or prefixes, by ``text_key``, and keep the last ``KEPT`` tokens' activations, and theirs."""
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
         if todo:
@@ -227,15 +227,14 @@ class AuditInputs:
         """Return a trigger's prefix without some of its tokens, counted from 1."""
         return np.delete(self.prefix(source), slice(first - 1, first - 1 + tokens))
 
-    def read_as(self, row: TableRow) -> tuple[int, bytes]:
-        """Return what is equal for prefixes that a model reads alike: the side of its limits, and the tokens."""
-        side = np.searchsorted(self.oracle.limits, self.corpus.lengths[row["sentence"]] + 1)
-        return int(side), self.prefix(row).tobytes()
+    def read_as(self, row: TableRow) -> bytes:
+        """Return what is equal for prefixes of the same tokens."""
+        return text_key(self.prefix(row))
 
     @memo
-    def listed(self, layer: int, key: int) -> dict[tuple[int, bytes], list[int]]:
+    def listed(self, layer: int, key: int) -> dict[bytes, list[int]]:
         """Return {what a trigger of a key is read as: its places in the list, from 0}."""
-        found: dict[tuple[int, bytes], list[int]] = {}
+        found: dict[bytes, list[int]] = {}
         for place, row in enumerate(self.lists[layer, key].iter_rows(named=True)):
             found.setdefault(self.read_as(row), []).append(place)
         return found

@@ -111,7 +111,6 @@ class Reference(Protocol):
     """A model in float64 that runs one sentence at a time and turns vectors into predictions."""
 
     library: str  # whose forward pass it is
-    limits: tuple[int, ...]  # a sentence of more tokens than one of these has another set of rotary factors
     signs: int  # 2 if memory d_m + i is memory i with its sign changed, else 1
 
     @property

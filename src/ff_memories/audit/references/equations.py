@@ -27,7 +27,6 @@ class Equations(Reading):
         reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
     """
 
-    limits: tuple[int, ...] = ()
     library, signs = "the equations", 1
 
     def __init__(self, path: str | Path, reading: str = "adaptive", seed: int = 1):

@@ -19,12 +19,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations, Changed, Enough, held, predicts, stop
-from ff_memories.corpus.store import whole_length
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
 from ff_memories.model.families import families
 from ff_memories.model.files import config_file
-from ff_memories.model.transformer.describe import layers_of, longer_contexts
+from ff_memories.model.transformer.describe import layers_of
 from ff_memories.model.transformer.load import load_folder
 
 SAMPLED = 2048  # words, at most, of which one may show that a value does not predict a token
@@ -56,7 +55,6 @@ class TransformersOracle:
         if drawn is None:
             self.model = load_folder(folder, plain, self.family.architecture, torch.float64)
         self.model = self.model.double()
-        self.limits = longer_contexts(self.model.config)
         self.head = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
@@ -118,7 +116,7 @@ class TransformersOracle:
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
     ) -> Changed:
         """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
-        last, block, skipped = len(tokens), self.blocks[layer - 1], [] if self.limits else self.blocks[: layer - 1]
+        last, block, skipped = len(tokens), self.blocks[layer - 1], self.blocks[: layer - 1]
 
         def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
             rows = out.clone()
@@ -146,9 +144,7 @@ class TransformersOracle:
         return self._together([tokens], until, begin)[0]
 
     def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
-        """Run several sentences as ``layers`` does: together, where no sentence's length changes the model."""
-        if self.limits:
-            return [self.layers(tokens, until) for tokens in texts]
+        """Run several sentences together, as ``layers`` does one."""
         return self._together(texts, until)
 
     @torch.no_grad()
@@ -159,32 +155,20 @@ class TransformersOracle:
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
         hooks.append(blocks[-1].register_forward_hook(stop))
-        inputs = self._inputs(texts)
+        width = max(map(len, texts)) + 1  # tokens that fill a row stand behind its sentence, which does not see them
+        ids = [[self.start, *map(int, tokens), *[self.start] * (width - 1 - len(tokens))] for tokens in texts]
         try:
-            self.model.base_model(use_cache=False, **inputs)
+            self.model.base_model(input_ids=torch.tensor(ids), use_cache=False)
         except Enough:
             pass
         finally:
             for hook in hooks:
                 hook.remove()
-        width, out = inputs["input_ids"].shape[1], []
+        out = []
         for first, tokens in zip(range(0, len(texts) * width, width), texts, strict=True):
             rows = slice(first, first + len(tokens) + 1)
             out.append([self._seen({name: part[rows] for name, part in record.items()}) for record in records])
         return out
-
-    def _inputs(self, texts: Sequence[Collection[int]]) -> dict[str, torch.Tensor]:
-        """Return the model's inputs; tokens that fill a row stand behind its sentence, which does not see them.
-
-        Of a prefix, a row at the position of its sentence's last token tells a model how long the sentence is.
-        """
-        longest = max(map(len, texts))
-        ids = [[self.start, *map(int, tokens), *[self.start] * (longest - len(tokens))] for tokens in texts]
-        whole = whole_length(texts[0])
-        if len(texts[0]) == whole or not self.limits:
-            return {"input_ids": torch.tensor(ids)}
-        positions = [*range(len(ids[0])), whole]
-        return {"input_ids": torch.tensor([[*ids[0], self.start]]), "position_ids": torch.tensor([positions])}
 
     def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
         """Keep what the row's modules of one block read and give; copies, because some models add in place."""

@@ -68,17 +68,17 @@ def resolve(name: str, revision: str | None, start: str) -> Pinned:
     Raises:
         UserError: there is no such model or revision, no access or no connection; or no run can read the model.
     """
-    known = _digests_on_hub(name, revision)
-    if known and CONFIG not in known and (files := [file for file in known if file.lower().endswith(".gguf")]):
+    on_hub = _digests_on_hub(name, revision)
+    if on_hub and CONFIG not in on_hub and (files := [file for file in on_hub if file.lower().endswith(".gguf")]):
         raise UserError(f"{name}: holds GGUF files alone", f"name one: --model {name}:{min(files)}")
     folder = _snapshot(name, revision, [*SMALL, CARD])
-    known = known or dict.fromkeys(path.name for path in folder.iterdir())
-    files = chosen(known, name, lambda: folder / INDEX)
+    on_hub = on_hub or dict.fromkeys(path.name for path in folder.iterdir())
+    files = chosen(on_hub, name, lambda: folder / INDEX)
     check(folder, start, name)
-    untold = [file for file in files if known[file] is None]
-    folder = _snapshot(name, folder.name, untold)
-    here = digests(folder, untold)
-    return Pinned(name, folder.name, {file: known[file] or here[file] for file in files}, _licence(folder))
+    without_digest = [file for file in files if on_hub[file] is None]
+    folder = _snapshot(name, folder.name, without_digest)
+    here = digests(folder, without_digest)
+    return Pinned(name, folder.name, {file: on_hub[file] or here[file] for file in files}, _licence(folder))
 
 
 def resolve_file(name: str, file: str, revision: str | None) -> Pinned:
@@ -133,17 +133,16 @@ def fetch(model: Pinned, offline: bool = False) -> None:
         folder = _snapshot(model.name, model.revision, lacking, offline)
     except UserError:
         if offline or _library().constants.HF_HUB_OFFLINE:
-            raise UserError(by_hand(model)) from None
+            raise _by_hand(model, lacking) from None
         raise
     for name in lacking:
-        if (found := _sha256(folder / name)) is None:
-            raise UserError(by_hand(model))
-        if found != model.files[name]:
+        if (digest := _sha256(folder / name)) is None:
+            raise _by_hand(model, lacking)
+        if digest != model.files[name]:
             raise UserError(
-                f"{model.name}: {name} of commit {model.revision}: its SHA-256 is {found}, the config's model.files "
+                f"{model.name}: {name} of commit {model.revision}: its SHA-256 is {digest}, the config's model.files "
                 f"says {model.files[name]}",
-                f"if the config is right, remove {(folder / name).resolve()} and fetch again; or write the config "
-                "again: ff-memories init",
+                f"remove {(folder / name).resolve()} and fetch again, or write the config again: ff-memories init",
             )
         model.folder.mkdir(parents=True, exist_ok=True)  # a model that cannot be had leaves no folder
         _place(folder / name, model.folder / name)
@@ -157,20 +156,14 @@ def small_file(model: Pinned, name: str) -> Path:
     return _snapshot(model.name, model.revision, [name]) / name
 
 
-def by_hand(model: Pinned) -> str:
-    """Return which files are missing and how to get them by hand."""
-    lacking, endpoint = missing(model), _library().constants.ENDPOINT
-    lines = [
+def _by_hand(model: Pinned, lacking: Sequence[str]) -> UserError:
+    """Return the error for files that are not to be had: what to put where."""
+    there = f"{_library().constants.ENDPOINT}/{model.name}/resolve/{model.revision}"
+    return UserError(
         f"{model.name}: missing {', '.join(lacking)}; the hub's cache does not hold all of them",
-        "  fix: connect to the network and unset HF_HUB_OFFLINE, or put these files there",
-    ]
-    for name in lacking:
-        lines += [
-            f"    {model.folder / name}",
-            f"      from {endpoint}/{model.name}/resolve/{model.revision}/{name}",
-            f"      SHA-256 {model.files[name]}",
-        ]
-    return "\n".join([*lines, "  and then run: ff-memories fetch --configfile FILE --offline"])
+        f"connect to the network and unset HF_HUB_OFFLINE, or put them from {there} into {model.folder}, and run: "
+        "ff-memories fetch --configfile FILE --offline",
+    )
 
 
 def _place(path: Path, target: Path) -> None:
@@ -225,20 +218,15 @@ def _understood(name: str, revision: str | None) -> Iterator[None]:
         raise UserError(
             f"{name}: the model is gated: its owner must grant access", f"ask for it on {endpoint}/{name}, and {login}"
         ) from None
-    except errors.RevisionNotFoundError:
+    except (errors.RevisionNotFoundError, errors.RepositoryNotFoundError, errors.HFValidationError):
+        at = "" if revision is None else f" with a branch, tag or commit {revision!r}"
         raise UserError(
-            f"{name}: no branch, tag or commit {revision!r} on the hub", f"see {endpoint}/{name}/commits/main"
+            f"{name}: no such model on {endpoint}{at}, or a private one",
+            f"check its name, OWNER/NAME; for a private model, {login}; a local folder is written ./{name}",
         ) from None
-    except errors.RepositoryNotFoundError:
-        raise UserError(
-            f"{name}: no such model on {endpoint}, or a private one",
-            f"check the name; for a private model, {login}; a local folder is written ./{name}",
-        ) from None
-    except errors.HFValidationError:
-        raise UserError(f"{name}: not a name of the hub, and no folder", "write OWNER/NAME, or ./FOLDER") from None
     except (errors.HTTPError, errors.XetDownloadError, OSError, RuntimeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
             raise  # this machine's own: a full disk, a folder that may not be written to
         cause = error.__cause__ or error
-        said = (str(cause) or type(cause).__name__).splitlines()[0][:200]
-        raise UserError(f"{name} at {revision or 'main'}: not to be had from {endpoint} ({said})", REACH) from None
+        reason = (str(cause) or type(cause).__name__).splitlines()[0][:200]
+        raise UserError(f"{name} at {revision or 'main'}: not to be had from {endpoint} ({reason})", REACH) from None

@@ -6,7 +6,6 @@ source archive's metadata; ``NOTHING`` stands where its build system would be.
 
 import gzip
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -26,12 +25,6 @@ from ff_memories.inputs.fetching.unpack import BROKEN
 from ff_memories.inputs.registry import Part
 
 BUILDERS = ("hatchling/build", "setuptools/build_meta", "flit_core/buildapi", "poetry/core/masonry/api")
-REASONS = {  # what pip and npm print: why an archive cannot be had
-    r"DO NOT MATCH THE HASHES|EINTEGRITY": "the index has another archive, whose SHA-256 differs",
-    r"ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|connection broken|timed out": "the index cannot be reached",
-    r"No matching (distribution|version)|E404": "the index does not have it, or cannot be reached",
-    r"No space left|ENOSPC": "the disk is full",
-}
 NOTHING = """
 def prepare_metadata_for_build_wheel(folder, *_):
     import os
@@ -60,38 +53,22 @@ def fetch(part: Part, folder: Path) -> Got:
             done = subprocess.run(
                 command,
                 cwd=place,
-                stdout=sys.stderr.fileno() if _is_file(sys.stderr) else subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 text=True,
                 errors="replace",
                 env=os.environ | environment,
             )
             if done.returncode or not (Path(place) / part.name).is_file():
+                errors = [line for line in done.stderr.splitlines() if "err" in line.lower()]
+                reason = errors[0].strip()[:300] if errors else f"no {part.name}"
                 raise UserError(
-                    f"{name} {version}: {tool} could not fetch it ({_reason(done.stderr, part.name)})",
+                    f"{name} {version}: {tool} could not fetch it ({reason})",
                     f"check {tool}'s settings and the network, or put the archive at {target}",
                 )
             (Path(place) / part.name).replace(target)
     if (found := sha256(target)) != part.sha256:
         raise UserError(f"{target}: SHA-256 is {found}, expected {part.sha256}", f"remove {target} and fetch again")
     return Got(target, part.package, found, target.stat().st_size)
-
-
-def _reason(printed: str, wanted: str) -> str:
-    """Return why pip or npm failed, by what it printed."""
-    for pattern, reason in REASONS.items():
-        if re.search(pattern, printed):
-            return reason
-    errors = [line for line in printed.splitlines() if "err" in line.lower() and "complete log" not in line]
-    return errors[-1].strip()[:300] if errors else f"no {wanted}"
-
-
-def _is_file(stream: object) -> bool:
-    try:
-        stream.fileno()  # type: ignore[attr-defined]
-    except (OSError, AttributeError):
-        return False
-    return True
 
 
 def _pip(part: Part, name: str, version: str, place: Path) -> tuple[list[str], dict[str, str]]:

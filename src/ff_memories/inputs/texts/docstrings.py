@@ -5,13 +5,11 @@ assigns the whole file to train or validation, so no docstring is split between 
 """
 
 import ast
-import gc
 import hashlib
 import re
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 
@@ -147,7 +145,7 @@ def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, 
     """
     files = [file for package, version in packages.items() for file in sources(package, version)]
     paths = [path for _, path in files]
-    with _without_collector(), ProcessPoolExecutor(processes, initializer=gc.disable) as pool:
+    with ProcessPoolExecutor(processes) as pool:
         found = map(prose, paths) if processes == 1 else pool.map(prose, paths, chunksize=16)
         seen: set[str] = set()
         out: dict[str, list[tuple[str, str]]] = {"train": [], "validation": []}
@@ -157,15 +155,3 @@ def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, 
                     seen.add(tokenised)
                     out[split_of(name)].append((tokenised, text))
     return out
-
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Disable garbage collection: syntax trees are large and have no cycles, and scanning them repeatedly is slow."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

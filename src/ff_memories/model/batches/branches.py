@@ -23,14 +23,14 @@ class Branches:
         base: (branches,) which prefix each branch is of.
 
     Attributes:
-        tokens, positions, wholes: (rows,) int64, as in a ``Batch``; a branch has those of its prefix's last token.
+        tokens, positions: (rows,) int64, as in a ``Batch``; a branch has those of its prefix's last token.
     """
 
     def __init__(self, batch: Batch, base: torch.Tensor):
         self.batch = batch
         lengths = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(base.device)
         again = lambda x: torch.cat([x, x[batch.last[base].to(x.device)]])
-        self.tokens, self.positions, self.wholes = again(batch.tokens), again(batch.positions), again(batch.wholes)
+        self.tokens, self.positions = again(batch.tokens), again(batch.positions)
         before = torch.arange(int(lengths.max()) - 1, device=base.device)
         first = batch.last - lengths + 1
         self._seen = before < (lengths - 1)[base, None]  # (branches, width)

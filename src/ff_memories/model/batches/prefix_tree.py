@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from ff_memories.corpus.dictionary import EOS
-from ff_memories.corpus.store import whole_length
 from ff_memories.model.matmul import Paths, attention_along
 
 WIDTH = 8  # paths are padded at their end to a multiple of it: causal attention never looks there
@@ -32,24 +31,18 @@ def common_prefixes(paths: list[np.ndarray]) -> np.ndarray:
 def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[slice]:
     """Cut paths in lexicographic order into forests of at most ``budget`` rows; a longer path stands alone.
 
-    Paths with and without a ``whole``, or with different ones, never share a forest.
-
     ``forests``: whether paths share what they begin with; else every path has all its rows.
     """
     shared = common_prefixes(paths) if forests else np.zeros(len(paths), dtype=np.int64)
     first, rows = 0, 0
     for i, path in enumerate(paths):
         new = len(path) - shared[i]
-        if i > first and (rows + new > budget or _whole(path) != _whole(paths[i - 1])):
+        if i > first and (rows + new > budget):
             yield slice(first, i)
             first, rows = i, 0
         rows += new if i > first else len(path)
     if paths:
         yield slice(first, len(paths))
-
-
-def _whole(path: np.ndarray) -> int | None:
-    return getattr(path, "whole", None)
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,7 @@ class PrefixTree:
             which layer, from 1. Rows run as far as they or what follows them are read.
 
     Attributes:
-        tokens, positions, wholes: (rows,) int64, as in a ``Batch``; paths are beginnings of sentences of one length.
+        tokens, positions: (rows,) int64, as in a ``Batch``.
         row: (reads,) the row of each read.
     """
 
@@ -127,7 +120,6 @@ class PrefixTree:
         first = np.flatnonzero(self._own.ravel())[order]
         self.tokens = torch.from_numpy(tokens.ravel()[first]).to(device)
         self.positions = torch.from_numpy(first % shape[1]).to(device)
-        self.wholes = torch.full((len(first),), max(map(whole_length, paths)) + 1)
 
     @property
     def depth(self) -> int:

@@ -206,7 +206,7 @@ def coefficients(where: str, book: _Book, layer: nn.Module, family: Family, sour
 def _check_packing(book: _Book, model: Any, tokens: torch.Tensor, layers: list[nn.Module], calls: list[Call]) -> None:
     """Check every layer with the product's attention, each from the input that it had one sentence at a time."""
     positions = torch.arange(ROWS, device=tokens.device).repeat(SENTENCES)
-    batch = Batch(tokens.flatten(), positions, ((0, SENTENCES, ROWS),), torch.full_like(positions, ROWS))
+    batch = Batch(tokens.flatten(), positions, ((0, SENTENCES, ROWS),))
 
     def same_input(call: Call) -> Any:
         return lambda _, args, kwargs: (

@@ -98,23 +98,18 @@ def describe(
 
 
 def positions_of(config: Any) -> int:
-    """Return how many positions a model has; 0 where its config does not say."""
-    named = [getattr(config, name, None) for name in ("max_position_embeddings", "seq_length")]
-    return min([n for n in named if n], default=0)
+    """Return how many positions a model has, with one set of rotary factors (LongRoPE has another for longer texts).
 
-
-def longer_contexts(config: Any) -> tuple[int, ...]:
-    """Return the numbers of tokens above which a model computes a sentence with other rotary factors (LongRoPE).
-
-    Raises:
-        UserError: the config does not say above which.
+    Returns 0 where its config does not say. Raises ``UserError`` where it does not say how far the first set goes.
     """
-    named = getattr(config, "rope_parameters", None) or {}
-    kinds = [given for given in (named, *named.values()) if isinstance(given, dict)]
+    rope = getattr(config, "rope_parameters", None) or {}
+    kinds = [given for given in (rope, *rope.values()) if isinstance(given, dict)]
     long = [kind for kind in kinds if kind.get("rope_type") == "longrope"]
     if any("original_max_position_embeddings" not in kind for kind in long):
         raise UserError("config.json: longrope without original_max_position_embeddings", SAVED)
-    return tuple(sorted({kind["original_max_position_embeddings"] for kind in long}))
+    named = [getattr(config, name, None) for name in ("max_position_embeddings", "seq_length")]
+    named += [kind["original_max_position_embeddings"] for kind in long]
+    return min([n for n in named if n], default=0)
 
 
 def feed_forward(model: Any, family: Family) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
@@ -24,12 +23,11 @@ from ff_memories.model.transformer.describe import (
     TransformerDescription,
     attention,
     layers_of,
-    longer_contexts,
     matrix,
     positions_of,
     scale_of,
 )
-from ff_memories.model.transformer.layer import Arguments, GroupedLayer, Layer, State, Stop, joined
+from ff_memories.model.transformer.layer import Arguments, GroupedLayer, Layer, State, Stop
 from ff_memories.model.vocabulary import Vocabulary
 
 
@@ -38,7 +36,6 @@ class HookedModel:
 
     Attributes:
         forests: whether layers take forests of prefixes (``prefix_tree``), or plain batches alone.
-        limits: sentences of more rows than each of these are computed with other rotary factors.
 
     Args:
         model: the loaded model; where its family can, it computes with our attention until the loop is closed.
@@ -54,9 +51,6 @@ class HookedModel:
     ):
         self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
         self.source, self.start, self.signs = "", description.start, description.signs
-        self.limits = longer_contexts(model.config)
-        if self.limits and not family.packed:
-            raise UserError(f"{type(model).__name__}: longrope is not read in this family", "use another model")
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
         self.device = next(model.parameters()).device
         self.path, stack = layers_of(model, description.layers)
@@ -97,7 +91,7 @@ class HookedModel:
     @property
     def longest(self) -> int:
         """The longest text the model takes, without the start token."""
-        return max(self.description.max_positions, positions_of(self.model.config)) - 1
+        return (positions_of(self.model.config) or self.description.max_positions) - 1
 
     @property
     def max_tokens(self) -> int:
@@ -117,7 +111,7 @@ class HookedModel:
         state = self._state
         state.rows = len(batch.tokens)
         if self.forests:
-            x, state.arguments = self._begin_rows(batch)
+            x, state.arguments = self._begin(batch.tokens[None], position_ids=batch.positions[None])
             return x.flatten(0, -2)
         assert isinstance(batch, Batch), "a family without packing runs no forest"
         parts, state.groups = [], []
@@ -127,25 +121,6 @@ class HookedModel:
             state.groups.append((rows, length, arguments))
             parts.append(x.flatten(0, 1))
         return torch.cat(parts)
-
-    def _begin_rows(self, batch: Batch | PrefixTree) -> tuple[torch.Tensor, list[Arguments]]:
-        """Return the input (1, rows, d) of the first layer, and what the model gives each layer besides.
-
-        The model chooses its rotary factors by the largest position that it is given, so sentences on two sides of a
-        limit are prepared apart; one more row tells how long those behind it are.
-        """
-        side = torch.bucketize(batch.wholes, torch.tensor(self.limits))
-        if not side.any():
-            return self._begin(batch.tokens[None], position_ids=batch.positions[None])
-        parts = []
-        for limit in side.unique().tolist():
-            rows = torch.nonzero(side == limit).flatten().to(self.device)
-            tokens, positions = batch.tokens[rows], batch.positions[rows]
-            if limit:
-                tokens, positions = F.pad(tokens, (0, 1)), F.pad(positions, (0, 1), value=self.limits[limit - 1])
-            parts.append((rows, self._begin(tokens[None], position_ids=positions[None])))
-        x, arguments = joined(parts, len(batch.tokens))
-        return x, list(arguments)
 
     def prepared(self, batch: Batch) -> list[torch.Tensor]:
         """Return what layers are given, (rows, n) each: the first one's input, and tensors such as rotary factors."""

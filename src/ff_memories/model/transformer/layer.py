@@ -4,7 +4,7 @@ Sentences run packed (``packed``); where a family takes no attention function of
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -174,36 +174,6 @@ def _seen(found: dict[str, torch.Tensor], x: torch.Tensor, needed: int | None) -
         return LayerOutput(found.get("residual", x), m, nothing, nothing)
     o, y = found["output"], found["update"]
     return LayerOutput(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
-
-
-def joined(parts: Sequence[tuple[torch.Tensor, Any]], rows: int) -> Any:
-    """Put together what a model prepares for parts of a batch: tensors with a row per token; others are the first's.
-
-    Layers that share a tensor share it still.
-
-    Args:
-        parts: (which rows of the batch, what was prepared for them and perhaps for more rows behind them).
-        rows: how many the batch has.
-    """
-    which, made = [own for own, _ in parts], dict[tuple[int, ...], torch.Tensor]()
-
-    def join(given: tuple[Any, ...]) -> Any:
-        first = given[0]
-        if isinstance(first, tuple | list):
-            return tuple(join(inner) for inner in zip(*given, strict=True))
-        if isinstance(first, dict):
-            return {name: join(tuple(part[name] for part in given)) for name in first}
-        axis = min(1, first.dim() - 1) if isinstance(first, torch.Tensor) else -1
-        if axis < 0 or any(part.shape[axis] < len(own) for own, part in zip(which, given, strict=True)):
-            return first
-        if (key := tuple(map(id, given))) not in made:
-            out = first.new_empty(*first.shape[:axis], rows, *first.shape[axis + 1 :])
-            for own, part in zip(which, given, strict=True):
-                out.index_copy_(axis, own, part.narrow(axis, 0, len(own)))
-            made[key] = out
-        return made[key]
-
-    return join(tuple(given for _, given in parts))
 
 
 def _first_rows(given: Any, rows: int, of: int) -> Any:

@@ -6,7 +6,6 @@ often than not: removing the last token leaves a prefix of the sentence itself, 
 u - 1 tokens. So every distinct prefix runs once, and only up to the highest layer that is read at it or behind it.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ import torch
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.corpus.store import Corpus, Tokens
+from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.batches.buffers import retry_smaller, sliced
@@ -119,7 +118,7 @@ def of_shard(
     """Return a shard's rows of those of ``mutated_coefficients``: whole batches, which run as they would with all."""
     if rows.is_empty():
         return rows
-    paths, path = mutated_paths(corpus, rows, decoder.limits)
+    paths, path = mutated_paths(corpus, rows)
     parts = share(list(prefix_tree.cut(paths, batch_tokens, decoder.forests)), shard)
     first, end = (parts[0].start, parts[-1].stop) if parts else (0, 0)
     return rows.filter(pl.Series((path >= first) & (path < end), dtype=pl.Boolean))
@@ -134,7 +133,7 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
     """
     if rows.is_empty():
         return np.zeros(0, dtype=np.float32)
-    paths, path = mutated_paths(corpus, rows, decoder.limits)
+    paths, path = mutated_paths(corpus, rows)
     rows = _removed_tokens(rows)
     position = (rows["position"].cast(pl.Int64) - rows["removed_tokens"].cast(pl.Int64)).to_numpy()
     layer, key = (rows[c].to_numpy().astype(np.int64) for c in ("layer", "key"))
@@ -166,17 +165,13 @@ def _removed_tokens(rows: pl.DataFrame) -> pl.DataFrame:
     return rows if "removed_tokens" in rows.columns else rows.with_columns(removed_tokens=pl.lit(1))
 
 
-def mutated_paths(
-    corpus: Corpus, rows: pl.DataFrame, limits: Sequence[int] = ()
-) -> tuple[list[np.ndarray], np.ndarray]:
+def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the texts that run, in lexicographic order, none the beginning of another, and each row's text (rows,).
 
         of the sentence a b c d        what is left    text that runs   its number
         prefix of 4, without its last  a b c           a b c            0
         prefix of 2, without its last  a               a b c            0
         prefix of 4, without its first b c d           b c d            1
-
-    ``limits``: of the model; texts of sentences on two sides of one stand apart, and run as their sentences do.
     """
     rows = _removed_tokens(rows).with_columns(pl.col("position", "removed", "removed_tokens").cast(pl.Int64))
     last = pl.col("removed") + pl.col("removed_tokens") - 1 == pl.col("position")
@@ -190,19 +185,17 @@ def mutated_paths(
     every = runs.group_by(which).agg(pl.col("length").max()).with_row_index("text")
     texts = []
     for sentence, removed, many, length in every.select(*which, "length").iter_rows():
-        tokens: np.ndarray = corpus.sentence(sentence)
+        tokens = corpus.sentence(sentence)
         if removed != NOTHING:
             tokens = np.delete(tokens, slice(removed - 1, removed - 1 + many))
-        side = int(np.searchsorted(limits, corpus.lengths[sentence] + 1))
-        texts.append(np.array([side, *tokens[:length]], dtype=">u4").tobytes())  # such bytes sort as the tokens do
+        texts.append(tokens[:length].astype(">u4").tobytes())  # such bytes sort as the tokens do
     order = sorted(range(len(texts)), key=texts.__getitem__)
     path_of = np.empty(len(texts), dtype=np.int64)
     paths: list[np.ndarray] = []
     for i, following in zip(order, [*order[1:], None], strict=True):
         path_of[i] = len(paths)
         if following is None or not texts[following].startswith(texts[i]):
-            side, *tokens = np.frombuffer(texts[i], dtype=">u4").tolist()
-            paths.append(Tokens.of(np.array(tokens, dtype=np.int64), limits[side - 1] if side else None))
+            paths.append(np.frombuffer(texts[i], dtype=">u4").astype(np.int64))
     text = runs.join(every, on=which, how="left", maintain_order="left")["text"].to_numpy()
     return paths, path_of[text]
 

@@ -3,13 +3,12 @@
 One forward pass serves all layers and keys. No vocabulary projection is made, nor the last layer's second matrix.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 
 from ff_memories.base.draws import generator
-from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import POSITIONS, Corpus
@@ -26,21 +25,14 @@ ON_GPU = 1 << 25  # numbers along sentences, likewise, as memory allows: every p
 _POWER_TABLE = torch.from_numpy(generator(0, "prefix hashes").integers(-(2**63), 2**63 - 1, size=1 << 16) | 1)
 
 
-def prefix_hashes(batch: Batch, limits: Sequence[int] = ()) -> torch.Tensor:
-    """Return (rows,) int64: equal for prefixes with the same tokens, different (to 2**-64) otherwise.
-
-    ``limits``: of the model; prefixes of sentences on two sides of one have other coefficients, so they differ.
-    """
+def prefix_hashes(batch: Batch) -> torch.Tensor:
+    """Return (rows,) int64: equal for prefixes with the same tokens, different (to 2**-64) otherwise."""
     device = batch.tokens.device
     powers = _POWER_TABLE[: int(batch.positions.max()) + 1].to(device)
     terms = (batch.tokens + 1) * powers[batch.positions]
     sums = terms.cumsum(0)  # modulo 2**64, as int64 arithmetic is
     first, rows = (torch.from_numpy(part).to(device) for part in batch.sentences())
-    hashes = sums - torch.repeat_interleave(sums[first] - terms[first], rows, output_size=len(sums))
-    if limits:
-        sides = torch.bucketize(batch.wholes, torch.tensor(limits, dtype=torch.int64)).to(device)
-        hashes += sides * _POWER_TABLE[-1].to(device)
-    return hashes
+    return sums - torch.repeat_interleave(sums[first] - terms[first], rows, output_size=len(sums))
 
 
 def trigger_examples(
@@ -70,13 +62,8 @@ def trigger_examples(
         shard: of the batches; shards of blocks need no list of all batches.
 
     Raises:
-        UserError: coefficients that are not finite; ``drop`` where a text may have two coefficients.
+        UserError: coefficients that are not finite.
     """
-    if duplicates == "drop" and len(set(np.searchsorted(decoder.limits, corpus.lengths + 1).tolist())) > 1:
-        raise UserError(
-            f"triggers.duplicates: in sentences of over {decoder.limits[0]} tokens the model reads texts otherwise",
-            "set triggers.duplicates: keep",
-        )
     shape, prefixes = decoder.description, Prefixes.of(corpus)
     low, high = POSITIONS[positions]
     copies = 1 if duplicates == "drop" else top
@@ -136,7 +123,7 @@ def run_batch(
     depth = len(columns)
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
-    rows = BatchRows(part, prefixes, batch, low, decoder.signs, decoder.limits)
+    rows = BatchRows(part, prefixes, batch, low, decoder.signs)
     x, counts = decoder.embed(batch), torch.zeros_like(best.fired)
     for index, layer in enumerate(decoder.layers[:depth]):
         layer_output = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
@@ -230,7 +217,6 @@ class BatchRows:
         batch: Batch,
         low: int,
         signs: int = 1,
-        limits: Sequence[int] = (),
     ):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
@@ -248,7 +234,7 @@ class BatchRows:
         # where each sentence's rows before its prefixes begin, then its prefixes, and so on
         self.parts = send(np.append(np.stack([begins, begins + low], 1), len(batch.tokens)))
         self.steps = torch.arange(batch.groups[-1][2] - low, device=device)
-        self.low, self.text, self.signs = low, prefix_hashes(batch, limits), signs
+        self.low, self.text, self.signs = low, prefix_hashes(batch), signs
         copies = torch.repeat_interleave(self.count, self.length + low, output_size=len(batch.tokens))
         self.weights = (copies * (batch.positions >= low)).to(torch.float32)
 
