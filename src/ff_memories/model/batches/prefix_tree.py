@@ -3,6 +3,18 @@
 A row is a prefix, its parent the prefix without its last token. A row's keys and values of attention depend on the
 prefix alone, so whatever begins with the same tokens shares them. Rows are sorted by how many layers they run through:
 those that a layer still needs come first, and a slice is all it takes to leave the others behind.
+
+An example: "a b" is read at layer 1 and "a c d" at layer 2. As sentences they are 3 + 4 rows, the start token s first;
+a forest has 5. A row runs as far as it, or what continues it, is read; rows read where they end come first:
+
+    row            0: s a c d   1: s   2: s a   3: s a c   4: s a b
+    runs through   2 layers     2      2        2          1, so layer 2 has the first 4 rows
+
+>>> a, b, c, d, s = 7, 5, 8, 9, 2
+>>> paths = [np.array([a, b]), np.array([a, c, d])]
+>>> tree = PrefixTree(paths, path=np.array([0, 1]), position=np.array([2, 3]), layer=np.array([1, 2]), start=s)
+>>> tree.tokens.tolist(), tree.row.tolist(), [tree.level_rows(1), tree.level_rows(2)]
+([9, 2, 7, 8, 5], [4, 0], [5, 4])
 """
 
 from collections.abc import Callable, Iterator, Sequence
