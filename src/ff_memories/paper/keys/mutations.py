@@ -168,10 +168,10 @@ def _removed_tokens(rows: pl.DataFrame) -> pl.DataFrame:
 def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
     """Return the texts that run, in lexicographic order, none the beginning of another, and each row's text (rows,).
 
-        of the sentence a b c d        what is left    text that runs   its number
-        prefix of 4, without its last  a b c           a b c            0
-        prefix of 2, without its last  a               a b c            0
-        prefix of 4, without its first b c d           b c d            1
+    of the sentence a b c d        what is left    text that runs   its number
+    prefix of 4, without its last  a b c           a b c            0
+    prefix of 2, without its last  a               a b c            0
+    prefix of 4, without its first b c d           b c d            1
     """
     rows = _removed_tokens(rows).with_columns(pl.col("position", "removed", "removed_tokens").cast(pl.Int64))
     last = pl.col("removed") + pl.col("removed_tokens") - 1 == pl.col("position")
