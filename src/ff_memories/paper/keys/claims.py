@@ -46,7 +46,7 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
         return (margin < 0) | (ties & (margin == 0))
 
     keys_in = dict(paired.group_by("layer").len().iter_rows())
-    again = {
+    layer_draws = {
         layer: expanded(resampled, margins[layer], keys_in[layer])
         for layer, resampled in within_groups(paired, "margin", evidence.seed).items()
         if keys_in[layer] > 1  # one key has no spread, so its layer is sure on neither side
@@ -56,7 +56,7 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     small = near_zero_keys(evidence.table("mutations"), evidence.near_zero)
     judged, text = in_layers(
         {layer: bool(outweighs(m)) for layer, m in margins.items()},
-        {layer: outweighs(resampled) for layer, resampled in again.items()},
+        {layer: outweighs(resampled) for layer, resampled in layer_draws.items()},
         evidence.layers,
         limit,
         is_clear(draws, below=True),
@@ -81,10 +81,10 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
     rho = rank_correlation(list(changes), list(changes.values()))
     if rho is None or below is None or above is None:
         return Measurement(n=len(changes), reason="too few layers with mutated triggers")
-    again = within_groups(keys, "change", evidence.seed)
-    draws = rank_correlations(list(changes), np.stack([again[layer] for layer in changes], axis=1))
-    sizes_again = {layer: np.abs(resampled) for layer, resampled in again.items()}
-    under, over = (mean_of(sizes_again, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    layer_draws = within_groups(keys, "change", evidence.seed)
+    draws = rank_correlations(list(changes), np.stack([layer_draws[layer] for layer in changes], axis=1))
+    size_draws = {layer: np.abs(resampled) for layer, resampled in layer_draws.items()}
+    under, over = (mean_of(size_draws, between(bounds, evidence.layers)) for bounds in (lower, upper))
     return Measurement(
         rho,
         *ends(draws),
@@ -177,9 +177,9 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
         raise Missing("needs annotations in lower and upper layers")
     rise = means["semantic", "upper"] - means["semantic", "lower"]
     margin = means["shallow", "lower"] - means["semantic", "lower"]
-    again = {kind: _again(labels, kind, evidence.seed) for kind in ("shallow", "semantic")}
-    draws = mean_of(again["semantic"], top) - mean_of(again["semantic"], bottom)
-    margins = mean_of(again["shallow"], bottom) - mean_of(again["semantic"], bottom)
+    kind_draws = {kind: _share_draws(labels, kind, evidence.seed) for kind in ("shallow", "semantic")}
+    draws = mean_of(kind_draws["semantic"], top) - mean_of(kind_draws["semantic"], bottom)
+    margins = mean_of(kind_draws["shallow"], bottom) - mean_of(kind_draws["semantic"], bottom)
     spreads = [ends(resampled) for resampled in (draws, margins)]
     low, high = (min(one[end] for one in spreads) for end in (0, 1))  # the smaller of two resampled would be biased
     anything = {part: means["semantic", part] + means["both", part] for part, _ in parts}
@@ -198,7 +198,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     )
 
 
-def _again(labels: pl.DataFrame, label: str, seed: int | None) -> dict[int, np.ndarray]:
+def _share_draws(labels: pl.DataFrame, label: str, seed: int | None) -> dict[int, np.ndarray]:
     """Return resamples (draws,) over keys of the share of a label, by layer; the same keys for every label."""
     keys = labels.group_by(KEY).agg((pl.col("label") == label).mean().alias("share"), pl.len().alias("rows")).sort(KEY)
     return {

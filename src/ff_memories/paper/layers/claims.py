@@ -39,15 +39,15 @@ def _active(evidence: Evidence) -> dict[int, float]:
     return by_layer(active_memories(evidence.table("composition"), evidence.keys), "median")
 
 
-def _active_again(evidence: Evidence) -> np.ndarray:
+def _active_draws(evidence: Evidence) -> np.ndarray:
     """Return resamples (draws, layers) of the median share of active memories."""
     return joint_medians(evidence.table("composition"), "active", evidence.seed) / evidence.keys
 
 
-def _lowest_again(evidence: Evidence, layers: list[int]) -> np.ndarray:
+def _lowest_draws(evidence: Evidence, layers: list[int]) -> np.ndarray:
     """Return resamples (draws,) of the layer with the fewest active memories."""
-    again = _active_again(evidence)
-    return np.array(layers)[again.argmin(1)].astype(np.float64) if len(again) else np.empty(0)
+    active = _active_draws(evidence)
+    return np.array(layers)[active.argmin(1)].astype(np.float64) if len(active) else np.empty(0)
 
 
 def _effective(evidence: Evidence) -> dict[int, float]:
@@ -86,7 +86,7 @@ def minority_active(evidence: Evidence, *, limit: Limit) -> Measurement:
     medians = _active(evidence)
     if not medians:
         return Measurement(reason=EMPTY)
-    middle, draws = float(np.median(list(medians.values()))), np.median(_active_again(evidence), axis=1)
+    middle, draws = float(np.median(list(medians.values()))), np.median(_active_draws(evidence), axis=1)
     return Measurement(
         middle,
         *ends(draws),
@@ -107,7 +107,7 @@ def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measur
     if not medians or below is None or not dip:
         return Measurement(reason=EMPTY if not medians else "too few layers")
     lowest = min(medians, key=lambda layer: (medians[layer], layer))
-    draws = _lowest_again(evidence, list(medians))
+    draws = _lowest_draws(evidence, list(medians))
     return Measurement(
         lowest,
         *ends(draws),
@@ -198,20 +198,17 @@ def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit
         return Measurement(reason="too few layers" if by else EMPTY)
     before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
     hits = evidence.table("refinement").select("example", "layer", hit=pl.col("residual_top") == pl.col("model_top"))
-    again = joint_shares(hits, evidence.seed)
-    early_, late_ = (
-        (again[:, by_[1]] - again[:, by_[0]]) / (last - first)
-        for by_, (first, last) in (([sorted(by).index(layer) for layer in span], span) for span in spans)
-    )
+    layer_draws = dict(zip(sorted(by), joint_shares(hits, evidence.seed).T, strict=True))
+    early_gain, late_gain = ((layer_draws[last] - layer_draws[first]) / (last - first) for first, last in spans)
     row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
     final = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
     return Measurement(
         row["mean"],
         *share_interval((final["residual_top"] == final["model_top"]).to_numpy(), evidence.seed),
         row["n"],
-        judged=by_draws(after - before, late_ - early_, limit),
+        judged=by_draws(after - before, late_gain - early_gain, limit),
         reason=f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late",
-        draws=late_ - early_,
+        draws=late_gain - early_gain,
     )
 
 
@@ -225,11 +222,11 @@ def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measure
     falls = sum(medians[b] < medians[a] for a, b in pairwise(layers))
     begin, end = medians[layers[0]], medians[layers[-1]]
     ends_ = evidence.table("refinement").filter(pl.col("layer").is_in([layers[0], layers[-1]]))
-    again = joint_medians(ends_, "residual_probability", evidence.seed)
-    draws = again[:, -1] - again[:, 0]
+    end_draws = joint_medians(ends_, "residual_probability", evidence.seed)
+    draws = end_draws[:, -1] - end_draws[:, 0]
     return Measurement(
         end,
-        *ends(again[:, -1]),
+        *ends(end_draws[:, -1]),
         n=evidence.table("refinement")["example"].n_unique(),
         judged=by_draws(end - begin, draws, limit),
         reason=f"from {begin:.3g} in layer {layers[0]}; {_falls(falls)}",
@@ -274,19 +271,19 @@ def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, d
     resampled = joint_shares(more, evidence.seed)
     draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
     holding = {layer: margins[layer] > 0 for layer in layers}
-    again = {layer: resampled[:, every.index(layer)] > 0 for layer in layers}
+    more_often = {layer: resampled[:, every.index(layer)] > 0 for layer in layers}
     measurement = Measurement(*share, n=both.height, units=both["example"].n_unique(), draws=draws)
-    return measurement, holding, again
+    return measurement, holding, more_often
 
 
 def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K27: when the residual's prediction is unchanged, the feed-forward usually predicts another, by layers."""
-    measurement, holding, again = _compared(evidence, "residual", "agreement")
+    measurement, holding, more_often = _compared(evidence, "residual", "agreement")
     if measurement.value is None:
         return replace(
             measurement, reason="no layer leaves a prediction unchanged" if measurement.reason != EMPTY else EMPTY
         )
-    judged, text = in_layers(holding, again, evidence.layers, limit, is_clear(measurement.draws, MOST))
+    judged, text = in_layers(holding, more_often, evidence.layers, limit, is_clear(measurement.draws, MOST))
     return replace(measurement, judged=judged, reason=f"the larger share {text}")
 
 

@@ -74,8 +74,8 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: L
     reason = f"{percent(above)} against {percent(below)}"
     if below == 0:
         return Measurement(n=n, reason=reason, few="the lower layers never agree, so there is no ratio")
-    again = within_groups(evidence.table("values"), "agrees", evidence.seed)
-    under, over = (mean_of(again, between(bounds, evidence.layers)) for bounds in (lower, upper))
+    layer_draws = within_groups(evidence.table("values"), "agrees", evidence.seed)
+    under, over = (mean_of(layer_draws, between(bounds, evidence.layers)) for bounds in (lower, upper))
     ratio = np.divide(over, under, out=np.full(len(under), np.inf), where=under > 0)
     low, high = np.percentile(ratio, [2.5, 97.5], method="inverted_cdf") if len(ratio) else (np.nan, np.nan)
     estimate, draws = (above / below, low, high), over - under
@@ -139,8 +139,8 @@ def rises_with_probability(evidence: Evidence, *, bins: int, filled: int, values
     )
     if rho is None:
         return Measurement(n=n, reason="all bins have the same agreement, or fewer than three have enough values")
-    again = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
-    draws = rank_correlations(full["bin"].to_list(), np.stack([again[edge] for edge in full["bin"]], axis=1))
+    bin_draws = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
+    draws = rank_correlations(full["bin"].to_list(), np.stack([bin_draws[edge] for edge in full["bin"]], axis=1))
     if len(draws) and draws.min() == draws.max():  # bins with no cases or only cases never draw others
         draws = np.empty(0)
     return Measurement(
