@@ -453,6 +453,17 @@ def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():
     assert sum(len(work.rows) for work in works) == 4 * 398
 
 
+def test_with_a_limit_of_time_the_same_rows_are_looked_at_in_rounds():
+    frames = {"triggers": pl.DataFrame({"layer": [1] * 5000, "key": range(5000)})}
+    (once, _), (rounds, sizes) = (
+        draw("own", frames, NO_TEXT, "inner", Aim(seed=2, seconds=seconds), list(frames)) for seconds in (None, 60.0)
+    )
+    drawn = lambda works: sorted(row for work in works for row in work.rows)
+    assert drawn(rounds) == drawn(once) and sizes == {"triggers": 5000}
+    assert {work.round for work in once} == {0} and [work.round for work in rounds] == list(range(8))
+    assert {len(work.rows) for work in rounds} == {49, 50}
+
+
 def test_more_near_ties_than_a_stated_share_show_too_little():
     cases: list[tuple[Precision, int]] = [("float32", 13), ("tf32", 49), ("bfloat16", 109)]
     for precision, most in cases:

@@ -87,6 +87,14 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
     assert triggers["statement"] in shown
 
 
+def test_an_audit_with_a_limit_of_time_says_how_few_rows_it_looked_at(here, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["verify", "--only", "audit", "rebuilt", "--seed", "5", "--cores", "1", "--time", "1s"])
+    shown = capsys.readouterr().out
+    assert end.value.code == 0, shown
+    assert "with a smaller sample than usual (" in shown.splitlines()[-1]
+
+
 def test_a_changed_row_is_found_by_its_tables_name_and_if_signed_again_by_its_own(here):
     drawn = AIM.draw("own triggers", len(tables.read(table("triggers"))))
     change_row("triggers", "coefficient", lambda x: x * 0.999, drawn[7])

@@ -9,6 +9,7 @@ import platform
 import re
 import subprocess
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -89,6 +90,7 @@ class Check:
     aim: Aim
     cores: int
     folder: Path
+    begun: float = field(default_factory=time.monotonic)
     done: dict[str, CheckedPart] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
 
@@ -217,6 +219,8 @@ def _rebuilt(check: Check) -> CheckedPart:
 
 def _audit(check: Check) -> CheckedPart:
     aim, run = check.aim, check.run
+    if aim.seconds is not None:
+        aim = replace(aim, seconds=max(1.0, aim.seconds - (time.monotonic() - check.begun)))
     try:
         where = RebuiltFirst(check.folder)
         check.found, faults, library = audit.audit_run(run, aim, where, check.cores)

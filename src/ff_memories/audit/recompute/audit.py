@@ -9,6 +9,7 @@ rows (``structure``).
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -46,6 +47,7 @@ STRUCTURE = "structure"
 TOGETHER = (("examples", "composition", "refinement"), ("causal", "removals"))  # tables whose rows share prefixes
 TOGETHER_TOKENS = 160  # of texts that the model runs together
 AT_ONCE = 100  # rows of one piece of work
+ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 PATIENCE = 5  # seconds for a process to end by itself
 # what reading tables may raise that name what does not exist, or numbers that cannot be
@@ -80,10 +82,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks."""
+    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks.
+
+    ``round``: of an audit that has a limit of time; 0 is done whatever it takes.
+    """
 
     model: str
     rows: tuple[Drawn, ...] = ()
+    round: int = 0
 
     @property
     def steps(self) -> int:
@@ -128,20 +134,29 @@ def draw(
     model: str, frames: Mapping[str, pl.DataFrame], corpus: Corpus, positions: str, aim: Aim, only: Iterable[str]
 ) -> tuple[list[Work], dict[str, int]]:
     """Draw the rows of a model's tables to look at; return them in pieces, and the size of each table."""
-    sentences, rows = np.flatnonzero(available(corpus, positions)), dict[str, list[Drawn]]()
-    sizes = {
-        name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in (*ROWS, LEFT_OUT) if name in only
-    }
+    names, sentences = (
+        [name for name in (*ROWS, LEFT_OUT) if name in only],
+        np.flatnonzero(available(corpus, positions)),
+    )
+    sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
+    rounds: list[dict[str, list[int]]] = [{} for _ in range(ROUNDS if aim.seconds else 1)]
     for name, size in sizes.items():
         of_examples = _of_examples(aim, model, frames[name]) if name in TOGETHER[0] else None
         drawn = aim.draw(f"{model} {name}", size) if of_examples is None else of_examples
-        rows[name] = [(name, number) for number in (sentences[drawn] if name == LEFT_OUT else drawn).tolist()]
+        order = generator(aim.seed, f"audit rounds {model} {name}").permutation(len(drawn))
+        for number, part in enumerate(rounds):
+            part[name] = drawn[np.sort(order[number :: len(rounds)])].tolist()
+    return [work for number, part in enumerate(rounds) for work in _works(model, sentences, part, number)], sizes
+
+
+def _works(model: str, sentences: np.ndarray, drawn: dict[str, list[int]], number: int) -> list[Work]:
+    """Return the pieces of work of one round: rows that share prefixes in one, because one process finds them once."""
     works = []
-    for group in TOGETHER:  # what they share is computed once, by one process
-        works += [Work(model, shared)] if (shared := tuple(row for name in group for row in rows.pop(name, ()))) else []
-    for own in rows.values():
-        works += [Work(model, tuple(own[i : i + AT_ONCE])) for i in range(0, len(own), AT_ONCE)]
-    return works, sizes
+    for group in [*TOGETHER, *((name,) for name in drawn if name not in sum(TOGETHER, ()))]:
+        rows = [(name, int(sentences[i]) if name == LEFT_OUT else i) for name in group for i in drawn.get(name, ())]
+        size = len(rows) if group in TOGETHER else AT_ONCE
+        works += [Work(model, tuple(rows[i : i + size]), number) for i in range(0, len(rows), size or 1)]
+    return works
 
 
 def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
@@ -228,14 +243,15 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     for model in names:
         frames = {name: read_table(at(baselines.file(run, model, name))) for name in baselines.OWN}
         some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
-        works.append(Work(model, tuple(row for work in some for row in work.rows)))  # by one process, which draws it
+        # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
+        works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
         sizes |= {name: len(frames[name]) for name in baselines.LABELS}
         found |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
-    works.sort(key=lambda work: len(work.rows) <= AT_ONCE)  # the longest pieces first
+    works.sort(key=lambda work: (work.round, len(work.rows) <= AT_ONCE))  # the longest pieces first
     faults: list[str] = []
     with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
         do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
-        for work, said in _each(works, do, _workers(run, cores)):
+        for work, said in _each(works, do, _workers(run, cores), aim.seconds):
             for what, where, result in said:
                 if what == STRUCTURE:
                     faults.append(f"{where}: {result.says}")
@@ -263,7 +279,7 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
             return list(baselines.recompute(Run(json.loads(settings), file), work.model, work.rows, at, look))
         run, inputs = _own(settings, file, at)
         said = list(look(inputs, work.rows))
-        if not work.rows or _surveys(work):
+        if not work.rows or (_surveys(work) and not work.round):
             parts = (one.partition(": ") for one in contradictions(inputs, run, at))
             said += [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
         return said
@@ -271,17 +287,24 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
         return [(STRUCTURE, "tables" if work.model == OWN else work.model, _broken(error))]
 
 
-def _each(works: list[Work], do: Callable[[Work], list[Said]], workers: int) -> Iterator[tuple[Work, list[Said]]]:
-    """Do the pieces of work, in their order, side by side."""
+def _each(
+    works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None = None
+) -> Iterator[tuple[Work, list[Said]]]:
+    """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no further round."""
+    until = time.monotonic() + (seconds or float("inf"))
     if workers == 1:
-        yield from ((work, do(work)) for work in works)
+        yield from ((work, do(work)) for work in works if not work.round or time.monotonic() < until)
         return
     try:
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
             todo = {pool.submit(do, work): work for work in works}
             try:
                 for done in as_completed(todo):
-                    yield todo[done], done.result()
+                    if not done.cancelled():
+                        yield todo[done], done.result()
+                    if time.monotonic() > until:
+                        for waiting in (future for future, work in todo.items() if work.round):
+                            waiting.cancel()
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
                 for process in (others := active_children()):
                     process.terminate()

@@ -17,12 +17,14 @@ class Aim:
 
     Attributes:
         drawn: whether the seed was drawn for this check, and not given.
+        seconds: after which no further round of rows begins; ``None`` for no limit.
     """
 
     confidence: float = 0.95
     share: float = 0.0075
     seed: int = 0
     drawn: bool = False
+    seconds: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("confidence", "share"):

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.base.parameters import threads, whole
+from ff_memories.base.parameters import seconds, threads, whole
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 
@@ -56,6 +56,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="check only these parts, such as files (docs/verify.md)",
     )
     parser.add_argument(
+        "--time",
+        type=seconds,
+        help="begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show",
+    )
+    parser.add_argument(
         "--cores", type=threads, default=os.cpu_count(), help="number of jobs at a time when rebuilding files"
     )
 
@@ -67,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if unknown := set(args.only or ()) - set(PARTS):
         raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
     drawn = args.seed is None
-    aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn)
+    aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn, args.time)
     given = [f"--{name}" for name in ("model", "text") if getattr(args, name)]
     if given and args.archive is None:
         raise UserError(f"{given[0]}: without an archive, the run's config names its files", f"leave out {given[0]}")
