@@ -5,7 +5,6 @@ import os
 import platform
 import pty
 import subprocess
-import sys
 import threading
 import time
 
@@ -42,12 +41,6 @@ def test_a_slow_rate_keeps_its_digits_and_a_length_that_is_not_known_is_not_gues
     with Progress(0, "bytes", "file") as progress:
         progress.step(3)
     assert capsys.readouterr().err == "file: 3 bytes, 0.05 bytes/s\n"
-
-
-def test_where_nothing_is_done_yet_no_time_is_guessed(minute, capsys):
-    with Progress(99, "files", "rebuilding") as progress:
-        progress.step(0)
-    assert capsys.readouterr().err == "rebuilding: 0 of 99 files, 0.00 files/s\n"
 
 
 # -- on the terminal where Snakemake was started -----------------------------------------------------------------------
@@ -98,20 +91,7 @@ def test_a_job_elsewhere_or_one_told_to_be_quiet_shows_nothing(minute, monkeypat
     assert told(monkeypatch, terminal, **settings) == ""
 
 
-def test_nothing_is_written_to_what_is_no_terminal(minute, monkeypatch, tmp_path):
-    (tmp_path / "file").touch()
-    assert told(monkeypatch, (tmp_path / "file", (tmp_path / "file").read_text)) == ""
-    assert told(monkeypatch, (tmp_path / "gone", lambda: (tmp_path / "gone").exists())) is False
-
-
 SHARE = "from ff_memories.base.progress import *; share_terminal(); print(os.environ.get(TERMINAL))"
-
-
-def test_only_a_process_on_a_terminal_shares_it(terminal):
-    run = lambda errors: (
-        subprocess.run([sys.executable, "-c", SHARE], stderr=errors, stdout=subprocess.PIPE, text=True).stdout
-    )
-    assert run(terminal[2]) == f"{platform.node()}:{terminal[0]}\n" and run(subprocess.DEVNULL) == "None\n"
 
 
 @pytest.mark.more

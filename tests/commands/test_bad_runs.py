@@ -15,10 +15,9 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.commands.explore import init
-from ff_memories.workflow import dvc_lock_file, dvc_yaml
-from ff_memories.workflow.code_digest import digest
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.runs.run import DEFAULT
 
 INFO = {"layers": 1, "keys": 4, "vocab": 9, "adaptive_output": True, "final_norm": True, "max_positions": 9}
 TRIGGERS = {
@@ -85,15 +84,6 @@ def test_a_new_run_that_cannot_be_leaves_no_part_of_its_text(tmp_path, monkeypat
         assert end.value.code and len(capsys.readouterr().err.splitlines()) == 1
         assert {path for path in Path().rglob("*") if path.is_file()} == {*kept, Path("my.txt")}
         assert Path("data").exists() == bool(kept)
-
-
-def test_a_text_that_cannot_be_split_leaves_no_folder(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(init, "_found", lambda *_: {})
-    for content in (b"one line\n", b"\xff\xfe\x00" * 99):
-        Path("my.txt").write_bytes(content)
-        assert "error: my.txt" in says(capsys, "run", "--model", "any", "--text", "my.txt")
-    assert [path.name for path in Path().iterdir()] == ["my.txt"]
 
 
 @pytest.mark.parametrize("folder", [".", "config", "results", "results/small/tables"])
@@ -167,16 +157,3 @@ def test_a_model_that_was_deleted_since_is_named_by_what_runs_it(here, capsys):
 def test_a_run_that_was_never_recorded_is_named(here):
     with pytest.raises(UserError, match=r"dvc\.lock: this run has not been recorded yet"):
         dvc_lock_file.read(opening.opened(DEFAULT))
-
-
-@pytest.mark.parametrize("text", ["claims: 0000000000000000\n", "claims: [\n", "", None])
-def test_digests_that_were_edited_by_hand_are_noticed(here, text):
-    run = Run.read(DEFAULT)
-    if text is not None:
-        run.sources_yaml.write_text(text)
-    assert not dvc_yaml.sources_say(run, {"claims": dvc_yaml.Stage("claims", "")})
-
-
-def test_there_is_no_digest_of_a_step_that_does_not_exist():
-    with pytest.raises(UserError, match="trigers: no such step"):
-        digest("trigers")

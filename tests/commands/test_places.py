@@ -14,7 +14,6 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import write_whole
 from ff_memories.cli import main
 from ff_memories.inputs import registry
-from ff_memories.workflow import dvc
 
 ASCII = {"PYTHONIOENCODING": "ascii"}
 
@@ -60,12 +59,6 @@ def test_a_home_that_cannot_be_written_is_replaced_by_the_working_folder(tmp_pat
     monkeypatch.delenv("XDG_CACHE_HOME")
     cli._cache_where_possible()
     assert "XDG_CACHE_HOME" not in os.environ and [path.name for path in tmp_path.iterdir()] == [".cache"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", ["run my.yaml --dry-run", "dvc-yaml --configfile my.yaml"])
-def test_commands_work_in_such_a_home(here, words):
-    command("ff-memories", *words.split(), cwd=".", HOME="/dev/null", XDG_CACHE_HOME="")
 
 
 @pytest.mark.slow
@@ -141,20 +134,3 @@ def test_the_version_is_shown(capsys):
     with pytest.raises(SystemExit) as end:
         main(["--version"])
     assert not end.value.code and capsys.readouterr().out.startswith("ff-memories ")
-
-
-@pytest.mark.slow
-def test_a_folder_without_dvc_is_told_how_to_begin(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match="fix: run dvc init, or dvc init --no-scm where there is no git"):
-        dvc.call("status")
-
-
-@pytest.mark.slow
-def test_a_crash_of_dvc_is_told_in_one_line(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", "/dev/null")
-    monkeypatch.setenv("XDG_CONFIG_HOME", "")
-    with pytest.raises(UserError, match=r"^dvc status: .*Not a directory") as found:
-        dvc.call("status")
-    assert "Traceback" not in str(found.value)

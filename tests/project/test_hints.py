@@ -9,7 +9,6 @@ import pytest
 from running import ROOT
 
 from ff_memories import cli
-from ff_memories.base.errors import UserError
 
 ENDS = r"[^`,;:()\n]*?(?=[`,;:()\n]|\.$| or | and | then | to | with | shows | lists | writes | wrote | again|$)"
 COMMAND = re.compile(rf"\b(?:(ff-memories) |(snakemake) -|(dvc) (?!\.)|(make) (?=[a-z-]+(?:$|[ ,;])))({ENDS})")
@@ -65,10 +64,3 @@ def test_an_extra_that_is_advised_exists():
     asked = [name for path in (ROOT / "src").rglob("*.py")
              for name in re.findall(r'with_extra\(["\'](\w+)', path.read_text(encoding="utf-8"))]  # fmt: skip
     assert len(asked) > 3 and set(asked) <= extras.keys()
-
-
-def test_a_command_that_does_not_exist_is_noticed():
-    with pytest.raises(UserError, match="no such command"):
-        test_a_command_that_is_advised_exists("ff-memories", "restor --configfile X")
-    with pytest.raises(AssertionError):
-        test_a_command_that_is_advised_exists("ff-memories", "restore --config X")

@@ -129,9 +129,3 @@ def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_p
     (docs / "deviations.md").write_text(made.replace("K2 holds", "K2 fails"), encoding="utf-8")
     with pytest.raises(SystemExit, match="not up to date"):
         deviations.main([*out, "--check"])
-
-
-def test_tables_without_sensitivity_are_refused(tmp_path):
-    with pytest.raises(SystemExit, match=r"no sensitivity\.parquet"):
-        deviations.main(["--tables", str(tmp_path), "--out", str(tmp_path / "deviations.md")])
-    assert not (tmp_path / "deviations.md").exists()

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import yaml
-from projects import RESULTS, due, git, run
+from projects import RESULTS, due, run
 
 pytestmark = pytest.mark.long
 
@@ -45,16 +45,6 @@ def test_a_lock_edited_by_hand_is_named(copy):
     assert "to be rerun: values" in run(copy, "ff-memories", "restore").stdout
 
 
-def test_a_lock_that_dvc_was_killed_over_is_named_with_the_command_that_mends_it(copy):
-    """DVC writes it in place, so a kill leaves a part of it."""
-    whole = (copy / "dvc.lock").read_bytes()
-    (copy / "dvc.lock").write_bytes(whole[: whole.index(b" md5")])
-    refused = run(copy, "ff-memories", "restore", check=False)
-    assert refused.returncode == 2 and refused.stderr.splitlines()[1] == "  fix: run git checkout dvc.lock"
-    git(copy, "checkout", "dvc.lock")
-    assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
-
-
 def test_a_killed_snakemake_and_a_killed_dvc_are_named_with_the_commands_that_mend_them(copy):
     lock, rwlock = copy / ".snakemake/locks/0.output.lock", copy / ".dvc/tmp/rwlock"
     lock.parent.mkdir(parents=True, exist_ok=True)
@@ -66,15 +56,3 @@ def test_a_killed_snakemake_and_a_killed_dvc_are_named_with_the_commands_that_me
     assert "run rm .dvc/tmp/rwlock" in run(copy, "ff-memories", "adopt", check=False).stderr
     rwlock.unlink()
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
-
-
-def test_dvc_beside_a_running_snakemake_is_refused_and_removes_nothing(copy):
-    locks = copy / ".snakemake" / "locks"
-    locks.mkdir(parents=True, exist_ok=True)
-    for kind in ("input", "output"):  # as a Snakemake at work leaves them
-        (locks / f"0.{kind}.lock").write_text(TABLE + "\n")
-    before = (copy / TABLE).read_bytes()
-    failed = run(copy, "dvc", "repro", "--single-item", "--force", "values", check=False)
-    assert failed.returncode
-    assert "lock" in (failed.stdout + failed.stderr).lower()
-    assert (copy / TABLE).read_bytes() == before

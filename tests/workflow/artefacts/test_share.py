@@ -8,7 +8,6 @@ import stat
 import zipfile
 from pathlib import Path
 
-import gguf_files
 import polars as pl
 import pytest
 import yaml
@@ -178,28 +177,6 @@ def test_a_run_that_was_stopped_is_not_shared(archive, tmp_path):
         "error: results/small: not finished, a job is at work or was stopped",
         "  fix: wait for it, or run ff-memories run my.yaml",
     ]
-
-
-@pytest.mark.long
-@pytest.mark.workflow
-def test_an_archive_of_a_gguf_file_is_verified_with_the_file_under_another_name(tmp_path):
-    """Also where the file was converted before, under that name."""
-    made, elsewhere = tmp_path / "made", tmp_path / "elsewhere"
-    for folder in (made, elsewhere):
-        folder.mkdir()
-    settings = prepare(made, train=120, validation=40) | {"baselines": {"models": 1}, "gallery": {"keys": 4}}
-    gguf_files.save(made / "m.gguf")
-    model = {"gguf": "m.gguf", "files": {"m.gguf": hashlib.sha256((made / "m.gguf").read_bytes()).hexdigest()}}
-    (made / "my.yaml").write_text(yaml.safe_dump(settings | {"model": model}))
-    snakemake(made)
-    command("ff-memories", "share", "results/small", cwd=made)
-    (made / "m.gguf").rename(elsewhere / "other.gguf")
-    command("ff-memories", "fetch", "--gguf", "other.gguf", cwd=elsewhere)
-    given = ["--model", "other.gguf", "--text", made / "train.txt", made / "validation.txt"]
-    done = command("ff-memories", "verify", made / "small.zip", *given, *COUNT, cwd=elsewhere, check=False)
-    assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("VERIFIED"), done.stdout + done.stderr
-    alone = command("ff-memories", "verify", made / "small.zip", *given, "--only", "audit", cwd=elsewhere, check=False)
-    assert alone.returncode == 2 and alone.stderr.endswith("  fix: add rebuilt: it makes it\n"), alone.stderr
 
 
 @pytest.mark.long

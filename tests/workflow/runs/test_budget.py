@@ -43,21 +43,6 @@ def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
     assert any("is known to about ±" in line for line in said)
 
 
-def test_a_long_text_is_cut_together_with_the_samples():
-    plan, made = planner(300_000_000), data()
-    budget.fit(made, plan, 0.05 * plan.elapsed(parse(made)), "my.yaml")
-    assert budget.SAMPLES["corpus.train.max_sentences"] < made["corpus"]["train"]["max_sentences"] < 12_000_000
-    assert budget.SAMPLES["baselines.sentences"] < made["baselines"]["sentences"] < 2000
-
-
-def test_a_key_that_the_config_leaves_out_is_cut_from_its_default():
-    plan, made = planner(), data()
-    del made["baselines"]
-    said = "\n".join(budget.fit(made, plan, 0.5 * plan.elapsed(parse(made)), "my.yaml"))
-    assert re.search(r"baselines.sentences: [\d]+ instead of 1,000", said)
-    assert made["baselines"]["models"] <= parse(data() | {"baselines": {}}).baselines.models
-
-
 def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
     plan, made = planner(), data()
     known = data()

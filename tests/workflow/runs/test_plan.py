@@ -80,18 +80,6 @@ def test_a_free_device_takes_the_job_that_most_work_waits_for(devices, seconds):
     assert costs.elapsed(plan, devices) == seconds
 
 
-def test_a_long_run_is_shorter_the_more_devices_there_are():
-    one, eight, many = (costs.elapsed(paper_plan(devices=n), n) for n in (1, 8, 64))
-    assert one / eight > 6 and one / many > 25
-
-
-def test_auto_gives_every_device_a_shard_and_says_so_in_the_plan():
-    given = config(execution__shards="auto")
-    jobs = lambda n: {step.rule: step.jobs for step in costs.steps(parse(given), shape(), Text(9, 9), SPEED, n)}
-    assert (jobs(6)["values"], jobs(6)["values of a baseline"]) == (6, 4)
-    assert jobs(1)["values"] == 1 and jobs(1000)["values"] == 64
-
-
 def test_a_job_asks_snakemake_for_the_plans_memory_and_before_there_is_a_model_for_what_its_file_says(tmp_path):
     given = parse(config(execution__shards="auto"))
     (tmp_path / "model.pt").write_bytes(bytes(10**6))
@@ -176,30 +164,6 @@ def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_re
     assert "5 layers of 7 keys" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "content, said",
-    [
-        ("", "not a model's description (Invalid JSON"),
-        ("[]", "not a model's description ("),
-        ("{}", "not a model's description (layers: Field required)"),
-        ("null", "not a model's description ("),
-        ("\0" * 99, "not a model's description (Invalid JSON"),
-        (json.dumps(DESCRIBED | {"keys": "7"}), "not a model's description (keys: Input should be a valid integer)"),
-        (json.dumps(DESCRIBED | {"layers": 0}), "not the sizes of a model"),
-        (json.dumps(DESCRIBED | {"heads": 3}), "not the sizes of a model"),
-        (json.dumps(DESCRIBED | {"output_cutoffs": []}), "not the sizes of a model"),
-    ],
-)
-def test_a_damaged_description_of_the_model_is_named(small, capsys, tmp_path, content, said):
-    small()
-    described = tmp_path / "results/small/model/model.json"
-    described.parent.mkdir(parents=True)
-    described.write_text(content)
-    assert run() == 2
-    told = capsys.readouterr().err
-    assert f"model.json: {said}" in told and "remove it and run the workflow again" in told
-
-
 def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(planning, "measured", lambda *given: SPEED)
@@ -215,16 +179,6 @@ def test_a_text_of_unknown_size_is_refused(small, capsys, tmp_path):
     (tmp_path / "validation.txt").unlink()
     assert run() == 2
     assert "validation.txt: no such text file, and its size is unknown" in capsys.readouterr().err
-
-
-def test_a_gpu_that_is_not_there_is_refused(small, capsys):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    small(execution__device="cuda")
-    assert run() == 2
-    assert "no GPU can be used here" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -259,13 +213,6 @@ def test_a_run_over_some_memories_is_planned_with_their_lists_and_pages():
     assert some["composition"].seconds > every["composition"].seconds  # it predicts all values, which values did not
     assert few["gallery_tables"].seconds < some["gallery_tables"].seconds < every["gallery_tables"].seconds
     assert plan({3: [5, 7]})["triggers"].disk == pytest.approx(4 / 32 / 28_672 * every["triggers"].disk)
-
-
-@pytest.mark.slow
-def test_a_plan_says_which_memories_the_run_looks_at(small, capsys):
-    small(triggers__keys=7)
-    assert run() == 0
-    assert "of which the run looks at 7 of 24 memories per layer, drawn with seed 3" in capsys.readouterr().out
 
 
 @pytest.mark.slow

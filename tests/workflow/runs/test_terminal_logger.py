@@ -15,7 +15,7 @@ from running import BIN, command
 from snakemake_interface_logger_plugins.common import LogEvent
 from transformers_run import prepare
 
-from ff_memories.workflow.terminal_logger import LOCKED, LogHandler, failure
+from ff_memories.workflow.terminal_logger import LogHandler, failure
 
 WORDS = {"model": "Check a model.", "triggers": "Find triggers."}
 
@@ -46,29 +46,12 @@ def test_steps_are_said_once_in_the_words_of_their_rules_with_the_share_done(cap
     assert handler.left(time.monotonic()) >= 1
 
 
-@pytest.mark.parametrize("encoding, bar", [("utf-8", "█░"), ("ascii", "#."), (None, "#.")])
-def test_the_bar_has_signs_that_the_terminal_knows(monkeypatch, encoding, bar):
-    written = []
-    terminal = SimpleNamespace(write=written.append, flush=lambda: None, isatty=lambda: False, encoding=encoding)
-    monkeypatch.setattr("sys.stderr", terminal)
-    settings: Any = SimpleNamespace()
-    handler = LogHandler(settings, None)
-    handler.terminal, handler.total, handler.done, handler.jobs = True, 2, 1, {1: ("model", time.monotonic())}
-    handler._draw()
-    assert 12 * bar[0] + 12 * bar[1] + " 50%" in written[0]
-
-
 def test_an_error_is_said_without_its_place_in_the_snakefile(capsys):
     text = (
         'WorkflowError in file "/x/common.smk", line 48:\nmy.yaml: no such file\n  fix: give one\n  File "/x", line 48'
     )
     _, said = shown(capsys, record(LogEvent.ERROR, text, logging.ERROR, exception="WorkflowError"))
     assert said == "error: my.yaml: no such file\n  fix: give one\n"
-
-
-def test_a_locked_folder_is_named_with_the_command_that_unlocks_it(capsys):
-    _, said = shown(capsys, record(LogEvent.ERROR, LOCKED, logging.ERROR, exception="LockException"))
-    assert said.startswith("error: this folder is locked\n  fix: ") and "-- --unlock" in said
 
 
 def test_of_snakemakes_messages_warnings_and_our_own_are_shown(capsys):

@@ -75,21 +75,3 @@ def test_a_checkpoints_config_is_the_whole_runs_but_for_what_differs(trained, tm
 def test_the_demos_differences_fit_its_config(trained, tmp_path):
     found = written(trained, tmp_path, yaml.safe_load(DIFFERS.read_text()), "4")
     assert found.run == "demo-gpt2-4" and found.corpus.source == config.load(BASE).corpus.source
-
-
-@pytest.mark.parametrize(
-    ("own", "updates", "said"),
-    [
-        ({}, "3", "model-checkpoints/3: no such folder"),
-        ({"mutations": 3}, "2", "mutations: a section stands where the run's config has a value, or the other way"),
-        ({"seed": {"of": 3}}, "2", "seed: a section stands where the run's config has a value"),
-        ({"muttations": {"top": 3}}, "2", "mutations"),
-        ({"mutations": {"keys_per_layer": 0}}, "2", "keys_per_layer"),
-        ([1], "2", "differs.yaml: a section stands"),
-    ],
-)
-def test_differences_that_make_no_config_are_refused(trained, tmp_path, own, updates, said):
-    with pytest.raises(UserError) as error:
-        written(trained, tmp_path, own, updates)
-    assert said in str(error.value)
-    assert not (tmp_path / "out.yaml").exists()

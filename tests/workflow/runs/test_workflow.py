@@ -97,12 +97,6 @@ def test_a_changed_parameter_is_seen_with_another_number_of_shards(planted_copy)
 
 
 @pytest.mark.more
-def test_how_a_run_is_carried_out_reruns_nothing(planted_copy):
-    change(planted_copy, "execution.batch_tokens", 512)
-    assert due(planted_copy) == {}
-
-
-@pytest.mark.more
 def test_other_shards_and_another_order_give_the_same_bytes(planted_copy):
     before = {p.name: p.read_bytes() for p in (planted_copy / "results/planted/tables").glob("*.parquet")}
     shutil.rmtree(planted_copy / "results")
