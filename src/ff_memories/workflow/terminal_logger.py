@@ -2,8 +2,8 @@
 
     python -m ff_memories.workflow.terminal_logger --snakefile Snakefile ...
 
-It is Snakemake's command line with a logger of our own, by its interface for loggers. Without a terminal, each step is
-a line. A step's words are those of its rule.
+It is Snakemake's command line with a logger of our own, by its interface for loggers; tqdm draws the bar. Without a
+terminal, each step is a line. A step's words are those of its rule.
 """
 
 import io
@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from logging import WARNING, LogRecord
@@ -25,6 +24,7 @@ from typing import Any
 
 from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
+from tqdm import tqdm
 
 from ff_memories.base.machine import MACHINE, MADE
 from ff_memories.base.progress import TERMINAL, duration
@@ -39,7 +39,7 @@ UNLOCK = "wait until the other run has ended; if there is none, run this command
 GOES_ON = "the same command goes on where it stopped"
 LONGEST = 300  # characters of a job's reason: that of `all` would name every file of a run
 LAST = 6  # lines of a failed step's log
-WIDTH = 24  # characters of the bar
+BAR = "{bar:24} {percentage:.0f}%  {n_fmt} of {total_fmt} jobs  {remaining} left{postfix}"
 
 
 class LogHandler(LogHandlerBase):
@@ -51,59 +51,61 @@ class LogHandler(LogHandlerBase):
 
     def __post_init__(self) -> None:
         self.words: dict[str, str] = {}  # {rule: its docstring}
-        self.begun, self.total, self.done = time.monotonic(), 0, 0
+        self.begun, self.jobs_of = time.monotonic(), dict[str, int]()  # {rule: jobs to do}
+        self.running: dict[int, str] = {}  # {job: rule}
+        self.announced: set[str] = set()  # rules
         self.failed: set[str] = set()  # what was said of steps that failed
-        self.jobs: dict[int, tuple[str, float]] = {}  # {job: (rule, when it started)} of the running ones
-        self.waiting: Counter[str] = Counter()  # {rule: jobs that have not ended}
-        self.spent: dict[str, list[float]] = defaultdict(list)  # {rule: seconds of its jobs}
-        self.known: set[str] = set()
-        self.drawing, self.terminal = threading.RLock(), sys.stderr.isatty()
-        self.unicode = (sys.stderr.encoding or "").lower().startswith("utf")
-        if self.terminal:
+        self.done = 0
+        self.bar: Any = tqdm(disable=True)  # until the number of jobs is known
+        if sys.stderr.isatty():
             ours, theirs = os.openpty()  # jobs write their progress there, and we write it above the bar
             os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(theirs)}"
             threading.Thread(target=self._pass_on, args=(ours,), daemon=True).start()
-            threading.Thread(target=self._keep_drawing, daemon=True).start()
+
+    def _begin(self, jobs: int) -> None:
+        """Draw the bar, in a terminal; without its size, as if it had 80 columns."""
+        size, quiet = shutil.get_terminal_size(), not sys.stderr.isatty()
+        shape: dict[str, Any] = {"ncols": size.columns, "nrows": size.lines, "bar_format": BAR}
+        self.bar = tqdm(total=jobs, disable=quiet, file=sys.stderr, leave=False, **shape)
 
     def emit(self, record: LogRecord) -> None:
         """Show an event, or count it."""
-        with self.drawing:
-            event, now = getattr(record, "event", None), time.monotonic()
-            data: Any = record.__dict__
-            if event == LogEvent.RUN_INFO:
-                self.waiting = Counter({rule: n for rule, n in data["stats"].items() if rule != "total"})
-                self.total = sum(self.waiting.values())
-                if not self.total:  # with --until, Snakemake does not say it
-                    self._say(NOTHING)
-            elif event == LogEvent.JOB_INFO:
-                self._start(data["jobid"], data["rule_name"], now)
-            elif event == LogEvent.JOB_FINISHED and data["job_id"] in self.jobs:
-                rule, began = self.jobs.pop(data["job_id"])
-                self.done += 1
-                self.waiting[rule] -= 1
-                self.spent[rule].append(now - began)
-                if self.done == self.total:
-                    self._say(f"[100%] {self.done} jobs done in {duration(now - self.begun)}")
-            elif event == LogEvent.JOB_ERROR:
-                self.jobs.pop(data["jobid"], None)
-                said = failure(data["rule_name"], self.words, data["log"] or [])
-                if said not in self.failed and not self.stopping:
-                    self._say(said)
-                self.failed.add(said)
-            elif event == LogEvent.ERROR:
-                self._error(str(record.msg), data["exception"])
-            elif "words" in data:
-                self.words = data["words"]
-            elif event is None:
-                self._message(record)
-            self._draw()
+        event, data = getattr(record, "event", None), dict[str, Any](record.__dict__)
+        if event == LogEvent.RUN_INFO:
+            self.jobs_of = {rule: jobs for rule, jobs in data["stats"].items() if rule != "total"}
+            self.bar.close()
+            self._begin(sum(self.jobs_of.values()))
+            if not self.bar.total:  # with --until, Snakemake does not say it
+                self._say(NOTHING)
+        elif event == LogEvent.JOB_INFO:
+            self._start(data["jobid"], data["rule_name"])
+        elif event == LogEvent.JOB_FINISHED and data["job_id"] in self.running:
+            self.running.pop(data["job_id"])
+            self.done += 1
+            self.bar.update()
+            if self.done == self.bar.total:
+                self._say(f"[100%] {self.done} jobs done in {duration(time.monotonic() - self.begun)}")
+        elif event == LogEvent.JOB_ERROR:
+            self.running.pop(data["jobid"], None)
+            message = failure(data["rule_name"], self.words, data["log"] or [])
+            if message not in self.failed and not self.stopping:
+                self._say(message)
+            self.failed.add(message)
+        elif event == LogEvent.ERROR:
+            self._error(str(record.msg), data["exception"])
+        elif "words" in data:
+            self.words = data["words"]
+        elif event is None:
+            self._message(record)
+        self.bar.set_postfix_str(", ".join(sorted(set(self.running.values()))))
 
-    def _start(self, job: int, rule: str, now: float) -> None:
-        self.jobs[job] = rule, now
-        if rule not in self.known and rule in self.words:
-            self.known.add(rule)
-            jobs = f" ({n} jobs)" if (n := self.waiting[rule]) > 1 else ""
-            self._say(f"[{self._share():4.0%}] {self.words[rule].rstrip('.')}{jobs}")
+    def _start(self, job: int, rule: str) -> None:
+        self.running[job] = rule
+        if rule not in self.announced and rule in self.words:
+            self.announced.add(rule)
+            jobs = f" ({n} jobs)" if (n := self.jobs_of.get(rule, 1)) > 1 else ""
+            share = self.done / self.bar.total if self.bar.total else 0.0
+            self._say(f"[{share:4.0%}] {self.words[rule].rstrip('.')}{jobs}")
 
     def _error(self, message: str, kind: str) -> None:
         if kind == "KeyboardInterrupt" or self.stopping:
@@ -122,57 +124,18 @@ class LogHandler(LogHandlerBase):
         elif ours or (record.levelno >= WARNING and not self.failed):
             self._say(message)
 
-    def _share(self) -> float:
-        return self.done / self.total if self.total else 0.0
-
-    def left(self, now: float) -> float | None:
-        """Return the estimated seconds to the end, by the times of finished jobs; ``None`` before there are some."""
-        times = [seconds for spent in self.spent.values() for seconds in spent]
-        if len(times) < 3:
-            return None
-        mean = lambda of: sum(of) / len(of)
-        work = sum(n * mean(self.spent.get(rule) or times) for rule, n in self.waiting.items())
-        work -= sum(now - began for _, began in self.jobs.values())
-        return max(1.0, work * (now - self.begun) / sum(times))  # jobs run side by side
-
     def _say(self, message: str) -> None:
-        if self.terminal:
-            sys.stderr.write("\r\x1b[K")
-        print(shown(message), file=sys.stderr, flush=True)
-
-    def _draw(self) -> None:
-        """Draw the bar, and leave the cursor at its beginning, where the next line overwrites it."""
-        if not (self.terminal and self.jobs and self.total):
-            return
-        now, full = time.monotonic(), round(WIDTH * self._share())
-        done, open_ = "█░" if self.unicode else "#."
-        rest = self.left(now)
-        parts = [f"{done * full}{open_ * (WIDTH - full)} {self._share():.0%}", f"{self.done} of {self.total} jobs"]
-        parts += [f"{duration(round(rest))} left"] if rest is not None else []
-        parts += [", ".join(sorted({rule for rule, _ in self.jobs.values()}))]
-        line = "  ".join(parts)[: shutil.get_terminal_size().columns - 1]
-        sys.stderr.write(f"\r\x1b[K{line}\r")
+        tqdm.write(shown(message), file=sys.stderr)
         sys.stderr.flush()
-
-    def _keep_drawing(self) -> None:
-        while True:
-            time.sleep(1)
-            with self.drawing:
-                self._draw()
 
     def _pass_on(self, ours: int) -> None:
         with open(ours, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                with self.drawing:
-                    self._say(line.rstrip())
-                    self._draw()
+                self._say(line.rstrip())
 
     def close(self) -> None:
         """Leave the terminal without the bar."""
-        with self.drawing:
-            self.jobs.clear()
-            if self.terminal:
-                sys.stderr.write("\r\x1b[K")
+        self.bar.close()
         super().close()
 
 
