@@ -1,6 +1,6 @@
 """Check that dvc.lock is consistent: it matches the Snakefile, and every stage read what the other stages wrote.
 
-DVC checks its cache; this module checks the record, with digests computed from the files' bytes.
+DVC checks its cache, by sizes and times; this module checks the record, with digests of the files' bytes.
 """
 
 import os
@@ -11,42 +11,71 @@ from typing import Any
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file, dvc_yaml
+from ff_memories.workflow.dvc_yaml import Stage
 from ff_memories.workflow.runs.run import SOURCES, Run
+
+MODIFIED, DELETED = "modified", "deleted"  # how a file differs
 
 
 def faults(run: Run) -> list[str]:
     """Return where a run's dvc.lock contradicts the Snakefile, itself, the config, or the sources and inputs here."""
     where, recorded, declared = run.dvc_lock, dvc_lock_file.read(run), dvc_yaml.stages(run)
-    made, does = dvc_lock_file.outputs(run), dvc_yaml.digests(declared.values())
-    found: list[str] = []
+    outputs, digests = dvc_lock_file.outputs(run), dvc_yaml.digests(declared.values())
+    lines: list[str] = []
     try:
         dvc_yaml.check(run, declared)
     except UserError as error:
-        found.append(str(error).partition("\n")[0])
+        lines.append(str(error).partition("\n")[0])
     if not dvc_yaml.sources_say(run, declared):
-        found.append(f"{run.sources_yaml}: not what the code and the config mean; run ff-memories sources{run.option}")
-    found += [f"{where}: {name} was never recorded" for name in declared.keys() - recorded.keys()]
-    told: set[str] = set()
-    for name, stage in recorded.items():
+        lines.append(f"{run.sources_yaml}: not what the code and the config mean; run ff-memories sources{run.option}")
+    lines += [f"{where}: {name} was never recorded" for name in declared.keys() - recorded.keys()]
+    inputs: set[str] = set()  # that differ from those that were read
+    for name, entry in recorded.items():
         if name not in declared:
-            found.append(f"{where}: {run.dvc_yaml} has no stage {name}")
+            lines.append(f"{where}: {run.dvc_yaml} has no stage {name}")
             continue
-        if stage.get("cmd") != declared[name].cmd:
-            found.append(f"{where}: {name} was run with a different command")
-        if lacking := sorted(declared[name].writes - {out["path"] for out in stage.get("outs", [])}):
-            found.append(f"{where}: {name} lacks its output {lacking[0]}")
-        for dep in stage.get("deps", []):
+        stage = declared[name]
+        if entry.get("cmd") != stage.cmd:
+            lines.append(f"{where}: {name} was run with a different command")
+        if lacking := sorted(stage.writes - {out["path"] for out in entry.get("outs", [])}):
+            lines.append(f"{where}: {name} lacks its output {lacking[0]}")
+        for dep in entry.get("deps", []):
             path, md5 = dep["path"], dep["md5"]
-            if (maker := _made(path, made)) is not None:
+            if (maker := _made(path, outputs)) is not None:
                 if maker[1] != md5:
-                    found.append(f"{where}: {name} read a different {path} than {maker[0]} wrote")
-            elif path not in told and (said := _input(path, md5)):
-                told.add(path)
-                found.append(f"{said} ({name})")
-        found += [f"{where}: {name} was run with a different {key}" for key in _params(stage, run)]
-        if stage.get("params", {}).get(str(run.sources_yaml)) != {declared[name].key: does[declared[name].key]}:
-            found.append(f"{where}: {name} was run by other code, or with other values of the config")
-    return found
+                    lines.append(f"{where}: {name} read a different {path} than {maker[0]} wrote")
+            elif path not in inputs and (fault := _input(path, md5)):
+                inputs.add(path)
+                lines.append(f"{fault} ({name})")
+        lines += [f"{where}: {name} was run with a different {key} than in {file}" for key, file in _params(entry, run)]
+        if _digest(entry, run, stage) != digests[stage.key]:
+            lines.append(f"{where}: {name} was run by other code, or with other values of the config")
+    return lines
+
+
+def changes(run: Run, declared: dict[str, Stage]) -> dict[str, dict[str, str]]:
+    """Return how stages differ from their record, by content: {stage: {file, key of the config, or "code": how}}."""
+    recorded, digests = dvc_lock_file.read(run), dvc_yaml.digests(declared.values())
+    found = {name: _changes(recorded.get(name, {}), run, stage, digests) for name, stage in declared.items()}
+    return {name: states for name, states in found.items() if states}
+
+
+def _changes(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, str]) -> dict[str, str]:
+    md5 = {file["path"]: file["md5"] for kind in ("deps", "outs") for file in entry.get(kind, [])}
+    states = {key: MODIFIED for key, _ in _params(entry, run)}
+    if entry.get("cmd") != stage.cmd or _digest(entry, run, stage) != digests[stage.key]:
+        states["code"] = MODIFIED
+    for path in sorted(stage.reads | stage.writes):
+        if not os.path.exists(path):
+            states[path] = DELETED
+        elif dvc_lock_file.content(path) != md5.get(path):
+            states[path] = MODIFIED
+    return states
+
+
+def _digest(entry: dict[str, Any], run: Run, stage: Stage) -> Any:
+    """Return the recorded digest of what a stage does; ``None`` if the record lacks it."""
+    return entry.get("params", {}).get(str(run.sources_yaml), {}).get(stage.key)
 
 
 def _made(path: str, made: dict[str, tuple[str, str]]) -> tuple[str, str] | None:
@@ -67,16 +96,15 @@ def _input(path: str, md5: str) -> str | None:
     return None
 
 
-def _params(stage: dict[str, Any], run: Run) -> Iterator[str]:
-    for file, keys in stage.get("params", {}).items():
+def _params(entry: dict[str, Any], run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the keys of the config whose recorded value differs, with the file that is said to have them."""
+    for file, keys in entry.get("params", {}).items():
         if Path(file).name == SOURCES:  # compared with the code itself
             continue
         if file != run.file:  # another's record may name any file
-            yield f"config, {file}"
+            yield "config", file
             continue
-        for key, value in keys.items():
-            if _value(run.given, key) != value:
-                yield f"{key} than in {file}"
+        yield from ((key, file) for key, value in keys.items() if _value(run.given, key) != value)
 
 
 def _value(config: Any, key: str) -> Any:

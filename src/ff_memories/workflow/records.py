@@ -14,7 +14,7 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.inputs.fetch import fetch
-from ff_memories.workflow import dvc, dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
+from ff_memories.workflow import dvc, dvc_lock_file, dvc_yaml, jobs, rebuild, record_check, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import snakefile
@@ -32,18 +32,18 @@ def adopt(run: Run) -> list[str]:
     dvc_yaml.write_sources(run, stages)
     before = dvc_lock_file.read(run) if run.dvc_lock.is_file() else {}
     recorded = {path: md5 for path, (_, md5) in dvc_lock_file.outputs(run).items()} if before else {}
-    made = {path for stage in stages.values() for path in stage.writes}
-    with jobs.workflow(run) as found:
-        if due := sorted({job.rule.name for job in found.dag.needrun_jobs() if job.output}):
+    outputs = {path for stage in stages.values() for path in stage.writes}
+    with jobs.workflow(run) as read:
+        if due := sorted({job.rule.name for job in read.dag.needrun_jobs() if job.output}):
             raise UserError(f"not adopted, because Snakemake still has to run {', '.join(due)}", f"run {run.again()}")
-        if missing := jobs.missing_outputs(found, run):
+        if missing := jobs.missing_outputs(read, run):
             raise UserError(f"not adopted, because {missing[0]} is missing", f"run {run.again(*missing)}")
-        outputs = [out for job in found.dag.jobs for out in job.output if str(out) in made]
-        new = [out for out in outputs if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
-        wrong = [said for out in new for said in snakemake_metadata.faults(str(out), found.persistence.metadata(out))]
-    if wrong:
+        every = [out for job in read.dag.jobs for out in job.output if str(out) in outputs]
+        new = [out for out in every if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
+        faults = [line for out in new for line in snakemake_metadata.faults(str(out), read.persistence.metadata(out))]
+    if faults:
         hint = f"undo the edits with dvc checkout, then run ff-memories restore{run.option} and {run.again()}"
-        raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(wrong)), hint)
+        raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(faults)), hint)
     dvc.look_at(run)
     dvc.call("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
     after = dvc_lock_file.read(run)
@@ -57,7 +57,7 @@ def adopt(run: Run) -> list[str]:
 class Restored:
     """The result of ``restore``: rebuilt stages, stages to rerun with the reason, stages not yet adopted."""
 
-    again: list[str]
+    rebuilt: list[str]
     due: dict[str, str]
     new: list[str]
 
@@ -71,16 +71,16 @@ def restore(run: Run) -> Restored:
     """
     stages = dvc_yaml.check(run)
     dvc_yaml.write_sources(run, stages)
-    dvc_lock_file.read(run)
+    dvc.look_at(run)
     _fetch(run)
-    again = _rebuild(run)
-    changed, reasons = dvc.changes(run), dict[str, set[str]]()
+    rebuilt = _rebuild(run, stages)
+    changes, reasons = record_check.changes(run, stages), dict[str, set[str]]()
     due, new, shards = set[str](), set[str](), set[str]()
-    with jobs.workflow(run, forceall=True) as found:
-        for job in [job for job in found.dag.jobs if job.output]:
+    with jobs.workflow(run, forceall=True) as read:
+        for job in [job for job in read.dag.jobs if job.output]:
             name = dvc_yaml.stage_of(job)
-            states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
-            sound = snakemake_metadata.is_sound(found, job)
+            states = _concerning(job, stages[name], changes.get(name, {})) if name in stages else {}
+            sound = snakemake_metadata.is_sound(read, job)
             if jobs.makes_intermediates(job):  # of another state; made again when needed
                 shards |= set() if sound else set(map(str, job.output))
             elif states and sound:
@@ -92,33 +92,36 @@ def restore(run: Run) -> Restored:
         Path(path).unlink(missing_ok=True)
     for folder in [*Path(run.results).glob("shards"), *Path(run.results).glob("models/*/shards")]:
         shutil.rmtree(folder)  # of any state; the jobs here are those of a run without shards
-    kept = sorted(path for stage in stages.values() for path in stage.writes if path not in due)
-    _snakemake(run, "--touch", "--forceall", "--", *kept)
+    up_to_date = sorted(path for stage in stages.values() for path in stage.writes if path not in due)
+    _snakemake(run, "--touch", "--forceall", "--", *up_to_date)
     if present := sorted(filter(os.path.lexists, due)):
         _snakemake(run, "--cleanup-metadata", *present)
     for path in present:  # older than what it is made of
         os.utime(snakemake_metadata.stamp_of(path), (1, 1), follow_symlinks=False)
-    why = {name: ", ".join(sorted(said)) for name, said in sorted(reasons.items())}
-    return Restored(again, why, sorted(new - why.keys()))
+    why = {name: ", ".join(sorted(lines)) for name, lines in sorted(reasons.items())}
+    return Restored(rebuilt, why, sorted(new - why.keys()))
 
 
 def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str]:
-    """Return the changes of a stage that concern a job: to its own files, and to parameters, which concern all jobs."""
-    files, known = {*map(str, job.input), *map(str, job.output)}, stage.reads | stage.writes
-    touches = lambda path: path not in known or any(f == path or f.startswith(f"{path}/") for f in files)
-    absent = lambda path, how: how == "not in cache" or (how == "deleted" and path in stage.reads)
-    return {path: how for path, how in states.items() if touches(path) and not absent(path, how)}
+    """Return the changes of a stage that concern a job: of its own files, and of code and config, which concern all.
+
+    A missing file that the stage reads makes nothing out of date.
+    """
+    files, of_stage = {*map(str, job.input), *map(str, job.output)}, stage.reads | stage.writes
+    touches = lambda path: path not in of_stage or any(f == path or f.startswith(f"{path}/") for f in files)
+    missing = lambda path, how: how == record_check.DELETED and path in stage.reads
+    return {path: how for path, how in states.items() if touches(path) and not missing(path, how)}
 
 
 def _snakemake(run: Run, *arguments: str) -> None:
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), "--configfile", run.file]
     done = subprocess.run([*command, "--cores", "1", "--quiet", "all", *arguments], capture_output=True, text=True)
     if done.returncode and "--cleanup-metadata" not in arguments:  # which fails where there is none
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
         hint = f"wait until the other Snakemake has finished; if none is running, run {dvc_yaml.program(run)} --unlock"
-        if any("cannot be locked" in line for line in said):
+        if any("cannot be locked" in line for line in lines):
             raise UserError("snakemake: this folder is locked", hint)
-        raise UserError("snakemake: " + "\n".join(said))
+        raise UserError("snakemake: " + "\n".join(lines))
 
 
 def _fetch(run: Run) -> None:
@@ -133,12 +136,12 @@ def _fetch(run: Run) -> None:
             print(f"not fetched: {error}", file=sys.stderr)
 
 
-def _rebuild(run: Run) -> list[str]:
+def _rebuild(run: Run, stages: dict[str, Stage]) -> list[str]:
     """Rebuild outputs that are missing or changed, of those that DVC keeps no copy of; return their stages.
 
     A job that no more gives the copies that DVC keeps stays due, as its other outputs are not put in place.
     """
-    todo, _ = rebuild.tasks(run, sharded=True, wanted=_lost(run))
+    todo, _ = rebuild.tasks(run, sharded=True, wanted=_lost(run, stages))
     if not todo:
         return []
     print(f"rebuilding: {', '.join(sorted({task.stage for task in todo}))}", file=sys.stderr, flush=True)
@@ -163,21 +166,21 @@ def _rebuild(run: Run) -> list[str]:
     return sorted(done)
 
 
-def _lost(run: Run) -> Callable[[rebuild.Task], bool]:
+def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
     """Return what tells the jobs to rebuild: of their stage, only outputs without a copy have changed.
 
     Texts that runs share, such as the demo's, belong to no run's record; they are rebuilt if they are missing.
     """
-    recorded, changed = dvc_lock_file.outputs(run), dvc.changes(run)
-    remade = {path for path in recorded if not dvc_yaml.is_kept(path)}
-    present = lambda states: {path for path, how in states.items() if how not in dvc.ABSENT}
-    ours = {stage for stage, states in changed.items() if present(states) <= remade}
+    recorded, changes = dvc_lock_file.outputs(run), record_check.changes(run, stages)
+    without_copy = {path for path in recorded if not dvc_yaml.is_kept(path)}
+    changed = lambda states: {path for path, how in states.items() if how != record_check.DELETED}
+    otherwise_equal = {stage for stage, states in changes.items() if changed(states) <= without_copy}
 
     def lost(task: rebuild.Task) -> bool:
-        own = remade & set(task.makes)
-        gone = {path for path in own if not os.path.exists(path) or path in changed.get(task.stage, {})}
+        outputs = without_copy & set(task.makes)
+        gone = {path for path in outputs if not os.path.exists(path) or path in changes.get(task.stage, {})}
         shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
-        drawn = task.makes if task.rule == "models" else []  # seconds; else all models would be measured anew
-        return bool(gone and task.stage in ours) or not all(map(os.path.exists, [*shared, *drawn]))
+        models = task.makes if task.rule == "models" else []  # seconds; else all models would be measured anew
+        return bool(gone and task.stage in otherwise_equal) or not all(map(os.path.exists, [*shared, *models]))
 
     return lost

@@ -11,12 +11,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    found = restore(opening.opened(args.configfile))
-    if found.again:
-        print("rebuilt: " + ", ".join(found.again))
-    if found.new:
-        print("computed here and not recorded yet: " + ", ".join(found.new) + "\n  record it with: ff-memories adopt")
-    for stage, why in sorted(found.due.items()):
+    restored = restore(opening.opened(args.configfile))
+    if restored.rebuilt:
+        print("rebuilt: " + ", ".join(restored.rebuilt))
+    if restored.new:
+        print(f"computed here and not recorded yet: {', '.join(restored.new)}\n  record it with: ff-memories adopt")
+    for stage, why in sorted(restored.due.items()):
         print(f"to be rerun: {stage} ({why})")
-    if not found.due:
+    if not restored.due:
         print("up to date")
