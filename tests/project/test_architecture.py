@@ -117,7 +117,7 @@ def test_every_module_is_reached_from_a_step_or_the_workflow():
     begin = {m for m in modules() if found.match(m)}
     begin |= {
         name.removeprefix("ff_memories.")
-        for file in ("Snakefile", "workflow/rules/common.smk")
+        for file in ("workflow/Snakefile", "workflow/rules/common.smk")
         for name in modules()
         if f"ff_memories.{name} import" in (ROOT / file).read_text(encoding="utf-8")
     }
