@@ -116,7 +116,10 @@ def test_a_record_names_no_file_that_would_be_read(tmp_path):
     """Its params may name any file; the values are held against the run's config alone."""
     run: Any = SimpleNamespace(file="my.yaml", given={"seed": 1})
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "runs/a/sources.yaml": {"s": "0"}}
-    assert list(record_check._params({"params": params}, run)) == [("seed", "my.yaml"), ("config", f"{tmp_path}/secret")]
+    assert list(record_check._params({"params": params}, run)) == [
+        ("seed", "my.yaml"),
+        ("config", f"{tmp_path}/secret"),
+    ]
 
 
 UNREADABLE, HEAD = "SHA256SUMS cannot be read", "# ff-memories 0.1.0: my.yaml\n"

@@ -9,7 +9,7 @@ from pipeline import config
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
-from ff_memories.workflow import budget
+from ff_memories.workflow import planning
 from ff_memories.workflow.costs import Shape, Speed, Text
 from ff_memories.workflow.planning import Planner
 
@@ -34,8 +34,8 @@ def data():
 def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
     plan, made = planner(), data()
     wanted = share * plan.elapsed(parse(made))
-    said = budget.fit(made, plan, wanted, "my.yaml")
-    assert 0.8 * budget.ROOM * wanted < plan.elapsed(parse(made)) <= budget.ROOM * wanted
+    said = planning.fit(made, plan, wanted, "my.yaml")
+    assert 0.8 * planning.ROOM * wanted < plan.elapsed(parse(made)) <= planning.ROOM * wanted
     for line in said[1:]:
         key, size = re.match(r"  ([\w.]+): ([\d,]+) instead", line).groups()
         section, _, name = key.rpartition(".")
@@ -46,17 +46,17 @@ def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
 def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
     plan, made = planner(), data()
     known = data()
-    assert "nothing was cut" in budget.fit(made, plan, 1e9, "my.yaml")[0] and made == known
+    assert "nothing was cut" in planning.fit(made, plan, 1e9, "my.yaml")[0] and made == known
     with pytest.raises(UserError, match="with the smallest samples") as found:
-        budget.fit(made, plan, 60, "my.yaml")
+        planning.fit(made, plan, 60, "my.yaml")
     assert made == known
     (minutes,) = re.findall(r"fix: allow --time (\d+)m or more", str(found.value))
-    assert budget.fit(made, plan, 60 * int(minutes), "my.yaml") and made != known
+    assert planning.fit(made, plan, 60 * int(minutes), "my.yaml") and made != known
 
 
 def test_chosen_memories_stay_chosen():
     plan, made = planner(), data()
     made["triggers"]["keys"] = {1: [0, 5], 2: [7]}
     with suppress(UserError):
-        budget.fit(made, plan, 0.5 * plan.elapsed(parse(made)), "my.yaml")
+        planning.fit(made, plan, 0.5 * plan.elapsed(parse(made)), "my.yaml")
     assert made["triggers"]["keys"] == {1: [0, 5], 2: [7]}

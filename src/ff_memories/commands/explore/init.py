@@ -132,11 +132,10 @@ def configured(args: argparse.Namespace) -> str:
         _set(data, setting)
     _follow(data, {setting.partition("=")[0] for setting in args.set})
     if args.time is not None:
-        from ff_memories.workflow import budget  # torch takes seconds to load
-        from ff_memories.workflow.planning import Planner
+        from ff_memories.workflow.planning import Planner, fit  # torch takes seconds to load
 
         planner = Planner.of(Run(config.yaml_of(render(data), str(args.config)), str(args.config)))
-        print("\n".join(budget.fit(data, planner, args.time, str(args.config))))
+        print("\n".join(fit(data, planner, args.time, str(args.config))))
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
     refuse_taken(run_)
