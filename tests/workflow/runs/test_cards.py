@@ -63,23 +63,6 @@ def test_every_step_that_runs_the_model_has_a_share_of_a_known_card():
     assert all(s.date and s.origin and s.over >= 1 for s in shares())
 
 
-def test_the_h100s_shares_are_those_that_docs_gpu_md_shows():
-    parts = json.loads((ROOT / "docs/data/gpu.json").read_text())["parts"]
-    rows = [row for name in ("floors", "pass-500k-float32") for row in parts[name]["rows"]]
-    reached = {row["measure"]: row["reached"] for row in rows}
-    shown = {
-        ("trigger_shard", 2): 1 / reached["pass alone / fastest product"],
-        ("trigger_shard", 3): reached["triggers / its floor"],
-        ("values", 3): reached["values, both signs / its floor"],
-        ("composition", 3): reached["composition / its floor"],
-    }
-    found = {(s.step, s.matrices): s.over for s in shares() if s.precision == "float32"}
-    assert found == pytest.approx(shown, rel=1e-3)
-    planned = plan("h100", PAPER)["trigger_shard"].seconds - start()
-    measured = rows[-1]["tokens"], reached["pass alone"]
-    assert planned / TEXT.train == pytest.approx(measured[1] / measured[0], rel=0.05)
-
-
 def run(*arguments):
     with pytest.raises(SystemExit) as end:
         main(["plan", "--configfile", "my.yaml", *arguments])
