@@ -46,13 +46,13 @@ class Card:
         """Return the TFLOP/s of the fastest product: measured, or computed from the datasheet's rate."""
         if precision in self.measured:
             return self.measured[precision]
-        known = next(card for card in cards().values() if precision in card.measured)
-        return getattr(self, precision) * known.measured[precision] / getattr(known, precision)
+        reference = next(card for card in cards().values() if precision in card.measured)
+        return getattr(self, precision) * reference.measured[precision] / getattr(reference, precision)
 
     def measures(self, step: str, precision: Precision, matrices: int) -> bool:
         """Return whether a step's share was measured: of the step itself, on this card, precision and kind of layer."""
-        known = [(share.step, share.precision, share.matrices) for share in shares() if cards()[share.card] is self]
-        return (step, precision, matrices) in known
+        shared = [(share.step, share.precision, share.matrices) for share in shares() if cards()[share.card] is self]
+        return (step, precision, matrices) in shared
 
     def over(self, step: str, precision: Precision, matrices: int) -> float:
         """Return a step's time over its floor, by the share that was measured under the most similar conditions.

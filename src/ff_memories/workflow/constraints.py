@@ -20,14 +20,14 @@ def pins(path: Path = LOCK) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
         raise UserError(f"{path}: no such file", "run this command in the project's top folder") from None
-    found = (re.match(r"([\w.-]+)==([^\s;]+)", line) for line in lines)
-    return {canonicalize_name(pin[1]): pin[2] for pin in found if pin}
+    matches = (re.match(r"([\w.-]+)==([^\s;]+)", line) for line in lines)
+    return {canonicalize_name(pin[1]): pin[2] for pin in matches if pin}
 
 
 def needed() -> list[str]:
     """Return ``package==version`` of the packages that this one needs, as installed here."""
-    found = [Requirement(line) for line in requires("ff-memories") or []]
-    wanted = [one.name for one in found if one.marker is None or one.marker.evaluate({"extra": ""})]
+    requirements = [Requirement(line) for line in requires("ff-memories") or []]
+    wanted = [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
     return [f"{name}=={version(name)}" for name in wanted]
 
 

@@ -180,14 +180,16 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     batch = min(prefixes, config.execution.tokens // rows + 1)  # prefixes
     coefficients = 4 * POOL * shape.layers + batch * rows  # bytes per memory: of the survey, and which a row removes
     tokens = (changes + removed + min(tested, POOL) * sentence) / 2 + prefixes * sentence + surveyed
-    held = SURVEYED_BYTES + coefficients * shape.keys / shape.signs
+    coefficients_bytes = SURVEYED_BYTES + coefficients * shape.keys / shape.signs
     small = 0.02 * lists
     return {
         "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists, "trigger_shard"),
         "mutations": Work("triggers", mutated, 0, 0, lists, small, "trigger_shard"),
         "values": Work("triggers", 0, a_value * valued, looked, lists, small, "values"),
         "composition": Work("values", examples * sentence, states + a_value * others, states + others, 0, small),
-        "interventions": Work("corpus", tokens, 2 * changes + 3 * removed, 8 * changes + 9 * removed, held),
+        "interventions": Work(
+            "corpus", tokens, 2 * changes + 3 * removed, 8 * changes + 9 * removed, coefficients_bytes
+        ),
     }
 
 
@@ -195,15 +197,15 @@ def of_gallery(config: Config, shape: Shape, text: Text) -> Work:
     """Return the work of the gallery's tables, whose coefficients lie in main memory."""
     options, shown, sentence = config.gallery, shape.in_gallery(config), text.sentence
     cells = shape.layers * shape.keys
-    seen = min(config.triggers.top, options.triggers) if options.shaded else 0  # triggers of a key that are shaded
-    shaded = min(text.train, shown * seen * sentence / 2)  # through half of the layers
+    per_key = min(config.triggers.top, options.triggers) if options.shaded else 0  # triggers of a key that are shaded
+    shaded = min(text.train, shown * per_key * sentence / 2)  # through half of the layers
     sampled = min(text.train, options.sampled * sentence)
     of_a_layer = sampled * shown // (shape.signs * shape.layers)  # coefficients
     passes = math.ceil(shape.layers / max(1, HELD // max(1, of_a_layer)))
     near = 2 * shown * cells / shape.signs**2 / shape.head  # products with all other keys, and values
     # every word's probability, whose sums take longer than the product; of an adaptive softmax, whole parts
     projected = shown if shape.plain else min(cells, shown * max(1, LOGITS // shape.vocab))
-    memory = 4 * HELD + shown * sentence * (4 * options.sampled / shape.layers + 40 * seen)
+    memory = 4 * HELD + shown * sentence * (4 * options.sampled / shape.layers + 40 * per_key)
     tokens, products = (shaded + sampled * (passes + 1)) / 2, near + projected * (1 if shape.plain else 13)
     return Work("values", tokens, products, 12 * projected, memory, 800 * shown)
 
@@ -225,14 +227,14 @@ def steps(
     words = (text.train + text.validation) * (1 / SPACY_WORDS / 16 if parsed else WORD)  # seconds
     sentences = config.baselines.sentences
     sample = Text(min(text.train, sentences * text.sentence), text.validation, text.sentence)
-    own, other = of_a_model(config, shape, text, shards), of_a_model(settings, shape, sample, 1)
+    of_own, other = of_a_model(config, shape, text, shards), of_a_model(settings, shape, sample, 1)
     top, shown = config.triggers.top, shape.in_gallery(config)
     lists = shape.count(config.triggers.keys) * top * ENTRY_BYTES
     read = min(SENTENCES, sentences) + (models - 1) * min(OF_UNTRAINED, sentences)
-    said = sum(min(models * text.validation, read * each) for each in (text.sentence, PASSED))  # tokens
+    passed = sum(min(models * text.validation, read * each) for each in (text.sentence, PASSED))  # tokens
     loaded = PROCESS + shape.loaded_bytes
     running = loaded + config.execution.tokens * 4 * (2 * shape.keys + 8 * shape.model)
-    drawn = max(running, loaded + shape.loaded_bytes)  # an untrained model is drawn beside the run's own
+    two_models = max(running, loaded + shape.loaded_bytes)  # an untrained model is drawn beside the run's own
     converted = (6 if isinstance(config.model, TransformersModel) else 12) * shape.parameters
 
     def measured(rule: str, work: Work, jobs: int = shards, times: int = 1, base: float = running) -> Planned:
@@ -243,7 +245,7 @@ def steps(
 
     def of_others(rule: str, work: Work) -> Planned:
         after = work.after + OF_A_BASELINE if work.after in other else work.after
-        return measured(rule + OF_A_BASELINE, replace(work, after=after), models, models, drawn)
+        return measured(rule + OF_A_BASELINE, replace(work, after=after), models, models, two_models)
 
     def of_text(rule: str, seconds: float, memory: float, disk: float, *after: str, jobs: int = 1) -> Planned:
         return Planned(rule, jobs, seconds, memory, disk, after=after)
@@ -255,11 +257,11 @@ def steps(
         # a window has 512 tokens, behind 2,560 of context
         measured("golden", Work("model", 3072 * golden, shape.layers * shape.keys), 1),
         of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model", "golden"),
-        measured("trigger_shard", own.pop("triggers")),
+        measured("trigger_shard", of_own.pop("triggers")),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
-        *(measured(rule, work) for rule, work in own.items()),
+        *(measured(rule, work) for rule, work in of_own.items()),
         *(of_others(rule, work) for rule, work in other.items()),
-        measured("perplexity", Work("corpus", said, said, said), 1, base=drawn),
+        measured("perplexity", Work("corpus", passed, passed, passed), 1, base=two_models),
     ]
     plan += [
         measured("gallery_tables", of_gallery(config, shape, text)),
@@ -314,12 +316,12 @@ def megabytes(config: Config, described: Path, model: list[str], texts: list[str
         model: the model's files; before there is a model.json, their sizes stand for its own.
         texts: the run's texts.
     """
-    known = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
+    size_of = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
     try:
         shape = Shape.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
-        plan = steps(config, shape, Text(known(texts) // 3, 0), Speed(0, 0))  # a token has three bytes or more
+        plan = steps(config, shape, Text(size_of(texts) // 3, 0), Speed(0, 0))  # a token has three bytes or more
         each = {step.rule: step.memory for step in plan}
         need = each.get(rule.replace("trigger_shard", "triggers"), max(each.values()))
     except (UserError, OSError, ValueError, TypeError, AttributeError, LookupError):  # none yet, or a damaged one
-        need = PROCESS + 3 * known(model)
+        need = PROCESS + 3 * size_of(model)
     return int(need / 1e6) + 1

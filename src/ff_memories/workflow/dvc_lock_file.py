@@ -75,8 +75,8 @@ def _parsed(path: Path, kind: type[BaseModel], _: object) -> dict[str, Any]:
 
 def outputs(run: Run) -> dict[str, tuple[str, str]]:
     """Return {output: (its stage, its recorded MD5)} of a run."""
-    found = read(run)
-    return {out["path"]: (name, out["md5"]) for name, stage in found.items() for out in stage.get("outs", [])}
+    stages = read(run)
+    return {out["path"]: (name, out["md5"]) for name, stage in stages.items() for out in stage.get("outs", [])}
 
 
 def differing(run: Run) -> dict[str, str]:

@@ -100,20 +100,20 @@ class Stage:
 def stages(run: Run) -> dict[str, Stage]:
     """Return {name: stage} of a run, sorted."""
     out: dict[str, Stage] = {}
-    with workflow(run, forceall=True) as found:
-        for job in found.dag.jobs:
-            made = set(map(str, job.output))
-            if not made or not (run.is_default or all(path.startswith(f"{run.results}/") for path in made)):
+    with workflow(run, forceall=True) as read:
+        for job in read.dag.jobs:
+            outputs = set(map(str, job.output))
+            if not outputs or not (run.is_default or all(path.startswith(f"{run.results}/") for path in outputs)):
                 continue  # outputs outside of a run's folder belong to the default run's stages
             for name in stages_of(job):
                 stage = out.setdefault(name, Stage(name, _about(name, job.rule.snakefile)))
                 stage.rules[job.rule.name] = job.rule
                 stage.reads |= {_annotators(str(path)) for path in job.input if not is_intermediate(path)}
-                stage.writes |= {path for path in made if not is_intermediate(path)}
+                stage.writes |= {path for path in outputs if not is_intermediate(path)}
                 stage.keys |= set(job.params.get("watched", []))
-                known = [str(job.params.get(param)) for param in ("code", "config", "tables", "command", "joined")]
-                stage.does.add((job.rule.name, *known))
-        every = list(found.rules)
+                parts = [str(job.params.get(param)) for param in ("code", "config", "tables", "command", "joined")]
+                stage.does.add((job.rule.name, *parts))
+        every = list(read.rules)
     for stage in out.values():
         stage.reads -= stage.writes
         # files: Snakemake runs a rule that is a target again if its benchmark is not here
@@ -181,8 +181,8 @@ def declaration(run: Run, every: dict[str, Stage]) -> dict[str, Any]:
     for stage in every.values():
         _, of_many, model = stage.name.partition("@")
         entry = _entry(stage, run, up, model)
-        known = entries.setdefault(stage.key, entry)
-        if known != entry:
+        first = entries.setdefault(stage.key, entry)
+        if first != entry:
             raise ValueError(f"{stage.name}: other rules or files than another model's")
         if of_many:
             models.append(model)
@@ -271,7 +271,7 @@ def check(run: Run, every: dict[str, Stage] | None = None) -> dict[str, Stage]:
     for path, new in texts(run, every).items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         if old != new:
-            told = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile")
+            difference = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile")
             hint = f"run ff-memories dvc-yaml{run.option}"
-            raise UserError(f"{path} does not match the Snakefile\n{''.join(told)}", hint)
+            raise UserError(f"{path} does not match the Snakefile\n{''.join(difference)}", hint)
     return every

@@ -49,11 +49,11 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
         reading = _reading.set(True)
         try:
-            made = api.workflow(
+            api_workflow = api.workflow(
                 ResourceSettings(cores=cores, overwrite_scatter=SHARDS), config_settings=config, snakefile=file
             )
-            made.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
-            found = private_api.read_dag(made, forceall)
+            api_workflow.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
+            inner = private_api.read_dag(api_workflow, forceall)
         except MissingInputException as error:
             raise UserError(str(error), "provide these files, or correct their paths in the config") from None
         except IncompleteFilesException:
@@ -63,15 +63,15 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
             raise UserError(str(error)) from None
         finally:
             _reading.reset(reading)
-        yield found
+        yield inner
 
 
-def missing_outputs(found: Any, run: Run) -> list[str]:
+def missing_outputs(read: Any, run: Run) -> list[str]:
     """Return the outputs in a run's folder that its jobs declare and that are missing, sorted.
 
     Snakemake makes what its targets need: after a run that was killed, a file in between may be missing.
     """
-    every = {str(out) for job in found.dag.jobs for out in job.output if not is_intermediate(out)}
+    every = {str(out) for job in read.dag.jobs for out in job.output if not is_intermediate(out)}
     return sorted(out for out in every if out.startswith(f"{run.results}/") and not os.path.lexists(out))
 
 

@@ -33,11 +33,11 @@ def read(run: Run) -> dict[str, dict[str, Any]]:
 
 def keep(run: Run) -> None:
     """Save what the logs here say; of rules without logs here, keep what is known."""
-    known, logs = read(run), Path(run.path("logs"))
+    rows, logs = read(run), Path(run.path("logs"))
     by_rule = {name: log for log in sorted(logs.rglob("*.log")) for name in (log.stem, log.parent.name)}
     for cost in costs([str(path) for path in logs.rglob("*.tsv")]):
-        said = machine.of_log(by_rule[cost.rule]) if cost.rule in by_rule else ""
-        row = {"jobs": cost.jobs, "seconds": round(cost.seconds, 1), "peak_mib": cost.peak_mib, "machine": said}
-        known[cost.rule] = row
-    if known:
-        write_whole(path_of(run), json.dumps(dict(sorted(known.items())), indent=1) + "\n")
+        description = machine.of_log(by_rule[cost.rule]) if cost.rule in by_rule else ""
+        row = {"jobs": cost.jobs, "seconds": round(cost.seconds, 1), "peak_mib": cost.peak_mib, "machine": description}
+        rows[cost.rule] = row
+    if rows:
+        write_whole(path_of(run), json.dumps(dict(sorted(rows.items())), indent=1) + "\n")

@@ -23,14 +23,14 @@ USED: dict[tuple[str, str], dict[str, tuple[str, ...]]] = {
 }
 
 
-def read_dag(made: Any, forceall: bool) -> Any:
+def read_dag(api_workflow: Any, forceall: bool) -> Any:
     """Return Snakemake's workflow with its jobs, without running any.
 
     Args:
         made: what ``SnakemakeApi.workflow`` returned, after its ``dag`` was called.
         forceall: as if no output existed yet.
     """
-    inner = made._workflow
+    inner = api_workflow._workflow
     inner._prepare_dag(forceall=forceall, ignore_incomplete=forceall, lock_warn_only=True)
     inner._build_dag()
     return inner

@@ -62,13 +62,15 @@ def tasks(
         sharded: include jobs in shards.
         wanted: tells the jobs to include; a job whose missing input no other of them makes is left out.
     """
-    known = _derived(run, sharded)
-    every = [task for task in known if wanted(task)]
+    every_task = _derived(run, sharded)
+    every = [task for task in every_task if wanted(task)]
     lacking: set[str] = set()
     while True:
-        made = {path for task in every for path in task.makes}
-        missing = {path for task in every for path in task.reads if path not in made and not Path(path).exists()}
-        before = [task for task in known if task not in every and missing & set(filter(is_intermediate, task.makes))]
+        outputs = {path for task in every for path in task.makes}
+        missing = {path for task in every for path in task.reads if path not in outputs and not Path(path).exists()}
+        before = [
+            task for task in every_task if task not in every and missing & set(filter(is_intermediate, task.makes))
+        ]
         if before:  # what they read is made on the way
             every += before
             continue
@@ -80,7 +82,7 @@ def tasks(
 
 def _derived(run: Run, sharded: bool = False) -> list[Task]:
     """Return a run's jobs that measure nothing."""
-    with workflow(run, forceall=True) as found:
+    with workflow(run, forceall=True) as read:
         return [
             Task(
                 dvc_yaml.stage_of(job),
@@ -89,7 +91,7 @@ def _derived(run: Run, sharded: bool = False) -> list[Task]:
                 list(map(str, job.output)),
                 next(map(str, job.log), None),
             )
-            for job in found.dag.jobs
+            for job in read.dag.jobs
             if job.output and job.params.get("code") and not measures(job) and (sharded or not gathers(job))
         ]
 
@@ -114,10 +116,10 @@ def again(folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, c
     given, out, todo = dict(files), Again(), [(path, path) for path in sorted(wanted)]
     for path in wanted:
         given.pop(path, None)
-    own = f"{run.results}/"
+    results = f"{run.results}/"
     while todo:
         path, for_ = todo.pop()
-        if (path in given and path not in wanted) or (not path.startswith(own) and Path(path).exists()):
+        if (path in given and path not in wanted) or (not path.startswith(results) and Path(path).exists()):
             continue
         if (task := every.get(path)) is None:
             out.lacking[for_] = path
@@ -125,9 +127,9 @@ def again(folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, c
             chosen[task.makes[0]] = task
             todo += [(read, for_) for read in task.reads]
     if chosen and not out.lacking:
-        made = {path for task in chosen.values() for path in task.makes}
-        kept = {path: file for path, file in given.items() if path not in made}
-        make(folder, list(chosen.values()), run, cores, kept)
+        outputs = {path for task in chosen.values() for path in task.makes}
+        inputs = {path: file for path, file in given.items() if path not in outputs}
+        make(folder, list(chosen.values()), run, cores, inputs)
         out.why = {path: reason(folder, task) for task in chosen.values() for path in task.makes}
     return out
 
@@ -137,31 +139,31 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1, files: Mappin
 
     ``files``: {path: the file to read in its place}, of a run that may lie elsewhere.
     """
-    made = [path for task in todo for path in task.makes]
+    outputs = [path for task in todo for path in task.makes]
     # Snakemake lists the folder, whatever it runs
     listed = set() if run.inputs.model_folder is None else set(run.inputs.model_files)
-    reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(made)
+    reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(outputs)
     _link(folder, {path: (files or {}).get(path, Path(path)) for path in reads})
-    _snakemake(folder, todo, made, run, cores)
+    _snakemake(folder, todo, outputs, run, cores)
 
 
-def compare(folder: Path, todo: list[Task], run: Run, own: frozenset[str] = frozenset()) -> Rebuilt:
+def compare(folder: Path, todo: list[Task], run: Run, computed_here: frozenset[str] = frozenset()) -> Rebuilt:
     """Compare the files rebuilt in ``folder`` with the record.
 
-    ``own``: files of the run that were computed here, from tables that differ from the record. Their rebuilt copies are
+    ``computed_here``: files of the run that were computed here, from tables that differ from the record. Their rebuilt copies are
     compared with these files, and other files that are missing here are not compared.
     """
     recorded, out = dvc_lock_file.outputs(run), Rebuilt()
-    expected = lambda path: dvc_lock_file.content(path) if path in own else recorded[path][1]
+    expected = lambda path: dvc_lock_file.content(path) if path in computed_here else recorded[path][1]
     for task in todo:
         for path in task.makes:
             if not (folder / path).exists():
                 out.differ.append(f"{path}: could not be rebuilt{reason(folder, task)}")
-            elif path not in recorded or (own and not Path(path).exists()):
+            elif path not in recorded or (computed_here and not Path(path).exists()):
                 continue
             elif dvc_lock_file.content(folder / path) == expected(path):
                 out.same.append(path)
-            elif path in own:
+            elif path in computed_here:
                 out.differ.append(f"{path}: the rebuilt file differs from the one here")
             else:
                 out.differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
@@ -175,22 +177,22 @@ def _link(folder: Path, paths: Mapping[str, Path]) -> None:
             (folder / path).symlink_to(file.resolve())
 
 
-def _snakemake(folder: Path, todo: list[Task], made: list[str], run: Run, cores: int) -> None:
+def _snakemake(folder: Path, todo: list[Task], outputs: list[str], run: Run, cores: int) -> None:
     """Run Snakemake inside the folder, so outputs which name the config's path, like the report, do not change."""
     snakemake: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
     options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
     rules = sorted({task.rule for task in todo})
-    command: list[str | Path] = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *made]
+    command: list[str | Path] = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *outputs]
     temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    with (folder / "snakemake.log").open("w") as log, Progress(len(made), "files", "rebuilding") as progress:
+    with (folder / "snakemake.log").open("w") as log, Progress(len(outputs), "files", "rebuilding") as progress:
         work = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment)
         try:
             there = 0
             while work.poll() is None:
                 time.sleep(0.2)
-                now = sum((folder / path).exists() for path in made)
+                now = sum((folder / path).exists() for path in outputs)
                 progress.step(now - there)
                 there = now
         finally:  # Snakemake ends its jobs
@@ -204,5 +206,5 @@ def reason(folder: Path, task: Task) -> str:
         return f", because {absent[0]} is missing"
     log = folder / (task.log or "")
     lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line] if log.is_file() else []
-    said = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
-    return f" ({said.removeprefix('error: ')})" if said else ""
+    line = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
+    return f" ({line.removeprefix('error: ')})" if line else ""

@@ -84,8 +84,8 @@ def computes_on_cpu(run: Run, executor: Any) -> bool:
 
 def cuts_all_steps(run: Run) -> bool:
     """Return whether all steps that run the model are cut into shards, and not only the search for triggers."""
-    known = [Path(path).stat().st_size for path in run.inputs.model_files if Path(path).is_file()]
-    return run.config.execution.shards != "auto" or not known or sum(known) > SMALL
+    sizes = [Path(path).stat().st_size for path in run.inputs.model_files if Path(path).is_file()]
+    return run.config.execution.shards != "auto" or not sizes or sum(sizes) > SMALL
 
 
 def scatter(run: Run, workflow: Any) -> dict[str, int]:
@@ -96,8 +96,8 @@ def scatter(run: Run, workflow: Any) -> dict[str, int]:
     limits, gpu = workflow.resource_settings, workflow.global_resources.get("gpu")
     gpus = None if gpu is None or computes_on_cpu(run, workflow.executor_plugin) else gpu.value
     shards = run.config.execution.shards_for(gpus or limits.nodes or limits.cores or 1)
-    own = {"corpus": shards, "baselines": math.ceil(shards / len(run.config.baselines.names))}
-    return own | dict(limits.overwrite_scatter)
+    numbers = {"corpus": shards, "baselines": math.ceil(shards / len(run.config.baselines.names))}
+    return numbers | dict(limits.overwrite_scatter)
 
 
 def refuse_read_only(*folders: str | Path) -> None:
@@ -150,10 +150,10 @@ def name_logs(rules: Iterable[Any], folder: str) -> None:
     for rule in rules:
         if rule.shellcmd and not rule.log:
             folders = {"model": "{model}", "shard": "{shard}"}  # whose values end with a slash
-            own = "".join(folders.get(name, f"{{{name}}}/") for name in sorted(rule.wildcard_names))
+            folder_of_job = "".join(folders.get(name, f"{{{name}}}/") for name in sorted(rule.wildcard_names))
             rule.log_modifier = rule.benchmark_modifier = rule.output_modifier
-            rule.set_log(f"{folder}/{own}{rule.name}.log")
-            rule.benchmark = f"{folder}/{own}{rule.name}.tsv"
+            rule.set_log(f"{folder}/{folder_of_job}{rule.name}.log")
+            rule.benchmark = f"{folder}/{folder_of_job}{rule.name}.tsv"
 
 
 def name_environment(rules: Iterable[Any]) -> None:
@@ -182,8 +182,8 @@ def _inputs(rule: Any, wildcards: Any) -> set[str]:
 
 def _declarations(rule: Any, wildcards: Any) -> str:
     """Return the digests of the declarations of the tables that a job reads and writes."""
-    known = code_digest.declarations()
+    digests = code_digest.declarations()
     named = {
         Path(file).stem for file in {*_inputs(rule, wildcards), *map(str, rule.output)} if file.endswith(".parquet")
     }
-    return " ".join(f"{name}:{known[name][:8]}" for name in sorted(named & known.keys()))
+    return " ".join(f"{name}:{digests[name][:8]}" for name in sorted(named & digests.keys()))

@@ -15,8 +15,8 @@ def home() -> Path:
 def packaged() -> dict[str, Path]:
     """Return {run: its config} of the runs whose configs come with the package, such as ``demo``."""
     named = lambda path: re.search(r"^run: (\S+)$", path.read_text(encoding="utf-8"), re.M)
-    found = {path: named(path) for path in home().glob("config/*.yaml")}
-    return {run[1]: path for path, run in sorted(found.items()) if run}
+    names = {path: named(path) for path in home().glob("config/*.yaml")}
+    return {run[1]: path for path, run in sorted(names.items()) if run}
 
 
 def snakefile() -> Path:

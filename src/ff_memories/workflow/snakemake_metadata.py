@@ -30,12 +30,12 @@ def faults(output: str, record: Any) -> Iterator[str]:
             yield f"{output}: its input {path} has changed since"
 
 
-def is_sound(found: Any, job: Any) -> bool:
+def is_sound(workflow: Any, job: Any) -> bool:
     """Return whether Snakemake wrote all of a job's outputs from the current inputs, parameters and code."""
-    known = found.persistence
-    if any(True for out in job.output for _ in faults(str(out), known.metadata(out))):
+    records = workflow.persistence
+    if any(True for out in job.output for _ in faults(str(out), records.metadata(out))):
         return False
-    return not known.params_changed(job)
+    return not records.params_changed(job)
 
 
 def remove_not_own(command: list[str]) -> None:
@@ -68,19 +68,19 @@ def remove_not_own(command: list[str]) -> None:
         is_removed(path)
 
 
-def refuse_edited(found: Any) -> None:
+def refuse_edited(workflow: Any) -> None:
     """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
 
     The checksums that its readers recorded distinguish an edited file from a touched one.
     """
-    waiting = set(found.dag.needrun_jobs())
+    waiting = set(workflow.dag.needrun_jobs())
     edited = []
-    for job in found.dag.jobs:
+    for job in workflow.dag.jobs:
         for out in job.output if job not in waiting else ():
-            record = found.persistence.metadata(out)
+            record = workflow.persistence.metadata(out)
             if record and os.path.exists(out) and _touched(out, record):
-                readers = [after for after, files in found.dag.depending[job].items() if out in files]
-                if _differs_from_read(found, out, readers):
+                readers = [after for after, files in workflow.dag.depending[job].items() if out in files]
+                if _differs_from_read(workflow, out, readers):
                     edited.append(f"{out} (made by {job.rule.name})")
     if edited:
         raise UserError(
@@ -89,10 +89,10 @@ def refuse_edited(found: Any) -> None:
         )
 
 
-def _differs_from_read(found: Any, path: Any, readers: list[Any]) -> bool:
+def _differs_from_read(workflow: Any, path: Any, readers: list[Any]) -> bool:
     """Return whether a file's content differs from when one of its readers ran."""
-    known = [found.persistence.metadata(out) for reader in readers for out in reader.output]
-    recorded = {record.input_checksums.get(str(path)) for record in known if record} - {None}
+    records = [workflow.persistence.metadata(out) for reader in readers for out in reader.output]
+    recorded = {record.input_checksums.get(str(path)) for record in records if record} - {None}
     return any(checksum != _checksum(path) for checksum in recorded)
 
 

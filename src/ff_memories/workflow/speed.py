@@ -67,8 +67,8 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     """Measure this machine's speed with this process's arithmetic, on random weights of the model's sizes."""
     use_precision(precision, device)
     torch.set_num_threads(threads)
-    made = torch.Generator().manual_seed(1)
-    random = lambda *size: (torch.randn(*size, generator=made) * 0.02).to(device)
+    generator = torch.Generator().manual_seed(1)
+    random = lambda *size: (torch.randn(*size, generator=generator) * 0.02).to(device)
     d, k = shape.model, shape.keys
     matrices = {"qkv.weight": (3 * d, d), "attention_out.weight": (d, d), "keys": (k, d), "values": (k, d)}
     norms = [f"{norm}.{part}" for norm in ("attention_norm", "norm") for part in ("weight", "bias")]

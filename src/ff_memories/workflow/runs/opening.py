@@ -46,15 +46,15 @@ def run_of(name: str) -> Run | None:
 def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], list[Path]]:
     """Return a project's configs of a run, and the files that name the run but are no valid config."""
     named = re.compile(rf"^['\"]?run['\"]?\s*:\s*['\"]?{re.escape(run)}['\"]?\s*(#.*)?$", re.MULTILINE)
-    found, broken = [], []
+    valid, broken = [], []
     beside = root / "results" / run / BESIDE
     for path in [beside, *(path for pattern in CONFIGS for path in sorted(root.glob(pattern)))]:
         try:
             if path.is_file() and named.search(path.read_text(encoding="utf-8")):  # reading YAML takes long
-                found.append((path, parse(read_yaml(path), str(path))))
+                valid.append((path, parse(read_yaml(path), str(path))))
         except (UserError, OSError, ValueError):
             broken.append(path)
-    return found, broken
+    return valid, broken
 
 
 def config_of(run: str, root: Path = Path()) -> Path | None:
@@ -63,15 +63,15 @@ def config_of(run: str, root: Path = Path()) -> Path | None:
     Raises:
         UserError: several that differ have the run's name, or the only one is no valid config.
     """
-    found, broken = configs(run, root)
-    if not found:
+    valid, broken = configs(run, root)
+    if not valid:
         if broken:
             parse(read_yaml(broken[0]), str(broken[0]))
         return None
-    if any(config != found[0][1] for _, config in found):
-        listed = ", ".join(sorted(path.as_posix() for path, _ in found))
+    if any(config != valid[0][1] for _, config in valid):
+        listed = ", ".join(sorted(path.as_posix() for path, _ in valid))
         raise UserError(f"several configs have the run {run!r}: {listed}", "name one with --configfile")
-    return found[0][0]
+    return valid[0][0]
 
 
 def refuse_taken(run: Run) -> None:
