@@ -150,8 +150,8 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1, files: Mappin
 def compare(folder: Path, todo: list[Task], run: Run, computed_here: frozenset[str] = frozenset()) -> Rebuilt:
     """Compare the files rebuilt in ``folder`` with the record.
 
-    ``computed_here``: files of the run that were computed here, from tables that differ from the record. Their rebuilt copies are
-    compared with these files, and other files that are missing here are not compared.
+    ``computed_here``: files of the run, from tables that differ from the record. Their rebuilt copies are compared with
+    these files, and other files that are missing here are not compared.
     """
     recorded, out = dvc_lock_file.outputs(run), Rebuilt()
     expected = lambda path: dvc_lock_file.content(path) if path in computed_here else recorded[path][1]
