@@ -56,14 +56,14 @@ def names(*words: str) -> list[str]:
 
 def places() -> dict[str, Path]:
     """Return {command: its module, or the folder of its subcommands}; commands lie in one folder per group."""
-    found = {name: path for group in (PACKAGE / "commands").iterdir() for name, path in commands(group).items()}
-    return found | {"export": PACKAGE / "exports"}
+    paths = {name: path for group in (PACKAGE / "commands").iterdir() for name, path in commands(group).items()}
+    return paths | {"export": PACKAGE / "exports"}
 
 
 def commands(folder: Path) -> dict[str, Path]:
     """Return {command: its module or folder} of a folder of commands."""
-    found = [*folder.glob("[!_]*.py"), *(path.parent for path in folder.glob("*/__init__.py"))]
-    return {path.stem.replace("_", "-"): path for path in found}
+    paths = [*folder.glob("[!_]*.py"), *(path.parent for path in folder.glob("*/__init__.py"))]
+    return {path.stem.replace("_", "-"): path for path in paths}
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
@@ -72,24 +72,24 @@ def resolve(words: list[str]) -> tuple[str, ...]:
     Raises:
         UserError: no such command.
     """
-    first, known = words[0], places()
-    if first == "step" or (first in known and known[first].is_dir()):
+    first, named = words[0], places()
+    if first == "step" or (first in named and named[first].is_dir()):
         if len(words) < 2 or words[1].startswith("-"):
             return (first,)
         if words[1] not in names(first):
             raise _unknown(f"{first} {words[1]}", words[1], names(first), f"{PROGRAM} {first} --help")
         return first, words[1]
-    if first in known:
+    if first in named:
         return (first,)
     every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
     two = " ".join(words[:2])
     raise _unknown(two if two in WENT else first, first, every, f"{PROGRAM} --help")
 
 
-def _unknown(typed: str, word: str, known: list[str], page: str) -> UserError:
+def _unknown(typed: str, word: str, names: list[str], page: str) -> UserError:
     if typed in WENT:
         return UserError(f"{typed}: no such command any more", f"in a clone: {WENT[typed]}")
-    return UserError(f"{typed}: no such command{did_you_mean(word, known)}", f"run {page} for a list of commands")
+    return UserError(f"{typed}: no such command{did_you_mean(word, names)}", f"run {page} for a list of commands")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -232,8 +232,8 @@ def _cache_where_possible() -> None:
 def overview() -> str:
     """Return the text of ``ff-memories --help``: the commands in groups, in order of use."""
     lines = [f"usage: {PROGRAM} COMMAND ...", "", "Transformer feed-forward layers as key-value memories."]
-    for group, held in GROUPS.items():
-        lines += ["", f"{group}:", *_listed((name,) for name in held)]
+    for group, members in GROUPS.items():
+        lines += ["", f"{group}:", *_listed((name,) for name in members)]
     return "\n".join([*lines, "", f"Run {PROGRAM} COMMAND --help for help on a command."])
 
 
@@ -250,8 +250,8 @@ def _listed(commands: Any) -> list[str]:
 def _module(words: tuple[str, ...]) -> Path:
     if words[0] == "step" and len(words) > 1:
         return declaration.module(words[1])
-    place = PACKAGE / "steps" if words[0] == "step" else places()[words[0]]
-    return place.joinpath(*(word.replace("-", "_") for word in words[1:])).with_suffix(".py")
+    folder = PACKAGE / "steps" if words[0] == "step" else places()[words[0]]
+    return folder.joinpath(*(word.replace("-", "_") for word in words[1:])).with_suffix(".py")
 
 
 def _load(words: tuple[str, ...]) -> ModuleType:

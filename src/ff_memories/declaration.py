@@ -108,13 +108,13 @@ class Step:
         words = [f"ff-memories step {self.name}"]
         for parameter in self.parameters:
             if parameter.type == "Execution":
-                words += [f"--{name.replace('_', '-')} {held}" for name, held in EXECUTION.items()]
+                words += [f"--{name.replace('_', '-')} {placeholder}" for name, placeholder in EXECUTION.items()]
             elif parameter.passed:
-                held = KINDS[parameter.type].placeholder
-                if held is None:
+                placeholder = KINDS[parameter.type].placeholder
+                if placeholder is None:
                     raise ValueError(f"{self.name}: a rule cannot pass {parameter.name}: {parameter.type}")
                 between = "=" if parameter.type == "Wildcard" else " "  # a wildcard may be empty
-                words.append(f"{parameter.option}{between}{held.replace('NAME', parameter.name)}")
+                words.append(f"{parameter.option}{between}{placeholder.replace('NAME', parameter.name)}")
         return " ".join([*words, "2> {log}"])
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
@@ -227,15 +227,15 @@ def command(name: str) -> str:
 
 
 def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[str, str]) -> Parameter:
-    told = ast.unparse(node.annotation) if node.annotation else ""
-    kind = told.removesuffix(" | None")
+    annotation = ast.unparse(node.annotation) if node.annotation else ""
+    kind = annotation.removesuffix(" | None")
     if kind != "Execution" and kind not in KINDS:
         raise ValueError(
-            f"step {step}: {node.arg}: expected {', '.join(KINDS)} or Execution, found {told or 'no type'}"
+            f"step {step}: {node.arg}: expected {', '.join(KINDS)} or Execution, found {annotation or 'no type'}"
         )
     if default is None:
         none: list[Any] | None = [] if kind != "Execution" and KINDS[kind].nargs == "*" else None
-        return Parameter(node.arg, kind, says.get(node.arg, ""), True, kind == told and none is None, none)
+        return Parameter(node.arg, kind, says.get(node.arg, ""), True, kind == annotation and none is None, none)
     try:
         value = ast.literal_eval(default)
     except ValueError:
@@ -246,5 +246,5 @@ def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[st
 def _arguments(text: str) -> dict[str, str]:
     """Return {parameter: its description} from a docstring's ``Args:`` section."""
     part = re.search(r"^Args:\n((?:[ ]+.*\n?)+)", text, re.MULTILINE)
-    found = re.findall(r"^ {4}(\w+): (.*(?:\n {6,}.*)*)", part.group(1), re.MULTILINE) if part else []
-    return {name: " ".join(said.split()) for name, said in found}
+    entries = re.findall(r"^ {4}(\w+): (.*(?:\n {6,}.*)*)", part.group(1), re.MULTILINE) if part else []
+    return {name: " ".join(description.split()) for name, description in entries}

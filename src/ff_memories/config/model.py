@@ -73,13 +73,13 @@ class ModelSection(Section):
             return given
         fields = {name: key for kind in (FairseqModel, TransformersModel) for name, key in kind.model_fields.items()}
         others = {name: fields[name] for name in given if name in fields and name not in cls.model_fields}
-        if said := [
+        if set_keys := [
             name
             for name, key in others.items()
             if given[name] not in (None, key.get_default(call_default_factory=True))
         ]:
-            ours = said[0] in ("checkpoint", "dictionary")
-            raise ValueError(ONE_ORIGIN if ours else f"{said[0]} is not a key of a model of {cls.library}")
+            ours = set_keys[0] in ("checkpoint", "dictionary")
+            raise ValueError(ONE_ORIGIN if ours else f"{set_keys[0]} is not a key of a model of {cls.library}")
         return {name: value for name, value in given.items() if name not in others}
 
 
@@ -118,8 +118,8 @@ class FairseqModel(ModelSection):
 
     def is_of(self, info: Mapping[str, Any]) -> bool:
         """Return whether a model info is of this model, as far as both name one."""
-        found = info.get("checkpoint_sha256")
-        return info["scope"] != "model" and (None in (self.sha256, found) or self.sha256 == found)
+        digest = info.get("checkpoint_sha256")
+        return info["scope"] != "model" and (None in (self.sha256, digest) or self.sha256 == digest)
 
 
 class TransformersModel(ModelSection):
@@ -195,8 +195,8 @@ class TransformersModel(ModelSection):
         """Return whether a model info is of this model, as far as both name one."""
         if self.is_converted:
             return info["scope"] == "model" and info.get("converted_from") in (None, self.digest)
-        known = info.get("model_sha256") or {}
-        same = all(known[name] == digest for name, digest in self.files.items() if name in known)
+        digests = info.get("model_sha256") or {}
+        same = all(digests[name] == digest for name, digest in self.files.items() if name in digests)
         return info["scope"] == "model" and same
 
 

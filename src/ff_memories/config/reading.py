@@ -96,14 +96,14 @@ class Settings(_Keys):
     @property
     def precision(self) -> Precision:
         """``extraction.precision``; float32 if a step is run by hand without that section."""
-        held: Extraction | None = vars(self).get("extraction")
-        return "float32" if held is None else held.precision
+        section: Extraction | None = vars(self).get("extraction")
+        return "float32" if section is None else section.precision
 
     @property
     def looked_at(self) -> MemorySelection:
         """``triggers.keys``; None, for all, if the rule does not declare it, as rules do only where it is set."""
-        held: Triggers | None = vars(self).get("triggers")
-        return None if held is None else held.keys
+        section: Triggers | None = vars(self).get("triggers")
+        return None if section is None else section.keys
 
     if not TYPE_CHECKING:  # type checkers then report keys that the config lacks
 

@@ -92,8 +92,8 @@ class Baselines(Section):
     @property
     def names(self) -> list[str]:
         """The names of the models: the run's own, ``untrained-1`` and so on, ``shuffled-1`` and so on."""
-        drawn = ((UNTRAINED, self.models), (SHUFFLED, self.shuffled))
-        return [SAME_SAMPLE, *(f"{kind}{draw + 1}" for kind, number in drawn for draw in range(number))]
+        kinds = ((UNTRAINED, self.models), (SHUFFLED, self.shuffled))
+        return [SAME_SAMPLE, *(f"{kind}{draw + 1}" for kind, number in kinds for draw in range(number))]
 
     def of_a_model(self, resolved: dict[str, Any]) -> dict[str, Any]:
         """Return a run's resolved config as it is for a model of the baselines, which always draws its examples."""

@@ -32,8 +32,8 @@ class Section(BaseModel):
 def kinds_of(field: FieldInfo | None) -> list[type[Section]]:
     """Return the types of a section, of which it has one; none for a plain or an unknown key."""
     kind = None if field is None else field.annotation
-    found = [next(iter(get_args(part)), part) for part in get_args(kind)] if get_origin(kind) is Union else [kind]
-    return [part for part in found if isinstance(part, type) and issubclass(part, Section)]
+    kinds = [next(iter(get_args(part)), part) for part in get_args(kind)] if get_origin(kind) is Union else [kind]
+    return [part for part in kinds if isinstance(part, type) and issubclass(part, Section)]
 
 
 def keys_of(field: FieldInfo | None) -> dict[str, FieldInfo]:
@@ -55,13 +55,16 @@ def _selection(given: Any) -> Any:
         return given
     if not isinstance(given, dict) or not given:
         raise ValueError(wrong)
-    out = {int(layer) if isinstance(layer, str) and layer.isdecimal() else layer: own for layer, own in given.items()}
-    for layer, own in out.items():
-        if not plain(layer, 1, 255) or not isinstance(own, list) or not own:
-            raise ValueError(f"{wrong}; found {layer!r}: {own!r}")
-        if odd := [memory for memory in own if not plain(memory, 0, 65_535)]:
+    out = {
+        int(layer) if isinstance(layer, str) and layer.isdecimal() else layer: memories
+        for layer, memories in given.items()
+    }
+    for layer, memories in out.items():
+        if not plain(layer, 1, 255) or not isinstance(memories, list) or not memories:
+            raise ValueError(f"{wrong}; found {layer!r}: {memories!r}")
+        if odd := [memory for memory in memories if not plain(memory, 0, 65_535)]:
             raise ValueError(f"layer {layer}: {odd[0]!r} is not the number of a memory")
-        if len(set(own)) < len(own):
+        if len(set(memories)) < len(memories):
             raise ValueError(f"layer {layer}: a memory is listed twice")
     if len(out) < len(given):
         raise ValueError("a layer is listed twice")

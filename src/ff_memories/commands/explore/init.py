@@ -94,14 +94,14 @@ def configured(args: argparse.Namespace) -> str:
         UserError: options that don't fit, a missing file, or a run that cannot be.
     """
     _refuse_combinations(args)
-    own = Path(args.text) if args.text is not None and args.text not in registry.sources() else None
-    texts = [*map(Path, (*args.train, *args.validation)), *([own] if own else [])]
+    file = Path(args.text) if args.text is not None and args.text not in registry.sources() else None
+    texts = [*map(Path, (*args.train, *args.validation)), *([file] if file else [])]
     for path in [*(Path(path) for path in (args.checkpoint, args.dictionary) if path is not None), *texts]:
         require_file(path)
         if not path.is_file():
-            known = [*registry.sources(), *map(str, path.parent.glob("*"))]
-            hint = f"give a file{', or a text of ff-memories fetch --list' if path == own else ''}"
-            raise UserError(f"{path}: no such file{did_you_mean(str(path), known)}", hint)
+            names = [*registry.sources(), *map(str, path.parent.glob("*"))]
+            hint = f"give a file{', or a text of ff-memories fetch --list' if path == file else ''}"
+            raise UserError(f"{path}: no such file{did_you_mean(str(path), names)}", hint)
     if args.config.stem == "demo":
         raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
@@ -120,12 +120,12 @@ def configured(args: argparse.Namespace) -> str:
             _set(data, setting)
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
     train, validation = args.train, args.validation
-    if own is not None:
-        parts = one_text.split(own, data["seed"])
+    if file is not None:
+        parts = one_text.split(file, data["seed"])
         train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
-        print(f"{own}: split by {parts}")
+        print(f"{file}: split by {parts}")
     data["corpus"] |= {"train": {"files": train, "max_sentences": None}, "validation": {"files": validation}}
-    data["corpus"]["source"] = None if own else args.text
+    data["corpus"]["source"] = None if file else args.text
     data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     for setting in args.set:
@@ -207,9 +207,9 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
     if gguf_file.looks_like(model):
         pinned = hub.resolve_file(name, file, revision)
         hub.fetch(pinned)
-        found = _converted(from_gguf.folder(pinned.folder / file, pinned.files[file]), file, start)
-        own = {"hub": pinned.name, "revision": pinned.revision, "gguf": file}
-        return own | found | {"licence": pinned.licence or found["licence"]}
+        converted = _converted(from_gguf.folder(pinned.folder / file, pinned.files[file]), file, start)
+        origin = {"hub": pinned.name, "revision": pinned.revision, "gguf": file}
+        return origin | converted | {"licence": pinned.licence or converted["licence"]}
     model_folder.refuse_file(Path(model).expanduser())
     if not _is_folder(model):
         pinned = _on_hub(model, revision, start)
@@ -234,20 +234,20 @@ def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:
         raise UserError("\n".join([what, *fix]) + more) from None
 
 
-def _folders(place: Path) -> list[str]:
+def _folders(folder: Path) -> list[str]:
     """Return the folders with a model in a folder."""
-    return [str(path) for path in place.glob("*/") if (path / model_folder.CONFIG).is_file()]
+    return [str(path) for path in folder.glob("*/") if (path / model_folder.CONFIG).is_file()]
 
 
 def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:
     """Return the digest and the licence of what a folder was made from, after checking the folder."""
     model_folder.check(folder, start, name)
-    told = model_folder.made_from(folder)
-    if said := quantised(told):
-        print(f"{name}: {said}")
-    if told.get("chat_template"):
+    origin = model_folder.made_from(folder)
+    if weights := quantised(origin):
+        print(f"{name}: {weights}")
+    if origin.get("chat_template"):
         print(f"{name}: its chat template is not used; the run reads plain text")
-    return {"files": {name: told["sha256"]}, "licence": told.get("licence")}
+    return {"files": {name: origin["sha256"]}, "licence": origin.get("licence")}
 
 
 def _set(data: dict[str, Any], setting: str) -> None:
@@ -256,10 +256,10 @@ def _set(data: dict[str, Any], setting: str) -> None:
     if not equals or not all(path.split(".")):
         raise UserError(f"--set {setting}: expected KEY=VALUE")
     *sections, key = path.split(".")
-    place, fields = data, config.Config.model_fields
+    part, fields = data, config.Config.model_fields
     for section in sections:
-        place = place.setdefault(section, {})
-        if not isinstance(place, dict):
+        part = part.setdefault(section, {})
+        if not isinstance(part, dict):
             raise UserError(f"--set {setting}: {section} is a key, not a section")
         fields = config.keys_of(fields.get(section))
     if fields and key not in fields:
@@ -267,9 +267,9 @@ def _set(data: dict[str, Any], setting: str) -> None:
     if inner := config.keys_of(fields.get(key)):
         raise UserError(f"--set {setting}: {key} is a section", f"set a key of it, such as {path}.{next(iter(inner))}")
     if key in fields and fields[key].annotation is str:  # a token such as [CLS] would be a list in YAML
-        place[key] = re.sub(r"^(['\"])(.+)\1$", r"\2", value)
+        part[key] = re.sub(r"^(['\"])(.+)\1$", r"\2", value)
     else:
-        place[key] = config.yaml_of(value, f"--set {setting}")
+        part[key] = config.yaml_of(value, f"--set {setting}")
 
 
 def render(data: dict[str, Any]) -> str:

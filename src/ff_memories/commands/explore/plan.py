@@ -101,8 +101,8 @@ def _show_sizes(run_: Run, planner: "Planner") -> None:
     """Print the sizes of a run's model and texts, and the speed of its trigger pass."""
     config, shape, card, speed = run_.config, planner.shape, planner.card, planner.speed
     text, pace = planner.text.read_by(config), 1 / (speed.layer * shape.layers * speed.over.get("trigger_shard", 1.0))
-    said = looked_at(config.triggers.keys, shape.keys // shape.signs, config.seed)
-    some = f"of which the run looks at {said}, " if said else ""
+    memories = looked_at(config.triggers.keys, shape.keys // shape.signs, config.seed)
+    some = f"of which the run looks at {memories}, " if memories else ""
     print(
         f"{config.run}: {shape.layers} layers of {shape.keys:,} keys, {some}{shape.vocab:,} types, {text.train:,} + "
         f"{text.validation:,} tokens; {'there' if card else 'here'} {pace:,.0f} tokens/s on "

@@ -105,8 +105,8 @@ def _given(args: argparse.Namespace) -> Path:
     also = [f"--{name}" for name, given in vars(args).items() if given and (name == "name" or name not in PASSED_ON)]
     if also:
         raise UserError(f"{args.config} and {also[0]}: a config says what to run", f"leave out {also[0]}, or edit it")
-    if not args.config.exists() and (found := packaged().get(str(args.config))) is not None:
-        return _packaged(found)
+    if not args.config.exists() and (config := packaged().get(str(args.config))) is not None:
+        return _packaged(config)
     require_file(args.config)
     if not args.config.is_file():
         like = did_you_mean(str(args.config), [*packaged()])
@@ -114,12 +114,12 @@ def _given(args: argparse.Namespace) -> Path:
     return Path(args.config)
 
 
-def _packaged(found: Path) -> Path:
+def _packaged(source_config: Path) -> Path:
     """Put a config of the package, and the files that it names, where a clone has them; return the config's path."""
-    config = Path("config", found.name)
-    run_ = Run.read(found)
-    own = dict(run_.inputs.named)
-    files = [*own.values(), *(run_.inputs.model_files if "model.folder" in own else [])]
+    config = Path("config", source_config.name)
+    run_ = Run.read(source_config)
+    named = dict(run_.inputs.named)
+    files = [*named.values(), *(run_.inputs.model_files if "model.folder" in named else [])]
     for path in [*map(Path, dict.fromkeys(files)), config]:
         if not path.exists() and (source := home() / path).is_file():
             with atomic_write(path) as partial:

@@ -53,14 +53,14 @@ def run(args: argparse.Namespace) -> None:
     if run_.config.triggers.keys is not None and (other := set(keys) - set(of_layer("values")["key"])):
         raise UserError(f"--key: the run did not look at {len(other)} of these keys", "see triggers.keys in its config")
     triggers = of_layer("triggers").filter(pl.col("key").is_in(keys))
-    found = api.as_text(model, triggers, store.read(run_.path("corpus", "corpus.safetensors")))
+    examples = api.as_text(model, triggers, store.read(run_.path("corpus", "corpus.safetensors")))
     for key, sign in wanted:
-        own = found.filter((pl.col("key") == key) & (pl.col("rank") <= args.top))
-        own = own.filter(pl.col("sign") == sign) if "sign" in own.columns else own
+        rows = examples.filter((pl.col("key") == key) & (pl.col("rank") <= args.top))
+        rows = rows.filter(pl.col("sign") == sign) if "sign" in rows.columns else rows
         name = memory_name(model.memory(key, sign), model.decoder.neurons)
         below = " of its negative coefficients, signs changed" if sign < 0 else ""
-        print(f"k_{name}^{args.layer}: {len(own)} trigger examples{below}, [last token] -> next token")
-        for row in own.iter_rows(named=True):
+        print(f"k_{name}^{args.layer}: {len(rows)} trigger examples{below}, [last token] -> next token")
+        for row in rows.iter_rows(named=True):
             marked = escape_invisible(re.sub(r"(\S+)$", r"[\1]", row["prefix"]))
             following = escape_invisible(row["next_token"] or "end of sentence")
             print(f"{row['rank']:4}  {row['coefficient']:8.4f}  {marked} -> {following}")

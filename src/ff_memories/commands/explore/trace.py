@@ -58,24 +58,24 @@ def run(args: argparse.Namespace) -> None:
     text = _text(args)
     shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}
     if args.model is not None:
-        name, scope, weights, found = _of_model(args, text, shown)
+        name, scope, weights, traced = _of_model(args, text, shown)
     else:
-        name, scope, weights, found = _of_run(opening.opened(args.configfile), text, shown)
-    told = {"weights": weights} if weights else {}
-    found = {"format": found.pop("format"), "run": name, "scope": scope, **told, **found}
+        name, scope, weights, traced = _of_run(opening.opened(args.configfile), text, shown)
+    about = {"weights": weights} if weights else {}
+    traced = {"format": traced.pop("format"), "run": name, "scope": scope, **about, **traced}
     from ff_memories.report.trace.page import lines, page
 
-    unknown = [p.get("written", p["token"]) for p in found["positions"][1:] if p["unknown"]]
+    unknown = [p.get("written", p["token"]) for p in traced["positions"][1:] if p["unknown"]]
     if unknown:
         print(f"the model does not know: {' '.join(map(escape_invisible, dict.fromkeys(unknown)))}", file=sys.stderr)
     if args.json is not None:
-        write_whole(args.json, json.dumps(found, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        write_whole(args.json, json.dumps(traced, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
     if args.out is not None:
-        write_whole(args.out, page(found, args.out.parent, name, scope))
+        write_whole(args.out, page(traced, args.out.parent, name, scope))
     for path in outputs:
         print(f"wrote {path}")
     if not outputs:
-        print("\n".join(lines(found)))
+        print("\n".join(lines(traced)))
 
 
 def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str | None, dict[str, Any]]:
@@ -90,7 +90,7 @@ def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str 
     if chosen["corpus"]["tokenizer"] == "moses":
         text = " ".join(moses.tokenizer()(text))
     values, described = chosen["values"], read_info(info)
-    found = api.trace(
+    traced = api.trace(
         api.load_model(weights, run_.dictionary),
         text,
         **shown,
@@ -100,7 +100,7 @@ def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str 
         residual=chosen["composition"]["residual"],
         results=run_.results,
     )
-    return run_.config.run, described["scope"], quantised(described), found
+    return run_.config.run, described["scope"], quantised(described), traced
 
 
 def _of_model(
@@ -125,8 +125,8 @@ def _of_model(
     from ff_memories import api  # torch takes a second to load
 
     with api.load_model(folder) as model:
-        found = api.trace(model, text, **shown, projection=TransformersModel.auto["values.projection"])
-    return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), found
+        traced = api.trace(model, text, **shown, projection=TransformersModel.auto["values.projection"])
+    return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), traced
 
 
 def _text(args: argparse.Namespace) -> str:

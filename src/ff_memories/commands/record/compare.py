@@ -23,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
     from ff_memories.workflow.runs import opening
 
     run_ = opening.opened(args.configfile) if args.configfile else None
-    found = compare(args.a, args.b, run_)
-    print(json.dumps(data(found), indent=1) if args.json else "\n".join(page(found)))
-    return 0 if found.answer == "identical" or (found.answer == "equal" and not args.strict) else 1
+    compared = compare(args.a, args.b, run_)
+    print(json.dumps(data(compared), indent=1) if args.json else "\n".join(page(compared)))
+    return 0 if compared.answer == "identical" or (compared.answer == "equal" and not args.strict) else 1

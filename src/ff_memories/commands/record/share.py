@@ -25,8 +25,8 @@ def run(args: argparse.Namespace) -> None:
     run_ = opening.opened(args.run)
     to = args.out or Path(f"{run_.config.run}.zip")
     require_new(to, "name with --out")
-    left_out, files, known = pack(run_, to), inputs(run_), names(run_)
-    without = [kind for kind in ("model", "text") if known[kind] is None and files[kind]]
+    left_out, files, named = pack(run_, to), inputs(run_), names(run_)
+    without = [kind for kind in ("model", "text") if named[kind] is None and files[kind]]
     print(f"wrote {to}, {to.stat().st_size / 1e6:.1f} MB; left out, because it shows text or is made again in seconds:")
     print(f"  {len(left_out)} files; their digests are recorded")
     print(f"check it anywhere with: ff-memories verify {to}" + "".join(f" --{kind} PATH" for kind in without))
