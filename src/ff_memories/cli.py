@@ -41,7 +41,7 @@ WENT = {  # commands of versions before 0.1, and what does their work
         "python -m contrib.released_code",
     ),
     "model-row": "python -m tools.model_row",
-    "record-size": "du -sh artefacts",
+    "record-size": "du -sh .dvc/artefacts",
     "why": "snakemake --dry-run, which gives each job's reason",
 }
 GOES_ON = "run the same command again: finished work is kept, and a shard resumes from its last checkpoint"

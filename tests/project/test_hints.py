@@ -49,7 +49,7 @@ def test_a_command_that_is_advised_exists(program, words):
     elif program == "dvc":
         assert first in {*OF_DVC, "X"}
     elif program == "snakemake":
-        assert first in ("-n", "--configfile", "--unlock", "--cores")
+        assert first in ("-n", "--dry-run", "--configfile", "--unlock", "--cores")
     elif first not in ("COMMAND", "X", "--help", ""):
         command = cli.resolve([first, *(word for word in others[:1] if word.islower())])
         parser = argparse.ArgumentParser()
