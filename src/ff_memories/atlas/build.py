@@ -62,8 +62,8 @@ def _require_atlas(folder: Path) -> None:
     another = "name another folder with --out"
     if not folder.is_dir():
         raise UserError(f"{folder}: expected a folder, found a file", another)
-    found = {path.name for path in folder.iterdir()}
-    if odd := found - ({PAGE, FIGURES, NUMBERS} if PAGE in found else set()):
+    names = {path.name for path in folder.iterdir()}
+    if odd := names - ({PAGE, FIGURES, NUMBERS} if PAGE in names else set()):
         raise UserError(f"{folder}: contains {min(odd)}, which is of no atlas", another)
 
 
@@ -133,15 +133,15 @@ def _figure(
     describes = _described(frame, panel)
     labels, shown = [m.label for m in members], [note for note in notes if note]
     drawing = chart.chart(frame, panel, labels, shown, _mark(members), describes, top or None, over)
-    made = render.files(drawing, panel.name)
-    for suffix, content in made.items():
+    files = render.files(drawing, panel.name)
+    for suffix, content in files.items():
         (folder / f"{panel.name}{suffix}").write_bytes(content)
     write_whole(folder / f"{panel.name}.csv", csv_text(frame.columns, frame.rows()))
     return vars(panel) | {
         "missing": f"Not measured for {lacking}." if lacking else "",
         "differs": f"Settings differ: {differing}." if differing else "",
         "describes": describes,
-        "svg": made[".svg"].decode(),
+        "svg": files[".svg"].decode(),
         "rows": [
             row
             | {
@@ -162,11 +162,11 @@ def _counted(frame: pl.DataFrame, panel: Panel) -> str:
 
 def _described(frame: pl.DataFrame, panel: Panel) -> str:
     """Return a text for those who do not see the figure: each model's value in its first and last layer."""
-    said = []
+    parts = []
     for (label,), part in frame.group_by("label", maintain_order=True):
-        ends = [measured(part["value"][place], panel.form) for place in (0, -1)]
-        said.append(f"{label}: {ends[0]} in layer {part['layer'][0]}, {ends[1]} in layer {part['layer'][-1]}")
-    return f"{panel.title}, by relative depth. " + ("; ".join(said) or "No run has these numbers") + "."
+        ends = [measured(part["value"][end], panel.form) for end in (0, -1)]
+        parts.append(f"{label}: {ends[0]} in layer {part['layer'][0]}, {ends[1]} in layer {part['layer'][-1]}")
+    return f"{panel.title}, by relative depth. " + ("; ".join(parts) or "No run has these numbers") + "."
 
 
 def _mark(members: Sequence[Member]) -> str:

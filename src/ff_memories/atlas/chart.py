@@ -97,8 +97,8 @@ def chart(
 
 def reach(frame: pl.DataFrame) -> float:
     """Return the largest number that a panel draws; 0 for one without data."""
-    drawn = [frame[name].max() for name in ("value", "high", "untrained")]
-    return max((float(value) for value in drawn if value is not None), default=0.0)  # type: ignore[arg-type]
+    largest = [frame[name].max() for name in ("value", "high", "untrained")]
+    return max((float(value) for value in largest if value is not None), default=0.0)  # type: ignore[arg-type]
 
 
 def _distinct(frame: pl.DataFrame) -> pl.DataFrame:

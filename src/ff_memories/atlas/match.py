@@ -39,8 +39,8 @@ def texts(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:
     Raises ``UserError`` for an unrelated text, unless ``any_text``.
     """
     first = members[0]
-    found = [relation(first.text, member.text) for member in members]
-    for member, (how, _) in zip(members, found, strict=True):
+    relations = [relation(first.text, member.text) for member in members]
+    for member, (how, _) in zip(members, relations, strict=True):
         if how != OTHER or member is first or any_text:
             continue
         unknown = [m for m in (first, member) if not m.text.known]
@@ -53,7 +53,7 @@ def texts(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:
             f"{member.folder}: read another text than {first.folder}, so their numbers do not compare",
             "compare runs on the same text, or give --any-text",
         )
-    return [(SAME, ""), *found[1:]]
+    return [(SAME, ""), *relations[1:]]
 
 
 def flat(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -71,18 +71,18 @@ def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
 
     A run whose config is unknown has ``None`` everywhere, and is left out of the comparison.
     """
-    found = [
+    settings = [
         None if member.resolved is None else dict(flat({name: member.resolved[name] for name in SECTIONS}))
         for member in members
     ]
-    known = [values for values in found if values is not None]
-    names = dict.fromkeys(name for values in known for name in values)
+    given = [values for values in settings if values is not None]
+    names = dict.fromkeys(name for values in given for name in values)
     out = {}
     for name in names:
         if name in NAMES or name.endswith(".files"):
             continue
-        if any(values.get(name) != known[0].get(name) for values in known):
-            out[name] = [None if values is None else values.get(name) for values in found]
+        if any(values.get(name) != given[0].get(name) for values in given):
+            out[name] = [None if values is None else values.get(name) for values in settings]
     return out
 
 
@@ -91,12 +91,14 @@ def by_kind(different: Mapping[str, Sequence[Any]], members: Sequence[Member]) -
     kinds = [member.info["scope"] == "model" for member in members]
     out = []
     for name, values in different.items():
-        own = TransformersModel.auto.get(name)
-        if own is None:
+        automatic = TransformersModel.auto.get(name)
+        if automatic is None:
             continue
-        said = [(kind, value) for kind, value, m in zip(kinds, values, members, strict=True) if m.resolved is not None]
-        others = {value for kind, value in said if not kind}
-        if len(others) == 1 and all(value == own for kind, value in said if kind):
+        by_run = [
+            (kind, value) for kind, value, m in zip(kinds, values, members, strict=True) if m.resolved is not None
+        ]
+        others = {value for kind, value in by_run if not kind}
+        if len(others) == 1 and all(value == automatic for kind, value in by_run if kind):
             out.append(name)
     return out
 
@@ -109,9 +111,9 @@ def of_sections(different: Sequence[str], sections: Sequence[str]) -> list[str]:
 def without_folders(value: Any) -> Any:
     """Return plain data in which every absolute path is cut to its last part."""
     if isinstance(value, dict):
-        return {name: without_folders(held) for name, held in value.items()}
+        return {name: without_folders(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [without_folders(held) for held in value]
+        return [without_folders(inner) for inner in value]
     if isinstance(value, str):
         for kind in (PurePosixPath, PureWindowsPath):
             if value.startswith("~") or (kind(value).is_absolute() and kind(value).name):

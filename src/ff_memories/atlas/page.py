@@ -122,12 +122,12 @@ def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
     out = []
     for member in members:
         memories = member.resolved["composition"]["memories"] if member.resolved else "active"
-        said: dict[str, list[str]] = {}
+        by_text: dict[str, list[str]] = {}
         for claim in register():
             if text := wording.definition(claim.rests_on, member.info, memories):
-                said.setdefault(text, []).append(claim.id)
-        if said:
-            out.append({"label": member.label, "said": [(", ".join(ids), text) for text, ids in said.items()]})
+                by_text.setdefault(text, []).append(claim.id)
+        if by_text:
+            out.append({"label": member.label, "said": [(", ".join(ids), text) for text, ids in by_text.items()]})
     return out
 
 

@@ -109,8 +109,8 @@ def over_chance(tables: Tables, member: Member, seed: int | None) -> pl.DataFram
 
 def rank(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the median rank of the next token, as a share of the token types."""
-    found = _medians(tables[VALUES], "next_token_rank", seed)
-    return found.with_columns(pl.col("value", "low", "high") / member.info["vocab"])
+    ranks = _medians(tables[VALUES], "next_token_rank", seed)
+    return ranks.with_columns(pl.col("value", "low", "high") / member.info["vocab"])
 
 
 def effective(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
@@ -245,16 +245,16 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
     for member in members:
         if panel.table not in member.tables:
             continue
-        own = panel.measure(member.tables, member, member.seed)
-        found = own.with_columns(
+        by_layer = panel.measure(member.tables, member, member.seed)
+        rows = by_layer.with_columns(
             panel=pl.lit(panel.name),
             run=pl.lit(member.name),
             label=pl.lit(member.label),
             layer=pl.col("layer").cast(pl.Int64),
             depth=pl.col("layer") / member.info["layers"],
         )
-        found = found.join(_baseline(panel, member), on="layer", how="left", maintain_order="left").fill_nan(None)
-        parts.append(found.select(pl.col(name).cast(kind) for name, kind in NUMBERS.items()).sort("layer"))
+        rows = rows.join(_baseline(panel, member), on="layer", how="left", maintain_order="left").fill_nan(None)
+        parts.append(rows.select(pl.col(name).cast(kind) for name, kind in NUMBERS.items()).sort("layer"))
     return pl.concat(parts)
 
 
@@ -263,8 +263,8 @@ def _baseline(panel: Panel, member: Member) -> pl.DataFrame:
     parts = [pl.DataFrame(schema={"layer": pl.Int64, "value": pl.Float64})]
     for tables in member.untrained:
         if panel.table in tables:
-            found = panel.measure(tables, member, None)
-            parts.append(found.select(pl.col("layer").cast(pl.Int64), pl.col("value").cast(pl.Float64)))
+            by_layer = panel.measure(tables, member, None)
+            parts.append(by_layer.select(pl.col("layer").cast(pl.Int64), pl.col("value").cast(pl.Float64)))
     value = pl.col("value")
     spread = {"untrained": value.mean(), "untrained_low": value.min(), "untrained_high": value.max()}
     return pl.concat(parts).group_by("layer").agg(**spread, untrained_seeds=pl.len()).sort("layer")

@@ -48,37 +48,37 @@ def members(
     if len(folders) < 2:
         raise UserError("an atlas compares runs, and only one was given", "name at least two runs")
     texts, files = _by_folder(labels, folders, "--label"), _by_folder(configs, folders, "--config")
-    found: list[Member] = []
+    read: list[Member] = []
     for i, folder in enumerate(folders):
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder", "name a run's folder, such as results/demo")
         name = folder.resolve().name
         default = name if over is None else name[len(name.rstrip("0123456789")) :] or name
         member = _member(folder, texts.get(i, default), Path(files[i]) if i in files else None, over)
-        for other in found:
+        for other in read:
             if other.label == member.label:
                 raise UserError(
                     f"two runs are called {member.label!r}: {other.folder} and {folder}",
                     "leave one out, or name each of them with --label FOLDER=TEXT",
                 )
-        found.append(member)
-    return sorted(found, key=lambda member: member.step or 0) if over else found
+        read.append(member)
+    return sorted(read, key=lambda member: member.step or 0) if over else read
 
 
 def _by_folder(given: Sequence[str], folders: Sequence[Path], option: str) -> dict[int, str]:
     """Return {place of a run: what an option ``RUN=...`` says about it}."""
     names = [folder.resolve().name for folder in folders]
-    found: dict[int, str] = {}
+    by_place: dict[int, str] = {}
     for text in given:
-        run, equals, said = text.partition("=")
-        if not equals or not said.strip():
+        run, equals, value = text.partition("=")
+        if not equals or not value.strip():
             raise UserError(f"{option} {text}: expected RUN=...", f"write {option} RUN=...")
         places = [i for i, folder in enumerate(folders) if run == names[i] or Path(run) == folder]
         if len(places) != 1:
             what = "names several of the runs" if places else f"names none of the runs{did_you_mean(run, names)}"
             raise UserError(f"{option} {text}: {run!r} {what}", "name one by its folder, as you typed it")
-        found[places[0]] = said.strip()
-    return found
+        by_place[places[0]] = value.strip()
+    return by_place
 
 
 def _number(label: str, over: str) -> float:
@@ -91,10 +91,10 @@ def _number(label: str, over: str) -> float:
 
 
 def _member(folder: Path, label: str, configfile: Path | None, over: str | None) -> Member:
-    card, held, claims = folder / "model" / "info.json", folder / "tables", folder / "claims.json"
-    if not card.is_file() and not held.is_dir():
+    card, folder_of_tables, claims = folder / "model" / "info.json", folder / "tables", folder / "claims.json"
+    if not card.is_file() and not folder_of_tables.is_dir():
         raise UserError(f"{folder}: is no run: it has no model/info.json and no tables", "name a folder in results/")
-    paths = {table: held / f"{table}.parquet" for table in NEEDED}
+    paths = {table: folder_of_tables / f"{table}.parquet" for table in NEEDED}
     if lacking := [
         path.relative_to(folder).as_posix() for path in (*paths.values(), card, claims) if not path.exists()
     ]:
@@ -103,10 +103,10 @@ def _member(folder: Path, label: str, configfile: Path | None, over: str | None)
         )
     info = read_info(card)
     config, unknown = _config(folder, info, configfile)
-    paths |= {name: path for name in BEYOND_PAPER if (path := held / f"{name}.parquet").is_file()}
+    paths |= {name: path for name in BEYOND_PAPER if (path := folder_of_tables / f"{name}.parquet").is_file()}
     tables = {table: schemas.read(path) for table, path in paths.items()}
     tables |= _proxy_labels(folder)
-    counts, sentences = held / "counts.parquet", held / "sentences.parquet"
+    counts, sentences = folder_of_tables / "counts.parquet", folder_of_tables / "sentences.parquet"
     step = None if over is None else _number(label, over)
     if step is None and counts.is_file() and wording.self_sampled(schemas.read(counts)):
         label += OWN_TEXT
@@ -141,12 +141,12 @@ def _config(folder: Path, info: dict[str, Any], given: Path | None) -> tuple[Con
             raise UserError(f"{given}: names another model than {folder}/model/info.json", "name the run's own config")
         return config, ""
     root = folder.resolve().parents[1]
-    own, broken = configs_of(folder.resolve().name, root)
-    fitting = [config for _, config in own if config.model.is_of(info)]
+    named, broken = configs_of(folder.resolve().name, root)
+    fitting = [config for _, config in named if config.model.is_of(info)]
     if not fitting and broken:
         return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
     if not fitting:
-        return None, "the configs of this name have another model" if own else "no config of this name"
+        return None, "the configs of this name have another model" if named else "no config of this name"
     if any(config != fitting[0] for config in fitting):
         return None, "several configs have this name"
     return fitting[0], ""
@@ -164,12 +164,12 @@ def _proxy_labels(folder: Path) -> Tables:
 
 def _untrained(folder: Path) -> list[Tables]:
     """Return the tables of each untrained model that the run measured, in the order of their seeds."""
-    found = []
-    for own in sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name)):
+    models = []
+    for model in sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name)):
         names = {name: "proxy" if name == PATTERNS else "tables" for name in (*NEEDED, PATTERNS, *BEYOND_PAPER)}
-        paths = {name: own / inside / f"{name}.parquet" for name, inside in names.items()}
-        found.append({name: schemas.read(path) for name, path in paths.items() if path.is_file()})
-    return [tables for tables in found if tables]
+        paths = {name: model / inside / f"{name}.parquet" for name, inside in names.items()}
+        models.append({name: schemas.read(path) for name, path in paths.items() if path.is_file()})
+    return [tables for tables in models if tables]
 
 
 def _claims(path: Path) -> dict[str, dict[str, Any]]:

@@ -75,9 +75,9 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"--keys {layer}/{key}-: this model's memories have positive coefficients alone")
     memories = [(layer, memory_of(key, sign, decoder.neurons)) for layer, key, sign in wanted]
     schema = {"layer": tables.LAYER, "key": tables.KEY}
-    own = triggers.join(pl.DataFrame(memories, schema=schema, orient="row"), on=["layer", "key"], how="semi")
-    sentences = contexts(own, corpus, args.others, run_.config.seed)
-    if not len(own):
+    of_keys = triggers.join(pl.DataFrame(memories, schema=schema, orient="row"), on=["layer", "key"], how="semi")
+    sentences = contexts(of_keys, corpus, args.others, run_.config.seed)
+    if not len(of_keys):
         raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
     info = read_info(run_.path("model", "info.json"))
     context = tokens(sentences, corpus, info["start"])
@@ -92,8 +92,8 @@ def run(args: argparse.Namespace) -> None:
             to = folder / "latents" / f"layers.{layer - 1}.mlp{'.neg' if sign < 0 else ''}"  # from 0, as there
             write(to, places, values, context, shape.keys, described)
     print(f"wrote {len(wanted)} keys and {len(sentences)} contexts to {args.out}")
-    if said := quantised(info):
-        print(said)
+    if weights_note := quantised(info):
+        print(weights_note)
 
 
 def chosen(text: str) -> tuple[int, int, int]:
@@ -112,19 +112,19 @@ def contexts(triggers: pl.DataFrame, corpus: Corpus, others: int, seed: int) -> 
         others: how many other training sentences, or all of them if there are fewer.
         seed: of the draw.
     """
-    own = triggers["sentence"].unique().to_numpy().astype(np.int64)
-    rest = np.setdiff1d(np.arange(corpus.train), own)
-    drawn = generator(seed, "contexts for delphi").permutation(rest)[:others]
-    return np.sort(np.concatenate([own, drawn]))
+    triggering = triggers["sentence"].unique().to_numpy().astype(np.int64)
+    rest = np.setdiff1d(np.arange(corpus.train), triggering)
+    random = generator(seed, "contexts for delphi").permutation(rest)[:others]
+    return np.sort(np.concatenate([triggering, random]))
 
 
 def asked(keys: list[tuple[int, int]], sentences: np.ndarray, corpus: Corpus) -> pl.DataFrame:
     """Return rows as of ``triggers`` that ask for the coefficients of (layer, key) along whole sentences."""
     lengths = corpus.lengths[sentences]
     layer, key = (np.repeat([one[i] for one in keys], len(sentences)) for i in (0, 1))
-    place = {"sentence": np.tile(sentences, len(keys)), "position": np.tile(lengths, len(keys))}
+    where = {"sentence": np.tile(sentences, len(keys)), "position": np.tile(lengths, len(keys))}
     schema = {"layer": tables.LAYER, "key": tables.KEY, "sentence": tables.SENTENCE, "position": tables.POSITION}
-    return pl.DataFrame({"layer": layer, "key": key, **place}, schema=schema)
+    return pl.DataFrame({"layer": layer, "key": key, **where}, schema=schema)
 
 
 def tokens(sentences: np.ndarray, corpus: Corpus, start: int) -> np.ndarray:
@@ -132,8 +132,8 @@ def tokens(sentences: np.ndarray, corpus: Corpus, start: int) -> np.ndarray:
     longest = int(corpus.lengths[sentences].max())
     out = np.full((len(sentences), 1 + longest), start, dtype=np.int64)
     for row, sentence in zip(out, sentences.tolist(), strict=True):
-        own = corpus.sentence(sentence)
-        row[1 : 1 + len(own)] = own
+        of_sentence = corpus.sentence(sentence)
+        row[1 : 1 + len(of_sentence)] = of_sentence
     return out
 
 
@@ -147,10 +147,10 @@ def entries(flat: np.ndarray, starts: np.ndarray, latents: list[int], number: in
     """
     places, values = [], []
     for i in range(number * len(latents)):
-        own = flat[starts[i] : starts[i + 1]]
-        at = np.flatnonzero(own > LEAST)
+        coefficients = flat[starts[i] : starts[i + 1]]
+        at = np.flatnonzero(coefficients > LEAST)
         places.append(np.stack([np.full_like(at, i % number), at + 1, np.full_like(at, latents[i // number])], axis=1))
-        values.append(own[at])
+        values.append(coefficients[at])
     where, what = np.concatenate(places), np.concatenate(values)
     order = np.lexsort((where[:, 2], where[:, 1], where[:, 0]))
     return where[order], what[order]
@@ -162,12 +162,14 @@ def write(
     """Write one module's folder. ``keys``: d_m, the number of its latents."""
     folder.mkdir(parents=True)
     small = places.max(initial=0) < 1 << 16
-    held = {
+    tensors = {
         "locations": places.astype(np.uint16 if small else np.uint32),
         "activations": np.minimum(values, np.finfo(np.float16).max).astype(np.float16),
         "tokens": context,
     }
-    save_file({name: np.ascontiguousarray(array) for name, array in held.items()}, folder / f"0_{keys - 1}.safetensors")
+    save_file(
+        {name: np.ascontiguousarray(array) for name, array in tensors.items()}, folder / f"0_{keys - 1}.safetensors"
+    )
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
 

@@ -74,17 +74,17 @@ def run(args: argparse.Namespace) -> None:
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
     text = corpus_of(run_, "texts") if args.with_text else None
-    found = available(Path(run_.path("tables")))
-    own = commit(Path(ff_memories.__file__).parent)
-    made_with = f"ff-memories {version('ff-memories')}" + (f", commit `{own}`" if own else "")
+    paths = available(Path(run_.path("tables")))
+    revision = commit(Path(ff_memories.__file__).parent)
+    made_with = f"ff-memories {version('ff-memories')}" + (f", commit `{revision}`" if revision else "")
     about = [*_about(run_, read_info(run_.path("model", "info.json"))), ("made with", made_with)]
     licence: tuple[str, str | None] = args.licence or "unknown", None
     if args.with_text and args.licence is None and text_licence:
         licence = "other", re.sub(r"[^a-z0-9.]+", "-", text_licence.lower()).strip("-")
     with atomic_folder(args.out) as folder:
-        contents = write_tables(found, folder, args.with_text, args.names)
+        contents = write_tables(paths, folder, args.with_text, args.names)
         if text is not None:
-            write_texts(folder, contents, found, store.read(text), read_types(run_.dictionary))
+            write_texts(folder, contents, paths, store.read(text), read_types(run_.dictionary))
         quotes = None if text is None else text_licence or "stated by whoever shares this dataset"
         write_whole(folder / "README.md", card(contents, about, run_.resolved, licence, quotes))
     print(f"wrote {len(contents.files)} tables to {args.out}")
@@ -121,10 +121,10 @@ class Contents:
 
 def available(folder: Path) -> dict[str, Path]:
     """Return the run's tables by name. Raises ``UserError`` if there are none."""
-    found = {name: path for name in tables.TABLES if (path := folder / f"{name}.parquet").is_file()}
-    if "triggers" not in found:
+    paths = {name: path for name in tables.TABLES if (path := folder / f"{name}.parquet").is_file()}
+    if "triggers" not in paths:
         raise UserError(f"{folder}: no table triggers", "run the workflow for this config first")
-    return found
+    return paths
 
 
 def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_names: bool = False) -> Contents:
@@ -144,19 +144,23 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
         tables.read(path)  # refuses a damaged table
         frame, to = pl.read_parquet(path), folder / "data" / f"{name}.parquet"
         quoting = [] if with_text or schema.quotes_text is None else [schema.quotes_text]
-        own = frame.drop(quoting)
-        if "file" in own.columns:
-            cut = {file: without_folders(file) for file in own["file"].unique()}
-            own = own.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String)) if own.height else own
+        shared = frame.drop(quoting)
+        if "file" in shared.columns:
+            cut = {file: without_folders(file) for file in shared["file"].unique()}
+            shared = (
+                shared.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String))
+                if shared.height
+                else shared
+            )
         if (column := schema.names_people) and people:
-            own = own.with_columns(pl.col(column).replace(people))
-        if own.equals(frame):
+            shared = shared.with_columns(pl.col(column).replace(people))
+        if shared.equals(frame):
             shutil.copyfile(path, to)
         else:
-            known = {n: v for n, v in pl.read_parquet_metadata(path).items() if n != "ARROW:schema"}
-            tables.save(own, to, known)
+            metadata = {n: v for n, v in pl.read_parquet_metadata(path).items() if n != "ARROW:schema"}
+            tables.save(shared, to, metadata)
         out.left_out += [f"the column `{c}` of `{name}`" for c in quoting]
-        out.files[name] = (own.height, own.columns, schema.about, hashlib.sha256(to.read_bytes()).hexdigest())
+        out.files[name] = (shared.height, shared.columns, schema.about, hashlib.sha256(to.read_bytes()).hexdigest())
     return out
 
 
@@ -177,7 +181,7 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
     numbers = pl.concat(named).unique().sort().to_list()
     ids = [corpus.sentence(number).tolist() for number in numbers]
     texts = pl.DataFrame(
-        {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(own)) for own in ids]},
+        {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(of_sentence)) for of_sentence in ids]},
         schema={"sentence": tables.SENTENCE, "tokens": pl.List(tables.TOKEN), "text": pl.String},
     )
     every = pl.DataFrame(

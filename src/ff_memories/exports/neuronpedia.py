@@ -76,8 +76,8 @@ def run(args: argparse.Namespace) -> None:
                 write_source(source, names, layer, sign, sizes, run_.config.run, quantised(info))
                 made[0] += write_batches(source / "features", features(rows, of_layer, half, texts, names))
                 triggers, shading = of_layer["triggers"].filter(here), of_layer["shading"].filter(here)
-                found = activations(triggers, shading, corpus, half, texts, names)
-                made[1] += write_batches(source / "activations", found)
+                rows_of_source = activations(triggers, shading, corpus, half, texts, names)
+                made[1] += write_batches(source / "activations", rows_of_source)
     print(f"wrote {made[0]:,} features and {made[1]:,} activations to {args.out}")
 
 
@@ -138,23 +138,23 @@ def features(
     bars = _lists(shown["histogram"], "bin", "bin", "n")
     for row in values.iter_rows(named=True):
         key, sign = key_and_sign(row["key"], neurons)
-        own = row["key"]
-        (up, up_logits), (down, down_logits), (bins, counts) = (of.get(own, ([], [])) for of in (high, low, bars))
+        memory = row["key"]
+        (up, up_logits), (down, down_logits), (bins, counts) = (of.get(memory, ([], [])) for of in (high, low, bars))
         yield {
             "modelId": names.model,
             "layer": names.source(row["layer"], sign),
             "index": str(key),
             "sourceSetName": names.set_of(sign),
             "creatorId": names.creator,
-            "maxActApprox": most.get(own, 0.0),
+            "maxActApprox": most.get(memory, 0.0),
             "hasVector": False,
-            "frac_nonzero": rates[own],
+            "frac_nonzero": rates[memory],
             "pos_str": [texts[token] for token in up],
             "pos_values": up_logits,
             "neg_str": [texts[token] for token in down],
             "neg_values": down_logits,
             "freq_hist_data_bar_heights": counts,
-            "freq_hist_data_bar_values": [(at + 0.5) * most[own] / HISTOGRAM_BINS for at in bins],
+            "freq_hist_data_bar_values": [(at + 0.5) * most[memory] / HISTOGRAM_BINS for at in bins],
         }
 
 
@@ -206,10 +206,10 @@ def write_batches(folder: Path, rows: Iterable[Row]) -> int:
     They come in the order of keys. Row ``index`` is in the file batch-N.jsonl.gz with N = ``index`` // ``BATCH``.
     """
     written = 0
-    for batch, own in groupby(rows, key=lambda row: int(row["index"]) // BATCH):
+    for batch, of_batch in groupby(rows, key=lambda row: int(row["index"]) // BATCH):
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"batch-{batch}.jsonl.gz").open("wb") as raw, gzip.GzipFile("", "wb", 5, raw, mtime=0) as file:
-            for row in own:
+            for row in of_batch:
                 file.write((json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n").encode())
                 written += 1
     return written

@@ -46,8 +46,8 @@ class FirstLines:
     @property
     def lines(self) -> list[str]:
         """Return all of it as lines of text."""
-        found = [f"{told} ({more})." for told, more in self.findings]
-        return [self.run, *found, f"Due to training: {self.training}", f"What cannot be said: {self.open}"]
+        findings = [f"{sentence} ({more})." for sentence, more in self.findings]
+        return [self.run, *findings, f"Due to training: {self.training}", f"What cannot be said: {self.open}"]
 
 
 def first_lines(
@@ -62,10 +62,10 @@ def first_lines(
         info: the run's model info.
         models: the number of untrained models that were measured.
     """
-    found = [(sentence(row), beside(row)) for row in rows if row["shown"] in FIRST and row["measured"] is not None]
+    findings = [(sentence(row), beside(row)) for row in rows if row["shown"] in FIRST and row["measured"] is not None]
     paper = [row for row in rows if not row["beyond"]]
     return FirstLines(
-        _what_was_run(len(paper), counts, config, info), found, _training(rows, models), _open(paper, info["scope"])
+        _what_was_run(len(paper), counts, config, info), findings, _training(rows, models), _open(paper, info["scope"])
     )
 
 
@@ -76,16 +76,16 @@ def answer(section: str, rows: Sequence[Row]) -> str:
         section: its number in the paper.
         rows: all claims, from ``outline.rows``.
     """
-    own = [row for row in rows if row["section"] == section]
-    told = [clause(row) for row in own if row["shown"] and row["measured"] is not None]
-    told += [
+    of_section = [row for row in rows if row["section"] == section]
+    sentences = [clause(row) for row in of_section if row["shown"] and row["measured"] is not None]
+    sentences += [
         f"{row['reason']} ({row['claim']} not applicable)"
-        for row in own
+        for row in of_section
         if row["shown"] and row["verdict"] == "not_applicable" and row["scope"] == "model"
     ]
-    if any(SAMPLED_TEXT in (row["reason"] or "") for row in own):
-        told.append(SAMPLED_TEXT)
-    return " ".join(map(finished, [*told, tally(own)]))
+    if any(SAMPLED_TEXT in (row["reason"] or "") for row in of_section):
+        sentences.append(SAMPLED_TEXT)
+    return " ".join(map(finished, [*sentences, tally(of_section)]))
 
 
 def clause(row: Row) -> str:
@@ -95,14 +95,14 @@ def clause(row: Row) -> str:
 
 def tally(rows: Sequence[Row]) -> str:
     """Return how many claims have each verdict, and which, without the claims that are not judged."""
-    own = {verdict: of(rows, verdict) for verdict in JUDGED}
-    said = [
-        f"{len(found)} {word(verdict) if len(found) == 1 else VERDICTS[verdict]['many']} ({ids(found)})"
-        for verdict, found in own.items()
-        if found
+    by_verdict = {verdict: of(rows, verdict) for verdict in JUDGED}
+    parts = [
+        f"{len(claims)} {word(verdict) if len(claims) == 1 else VERDICTS[verdict]['many']} ({ids(claims)})"
+        for verdict, claims in by_verdict.items()
+        if claims
     ]
-    if said:
-        return f"of {counted(sum(map(len, own.values())), 'judged claim', 'judged claims')}, {listed(said)}"
+    if parts:
+        return f"of {counted(sum(map(len, by_verdict.values())), 'judged claim', 'judged claims')}, {listed(parts)}"
     return "no claim here is judged" if of(rows, "measured") else "nothing here was measured"
 
 
@@ -117,21 +117,21 @@ def how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
     if not numbers:
         return "How sure is this? Nothing was measured."
     intervals = [row for row in numbers if row["low"] is not None]
-    said = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
+    parts = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
     if kinds := _resampled(rows):
-        said[0] += f", which says how it varies with other {kinds}, not with another training run"
+        parts[0] += f", which says how it varies with other {kinds}, not with another training run"
     if tested := [row for row in rows if row["p_holm"] is not None]:
         clear = sum(row["p_holm"] < SIGNIFICANT for row in tested)
         directions = counted(len(tested), "tested direction", "tested directions")
-        said.append(f"significant (p < {SIGNIFICANT} after Holm's correction): {clear} of {directions}")
+        parts.append(f"significant (p < {SIGNIFICANT} after Holm's correction): {clear} of {directions}")
     if choices is None:
-        said.append("this run tried no alternative analysis choices")
+        parts.append("this run tried no alternative analysis choices")
     else:
         becomes = f" ({listed(choices['becomes'])})" if choices["becomes"] else ""
         changed = counted(len({row["claim"] for row in choices["changed"]}), "verdict", "verdicts")
         tried = counted(choices["tried"], "alternative analysis choice", "alternative analysis choices")
-        said.append(f"verdicts that change under at least one of {tried}: {changed}{becomes}")
-    return f"How sure is this? {finished('; '.join(said))}"
+        parts.append(f"verdicts that change under at least one of {tried}: {changed}{becomes}")
+    return f"How sure is this? {finished('; '.join(parts))}"
 
 
 def named(info: Mapping[str, Any]) -> str:
@@ -148,19 +148,19 @@ def _what_was_run(claims: int, counts: pl.DataFrame, config: Settings, info: Map
     if perplexity := info.get("perplexity"):
         alone = f", {number(perplexity)} one sentence at a time" if info.get("in_windows") else ""
         size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
-    found = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
+    corpus = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
     parts = [
-        f"{found[f'{split}_tokens']:,} tokens in {counted(found[f'{split}_sentences'], 'sentence', 'sentences')} {why}"
+        f"{corpus[f'{split}_tokens']:,} tokens in {counted(corpus[f'{split}_sentences'], 'sentence', 'sentences')} {why}"
         for split, why in (("train", "to find triggers"), ("validation", "to test predictions"))
-        if f"{split}_tokens" in found
+        if f"{split}_tokens" in corpus
     ]
     text = SOURCES.get(config.corpus.source, config.corpus.source)
     tested = f"{counted(claims, 'claim', 'claims')} of the paper, on {named(info)} ({', '.join(size)})"
-    said = f"{tested} and {': '.join(filter(None, [text, ' and '.join(parts)]))}."
+    sentences = f"{tested} and {': '.join(filter(None, [text, ' and '.join(parts)]))}."
     notes = [quantised(info), SAMPLED_TEXT if self_sampled(counts) else None]
-    said += "".join(f" {finished(note)}" for note in notes if note)
+    sentences += "".join(f" {finished(note)}" for note in notes if note)
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
-    return said + (f" It looks at the triggers of {some}." if some else "")
+    return sentences + (f" It looks at the triggers of {some}." if some else "")
 
 
 def _training(rows: Sequence[Row], models: int) -> str:
@@ -168,13 +168,15 @@ def _training(rows: Sequence[Row], models: int) -> str:
     compared = [row for row in rows if row["training"] is not None]
     if not compared:
         return "no number could be compared with untrained models, so this run says nothing about training."
-    own, more = ([row for row in compared if row["beyond"] == beyond] for beyond in (False, True))
-    changed = [row for row in own if row["training"] in ("higher", "lower")]
-    said = [f"training changes {len(changed)} of {counted(len(own), 'number', 'numbers')}, all on the same sentences"]
-    said += _changes(own, counted(models, "untrained model does", "untrained models do")) + _of_scale(changed)
-    if more:
-        said.append(f"beyond the paper's claims, {'; '.join(_changes(more, 'untrained models do'))}")
-    return " ".join(map(finished, said))
+    papers, beyond_paper = ([row for row in compared if row["beyond"] == beyond] for beyond in (False, True))
+    changed = [row for row in papers if row["training"] in ("higher", "lower")]
+    sentences = [
+        f"training changes {len(changed)} of {counted(len(papers), 'number', 'numbers')}, all on the same sentences"
+    ]
+    sentences += _changes(papers, counted(models, "untrained model does", "untrained models do")) + _of_scale(changed)
+    if beyond_paper:
+        sentences.append(f"beyond the paper's claims, {'; '.join(_changes(beyond_paper, 'untrained models do'))}")
+    return " ".join(map(finished, sentences))
 
 
 def _changes(rows: Sequence[Row], models: str) -> list[str]:
@@ -187,35 +189,37 @@ def _changes(rows: Sequence[Row], models: str) -> list[str]:
         "it changes {} by less than what counts as a difference": [row for row in rows if row["training"] == "same"],
         f"{models} not tell for {{}}": [row for row in rows if row["training"] == "undecided"],
     }
-    return [text.format(_few(own) if "not tell" in text else ids(own)) for text, own in kinds.items() if own]
+    return [
+        text.format(_few(claims) if "not tell" in text else ids(claims)) for text, claims in kinds.items() if claims
+    ]
 
 
 def _of_scale(changed: Sequence[Row]) -> list[str]:
     """Say which numbers a model with the trained entries of each matrix, in a random order, comes halfway to."""
-    known = [row for row in changed if row["shuffled"] is not None]
-    near = [row for row in known if abs(row["shuffled"] - row["sample"]) < abs(row["baseline"] - row["sample"]) / 2]
+    compared = [row for row in changed if row["shuffled"] is not None]
+    near = [row for row in compared if abs(row["shuffled"] - row["sample"]) < abs(row["baseline"] - row["sample"]) / 2]
     if near:
         return [f"for {ids(near)}, shuffling the entries of each trained matrix keeps more than half of the "
                 "difference, so the scale of the weights may explain it"]  # fmt: skip
     return ["the scale of the weights explains none of them: shuffling the entries of each trained matrix keeps less "
-            "than half of each difference"] if known else []  # fmt: skip
+            "than half of each difference"] if compared else []  # fmt: skip
 
 
 def _open(rows: Sequence[Row], scope: str) -> str:
     """Return what the run's numbers leave open."""
     proxied = [row for row in rows if PROXY in row["notes"]]
-    said = {
+    questions = {
         "whether the model shows {}: the interval covers the limit, or the values are few": of(rows, "undecided"),
         "whether training changes {}": [row for row in rows if row["training"] == "undecided"],
         "what people would find: an automatic proxy labelled what {} count": proxied,
         "anything on {}, not measured": of(rows, "not_attempted") + of(rows, "not_applicable"),
     }
-    told = [text.format(_few(own)) for text, own in said.items() if own]
+    parts = [text.format(_few(claims)) for text, claims in questions.items() if claims]
     if scope != "paper":
-        told.insert(0, "whether the paper's own numbers are right: this is another model")
+        parts.insert(0, "whether the paper's own numbers are right: this is another model")
     if kinds := _resampled(rows):
-        told.append(f"how numbers differ between training runs: intervals come from other {kinds} alone")
-    return finished("; ".join(told) or "nothing was left open")
+        parts.append(f"how numbers differ between training runs: intervals come from other {kinds} alone")
+    return finished("; ".join(parts) or "nothing was left open")
 
 
 def _resampled(rows: Sequence[Row]) -> str:

@@ -27,9 +27,9 @@ def costs(paths: list[str]) -> list[Cost]:
     for path in map(Path, sorted(paths)):
         with path.open(encoding="utf-8", newline="") as file:
             jobs.setdefault(path.stem, []).extend(csv.DictReader(file, delimiter="\t"))
-    made = []
+    by_rule = []
     for rule, rows in jobs.items():
         values = ([float(row[name]) for row in rows if row[name] not in ("-", "NA")] for name in MEASURED)
         seconds, processor, memory = values
-        made.append(Cost(rule, len(rows), sum(seconds), sum(processor) or None, max(memory, default=None)))
-    return sorted(made, key=lambda cost: (-cost.seconds, cost.rule))
+        by_rule.append(Cost(rule, len(rows), sum(seconds), sum(processor) or None, max(memory, default=None)))
+    return sorted(by_rule, key=lambda cost: (-cost.seconds, cost.rule))

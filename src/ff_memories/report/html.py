@@ -26,15 +26,15 @@ _REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 
 @cache
 def environment() -> "Environment":
-    made = templates("report")
-    made.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
-    made.globals |= {
+    jinja = templates("report")
+    jinja.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
+    jinja.globals |= {
         "verdicts": wording.VERDICTS,
         "word": wording.word,
         "trained": wording.TRAINING,
         "limits": wording.LIMITS,
     }
-    return made
+    return jinja
 
 
 def render(template: str, **context: object) -> str:
@@ -113,8 +113,8 @@ def figure_page(name: str, title: str, caption: str, specification: dict[str, An
 
     ``name``: the figure's place in the report of its run, to which the page leads back.
     """
-    held = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(held)};\n{_ours('report/figure.js')}")
+    plain = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(plain)};\n{_ours('report/figure.js')}")
     return render(
         "report/figure.html.j2",
         name=name,
@@ -141,9 +141,9 @@ def embedded(specification: str) -> str:
 
     Omits the description, since the page shows the caption itself.
     """
-    held: dict[str, Any] = json.loads(specification)
-    held.pop("description", None)
-    text = json.dumps(held, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    plain: dict[str, Any] = json.loads(specification)
+    plain.pop("description", None)
+    text = json.dumps(plain, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return _escaped(text)
 
 

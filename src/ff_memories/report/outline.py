@@ -38,8 +38,8 @@ class PaperSection:
     @property
     def parts(self) -> tuple[str, ...]:
         """Return its figures, the most telling first, and its tables."""
-        own = [name for name, figure in FIGURES.items() if figure.section == self.number]
-        return *sorted(own, key=lambda name: FIGURES[name].place), *self.tables
+        figures = [name for name, figure in FIGURES.items() if figure.section == self.number]
+        return *sorted(figures, key=lambda name: FIGURES[name].place), *self.tables
 
 
 SECTIONS = (
@@ -70,15 +70,15 @@ def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[di
 
     ``baselines``: the table, if the run has it; each claim's rows in it stand under that name.
     """
-    known = {claim.id: claim for claim in register()}
+    by_id = {claim.id: claim for claim in register()}
     return [
-        {name: getattr(known[row["claim"]], name) for name in OF_CLAIM}
+        {name: getattr(by_id[row["claim"]], name) for name in OF_CLAIM}
         | row
         | {
             "verdict": shown(row["verdict"], row["measured"]),
-            "needed": _needed(row, known[row["claim"]]),
-            "section": section_of(known[row["claim"]]),
-            "part": part_of(known[row["claim"]]),
+            "needed": _needed(row, by_id[row["claim"]]),
+            "section": section_of(by_id[row["claim"]]),
+            "part": part_of(by_id[row["claim"]]),
             "notes": notes(row["reason"]),
             "baselines": _baselines(row["claim"], baselines),
         }
@@ -87,9 +87,9 @@ def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[di
 
 
 def _baselines(claim: str, baselines: pl.DataFrame | None) -> list[dict[str, Any]]:
-    own = [] if baselines is None else list(baselines.filter(claim=claim).iter_rows(named=True))
+    of_claim = [] if baselines is None else list(baselines.filter(claim=claim).iter_rows(named=True))
     return sorted(
-        (row | {"about": BASELINES[row["baseline"]]} for row in own),
+        (row | {"about": BASELINES[row["baseline"]]} for row in of_claim),
         key=lambda row: list(BASELINES).index(row["baseline"]),
     )
 
@@ -111,13 +111,13 @@ def section_of(claim: Claim) -> str:
     """
     if claim.beyond:
         return BEYOND
-    found = _SECTION.search(claim.source)
-    if found is None:
+    section = _SECTION.search(claim.source)
+    if section is None:
         raise ValueError(f"{claim.id}: {claim.source!r} names no section")
-    return found[1]
+    return section[1]
 
 
 def part_of(claim: Claim) -> str | None:
     """Return the figure or table that shows the claim, such as ``figure3``; ``None`` if only the text states it."""
-    found = _PLACE.search(claim.source)
-    return found and f"{found[1]}{found[2]}".lower()
+    part = _PLACE.search(claim.source)
+    return part and f"{part[1]}{part[2]}".lower()

@@ -140,8 +140,8 @@ def _parts(
 
 def _headline(specification: str) -> str | None:
     """Return the headline in a figure's specification, which says what it shows in this run, if it has one."""
-    said = json.loads(specification).get("usermeta", {}).get("headline")
-    return said if isinstance(said, str) else None
+    headline = json.loads(specification).get("usermeta", {}).get("headline")
+    return headline if isinstance(headline, str) else None
 
 
 def _section(
@@ -151,22 +151,22 @@ def _section(
     choices: dict[str, Any] | None,
 ) -> dict[str, Any]:
     shown = [parts[name] for name in section.parts if name in parts]
-    own = [row for row in rows if row["section"] == section.number]
+    of_section = [row for row in rows if row["section"] == section.number]
     return {
         "section": section,
         "answer": answer(section.number, rows),
         "figures": [part for part in shown if "svg" in part],
         "tables": [part for part in shown if "table" in part],
         "parts": [part for part in shown if part["target"]],
-        "rows": own,
-        "influence": choices and influence(choices, [row["claim"] for row in own]),
+        "rows": of_section,
+        "influence": choices and influence(choices, [row["claim"] for row in of_section]),
     }
 
 
 def _models(baselines: pl.DataFrame | None, kind: str = "untrained") -> int:
     """Return the number of untrained models, or of another kind, that were measured."""
-    own = [] if baselines is None else baselines.filter(pl.col("baseline") == kind)["runs"].to_list()
-    return max(own, default=0)
+    runs = [] if baselines is None else baselines.filter(pl.col("baseline") == kind)["runs"].to_list()
+    return max(runs, default=0)
 
 
 def _linked(sentence: str) -> Markup:
@@ -178,15 +178,15 @@ def _linked(sentence: str) -> Markup:
 
 
 def _figure(name: str, svg: str, figures_at: str, target: str, active: bool) -> dict[str, Any]:
-    said = caption(name, target, active)
-    label = f"{title(name)}. {said}"
+    text = caption(name, target, active)
+    label = f"{title(name)}. {text}"
     links = [
         (text, f"{figures_at}/{name}{suffix}")
         for text, suffix in (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))
     ]
     if behind := keys_behind(name):
         links.append(("keys in the gallery", behind))
-    return {"title": title(name), "caption": said, "svg": Markup(inline(svg, name, label)), "links": links}
+    return {"title": title(name), "caption": text, "svg": Markup(inline(svg, name, label)), "links": links}
 
 
 def _command(configfile: str | None, target: str | None) -> str | None:

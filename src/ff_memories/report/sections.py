@@ -98,13 +98,13 @@ def influence(choices: Mapping[str, Any], claims: Collection[str]) -> str:
 
     ``choices``: from ``choices_section``.
     """
-    own = [row for claim, row in choices["strongest"].items() if claim in claims]
-    if not own:
+    moved = [row for claim, row in choices["strongest"].items() if claim in claims]
+    if not moved:
         reaching = [claim for claim in claims if choices["reaching"][claim]]
         if not reaching:
             return "No choice that was tried changes a number here, so this run does not show how robust they are."
         return f"Choices that were tried change {listed(reaching)}, none of them beyond its 95 % interval."
-    row = max(own, key=lambda row: (bool(row["changed"]), abs(row["change"] or 0)))
+    row = max(moved, key=lambda row: (bool(row["changed"]), abs(row["change"] or 0)))
     verdict = f", and the verdict becomes “{word(row['verdict'])}”" if row["changed"] else ""
     return (
         f"With {row['choice']}: {row['value']}, {row['claim']} is {measured(row['measured'], row['unit'])} "

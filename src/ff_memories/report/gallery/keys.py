@@ -73,14 +73,14 @@ class _Prefixes:
         self.coefficient = frame["coefficient"].to_list()
         if following is None:
             inside = end < corpus.offsets[frame["sentence"].to_numpy().astype(np.int64) + 1]
-            found = corpus.tokens[np.where(inside, end, 0)].tolist() if len(frame) else []
-            self.next = [token if here else None for token, here in zip(found, inside.tolist(), strict=True)]
+            following_tokens = corpus.tokens[np.where(inside, end, 0)].tolist() if len(frame) else []
+            self.next = [token if here else None for token, here in zip(following_tokens, inside.tolist(), strict=True)]
         else:
             self.next = frame[following].to_list()
         files = {name: i for i, name in enumerate(sorted(set(material.sentences["file"])))}
-        place = material.sentences[frame["sentence"].to_numpy()]
-        self.line = place["line"].to_list()
-        self.file = place["file"].replace_strict(files, return_dtype=pl.Int64).to_list() if len(place) else []
+        lines = material.sentences[frame["sentence"].to_numpy()]
+        self.line = lines["line"].to_list()
+        self.file = lines["file"].replace_strict(files, return_dtype=pl.Int64).to_list() if len(lines) else []
 
     def record(self, rows: range) -> dict[str, Any]:
         words, tokens, spans = self.words, self.tokens, [slice(self.first[i], self.end[i]) for i in rows]
@@ -111,9 +111,9 @@ def _histograms(material: Material) -> dict[int, list[int]]:
     """Return by ordinal how many sampled coefficients lie in each bin, up to the last bin that has any."""
     out: dict[int, list[int]] = {}
     ordinals = material.ordinals(material.histogram).tolist()
-    for ordinal, place, n in zip(ordinals, material.histogram["bin"], material.histogram["n"], strict=True):
+    for ordinal, bin_, n in zip(ordinals, material.histogram["bin"], material.histogram["n"], strict=True):
         bins = out.setdefault(ordinal, [])
-        bins += [0] * (min(place, HISTOGRAM_BINS - 1) + 1 - len(bins))
+        bins += [0] * (min(bin_, HISTOGRAM_BINS - 1) + 1 - len(bins))
         bins[-1] += n
     return out
 
@@ -143,8 +143,8 @@ class _Without:
 
     def __init__(self, material: Material):
         offsets, table = material.corpus.offsets, material.causal.filter(pl.col("control") == "none")
-        made = set(table["intervention"])
-        self.intervention = next((name for name in WITHOUT if name in made), "")
+        measured = set(table["intervention"])
+        self.intervention = next((name for name in WITHOUT if name in measured), "")
         table = table.filter(pl.col("intervention").cast(pl.String) == self.intervention)
         ends = table["prefix"].to_numpy().astype(np.int64)
         sentence = np.searchsorted(offsets, ends, side="right") - 1
@@ -158,13 +158,13 @@ class _Without:
         rows = range(*self.bounds[ordinal : ordinal + 2])
         if not rows:
             return {}
-        own = self.table[rows.start : rows.stop]
+        of_key = self.table[rows.start : rows.stop]
         numbers = {
-            short: [number(x, 4) for x in own[name]]
+            short: [number(x, 4) for x in of_key[name]]
             for short, name in (("u", "direct"), ("o", "total"), ("a", "top_log_probability"))
         }
-        told = {"i": WITHOUT[self.intervention], "z": [int(x) for x in own["top_changed"]]}
-        return {"r": self.prefixes.record(rows) | numbers | told}
+        outcome = {"i": WITHOUT[self.intervention], "z": [int(x) for x in of_key["top_changed"]]}
+        return {"r": self.prefixes.record(rows) | numbers | outcome}
 
 
 class _Similar:
@@ -205,10 +205,10 @@ def _by_key(material: Material) -> dict[int, dict[str, Any]]:
         out.setdefault(ordinal, {}).setdefault("b", {}).setdefault(row["annotator"], []).append(
             [row["rank"], row["label"]]
         )
-    found = zip(
+    patterns = zip(
         material.ordinals(material.annotations).tolist(), material.annotations.iter_rows(named=True), strict=True
     )
-    for ordinal, row in found:
+    for ordinal, row in patterns:
         entry = [row["annotator"], row["type"], row["description"], row["ranks"]]
         out.setdefault(ordinal, {}).setdefault("p", []).append(entry)
     return out

@@ -32,8 +32,8 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
         "changes": _changes(material, mean),
     }
     return [
-        _layer(material, frame.slice(own.start, len(own)), own, sparse)
-        for own in map(material.of_layer, range(1, material.layers + 1))
+        _layer(material, frame.slice(ordinals.start, len(ordinals)), ordinals, sparse)
+        for ordinals in map(material.of_layer, range(1, material.layers + 1))
     ]
 
 
@@ -56,14 +56,18 @@ def _frame(material: Material) -> pl.DataFrame:
     return joined.join(ends, on=by, how="left", maintain_order="left")
 
 
-def _layer(material: Material, frame: pl.DataFrame, own: range, sparse: dict[str, dict[int, Any]]) -> dict[str, Any]:
+def _layer(
+    material: Material, frame: pl.DataFrame, ordinals: range, sparse: dict[str, dict[int, Any]]
+) -> dict[str, Any]:
     places: dict[int, int] = {}
 
     def words(column: str) -> list[int | None]:
         return [None if t is None else places.setdefault(t, len(places)) for t in frame[column].to_list()]
 
     numbers = lambda column: [number(x) for x in frame[column].to_list()]
-    promoted = material.promoted["token"].to_numpy().reshape(material.size, -1)[own.start : own.stop, 1:PROMOTED]
+    promoted = (
+        material.promoted["token"].to_numpy().reshape(material.size, -1)[ordinals.start : ordinals.stop, 1:PROMOTED]
+    )
     return {
         "top": words("top_token"),
         "more": [[places.setdefault(t, len(places)) for t in tokens] for tokens in promoted.tolist()],
@@ -77,7 +81,7 @@ def _layer(material: Material, frame: pl.DataFrame, own: range, sparse: dict[str
         "measured": frame["triggers"].to_list(),
         "triggers": frame["n"].fill_null(0).to_list(),
         **{name: frame[name].to_list() for name in ("fired", "prefixes") if len(material.firing)},
-        **{name: {o - own.start: rows[o] for o in own if o in rows} for name, rows in sparse.items()},
+        **{name: {o - ordinals.start: rows[o] for o in ordinals if o in rows} for name, rows in sparse.items()},
         "words": ["" if token < 0 else material.words[token] for token in places],
     }
 

@@ -71,9 +71,9 @@ class Material:
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", [shown(word) for word in self.texts.dictionary.types])
         if self.some:
-            own = self.promoted.select("layer", "key").unique()
+            shown_keys = self.promoted.select("layer", "key").unique()
             for name in OF_SHOWN:
-                shown_ = getattr(self, name).join(own, on=["layer", "key"], how="semi", maintain_order="left")
+                shown_ = getattr(self, name).join(shown_keys, on=["layer", "key"], how="semi", maintain_order="left")
                 object.__setattr__(self, name, shown_)
         # a search must not find triggers that no page shows
         for name in ("triggers", "levels"):
@@ -143,16 +143,16 @@ class Material:
         first = np.arange(len(self.triggers))
         spans = list(zip(begin.tolist(), end.tolist(), strict=True))
         for a, b in pairwise(self.bounds.tolist()):
-            seen: dict[bytes, int] = {}
+            first_row: dict[bytes, int] = {}
             for row in range(a, b):
-                first[row] = seen.setdefault(tokens[slice(*spans[row])].tobytes(), row)
+                first[row] = first_row.setdefault(tokens[slice(*spans[row])].tobytes(), row)
         return first
 
     @cached_property
     def neighbours(self) -> np.ndarray:
         """Start and end (keys, 2) of each key's rows in ``similar``, which has one entry for both signs of a key."""
-        own = self.places if self.neurons is None else self.places - self._signs() * self.neurons
-        return np.stack([np.searchsorted(self._numbers(self.similar), own + step) for step in (0, 1)], axis=1)
+        numbers = self.places if self.neurons is None else self.places - self._signs() * self.neurons
+        return np.stack([np.searchsorted(self._numbers(self.similar), numbers + step) for step in (0, 1)], axis=1)
 
     def _signs(self) -> np.ndarray:
         """Return a 1 for each key of negative coefficients, (keys,) int64, else 0."""

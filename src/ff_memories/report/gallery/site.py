@@ -63,8 +63,8 @@ def build(
 
 
 def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any], configfile: str | None) -> None:
-    own = files("ff_memories.report.gallery")
-    for source in sorted(own.joinpath("static").iterdir(), key=lambda path: path.name):
+    package = files("ff_memories.report.gallery")
+    for source in sorted(package.joinpath("static").iterdir(), key=lambda path: path.name):
         write_whole(folder / source.name, source.read_text(encoding="utf-8"))
     write_whole(folder / "index.html", index(config.run, info["scope"], neurons(info) is not None))
     starts: dict[str, list[str]] = {"words": [], "terms": []}
@@ -112,7 +112,7 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
 def _shown(material: Material) -> list[list[int]]:
     """Return by layer the keys that the gallery shows."""
     layers = (material.of_layer(layer) for layer in range(1, material.layers + 1))
-    return [(material.places[own.start : own.stop] % material.keys).tolist() for own in layers]
+    return [(material.places[ordinals.start : ordinals.stop] % material.keys).tolist() for ordinals in layers]
 
 
 def index(run: str, scope: str, both: bool = False) -> str:

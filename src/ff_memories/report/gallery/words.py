@@ -49,7 +49,7 @@ def term_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
     A term is a token in the shown text of a trigger.
     """
     order = _sorted(material, _shown_tokens(material))
-    entries = ([material.words[token], *own] for token, *own in postings(material, order))
+    entries = ([material.words[token], *posting] for token, *posting in postings(material, order))
     return _cut(entries, lambda entry: len(entry[1]) + len(entry[2]), TERMS_OF_A_PART)
 
 
@@ -106,10 +106,10 @@ def _fires(material: Material) -> dict[int, dict[str, list[int]]]:
 
 def _promotes(material: Material) -> dict[int, list[int]]:
     ids = material.tops[0]
-    ordinal, place = (a.ravel() for a in np.indices(ids.shape))
+    ordinal, rank = (a.ravel() for a in np.indices(ids.shape))
     by_word = np.lexsort([ordinal, ids.ravel()])
     words = ids.ravel()[by_word, None]
-    return {int(words[row, 0]): pairs for row, pairs in _pairs(words, ordinal[by_word], place[by_word] + 1)}
+    return {int(words[row, 0]): pairs for row, pairs in _pairs(words, ordinal[by_word], rank[by_word] + 1)}
 
 
 PLACE, NUMBER = 6, 34  # bits of an occurrence's place and trigger; its token has the others
@@ -125,10 +125,10 @@ def most_triggers(material: Material) -> int:
 
 def _shown_tokens(material: Material) -> list[int]:
     """Return the ids of all tokens in the shown text, ascending."""
-    found = np.zeros(len(material.words), dtype=bool)
+    occurs = np.zeros(len(material.words), dtype=bool)
     for _, at, _ in _shown(material):
-        found[material.corpus.tokens[at]] = True
-    return np.flatnonzero(found).tolist()
+        occurs[material.corpus.tokens[at]] = True
+    return np.flatnonzero(occurs).tolist()
 
 
 def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -140,28 +140,28 @@ def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[i
     Args:
         order: ids in the order of the index, each once.
     """
-    found = _occurrences(material, np.array(order, dtype=np.int64))
-    edges = np.searchsorted(found, np.arange(len(order) + 1, dtype=np.uint64) << np.uint64(PLACE + NUMBER))
+    occurrences = _occurrences(material, np.array(order, dtype=np.int64))
+    edges = np.searchsorted(occurrences, np.arange(len(order) + 1, dtype=np.uint64) << np.uint64(PLACE + NUMBER))
     for token, (first, end) in zip(order, pairwise(edges.tolist()), strict=True):
-        trigger = found[first:end] >> np.uint64(PLACE)
+        trigger = occurrences[first:end] >> np.uint64(PLACE)
         last = np.append(trigger[1:] != trigger[:-1], True)
-        places = (found[first:end] & np.uint64(LAST - 1)).astype(np.int64) + LAST * last
+        places = (occurrences[first:end] & np.uint64(LAST - 1)).astype(np.int64) + LAST * last
         ends = np.flatnonzero(last) + 1
         numbers = (trigger[last] & np.uint64((1 << NUMBER) - 1)).astype(np.int64)
         for start in range(0, len(ends), TRIGGERS_OF_AN_ENTRY):
-            own = slice(start, start + TRIGGERS_OF_AN_ENTRY)
+            rows = slice(start, start + TRIGGERS_OF_AN_ENTRY)
             begin = ends[start - 1] if start else 0
-            yield token, np.diff(numbers[own], prepend=0).tolist(), places[begin : ends[own][-1]].tolist()
+            yield token, np.diff(numbers[rows], prepend=0).tolist(), places[begin : ends[rows][-1]].tolist()
 
 
 def _shown(material: Material) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Yield some triggers, where all their shown tokens are in the corpus, and how many each has."""
     first, end = material.windows
     for start in range(0, len(first), ROWS):
-        own = slice(start, min(start + ROWS, len(first)))
-        lengths = end[own] - first[own]
+        rows = slice(start, min(start + ROWS, len(first)))
+        lengths = end[rows] - first[rows]
         ends = lengths.cumsum()
-        yield own, np.arange(ends[-1]) + np.repeat(first[own] - ends + lengths, lengths), lengths
+        yield rows, np.arange(ends[-1]) + np.repeat(first[rows] - ends + lengths, lengths), lengths
 
 
 def _occurrences(material: Material, order: np.ndarray) -> np.ndarray:
@@ -171,10 +171,10 @@ def _occurrences(material: Material, order: np.ndarray) -> np.ndarray:
     place_of[order] = np.arange(len(order))
     number = material.ordinals(triggers) * most_triggers(material) + triggers["rank"].to_numpy().astype(np.int64) - 1
     starts = np.concatenate([[0], np.cumsum(end - first)])
-    found = np.empty(int(starts[-1]), dtype=np.uint64)
-    for own, at, lengths in _shown(material):
-        low = (np.repeat(number[own], lengths) << PLACE) + np.repeat(end[own] - 1, lengths) - at
+    occurrences = np.empty(int(starts[-1]), dtype=np.uint64)
+    for rows, at, lengths in _shown(material):
+        low = (np.repeat(number[rows], lengths) << PLACE) + np.repeat(end[rows] - 1, lengths) - at
         high = place_of[text[at]] << np.uint64(PLACE + NUMBER)
-        found[starts[own.start] : starts[own.stop]] = high | low.astype(np.uint64)
-    found.sort()
-    return found
+        occurrences[starts[rows.start] : starts[rows.stop]] = high | low.astype(np.uint64)
+    occurrences.sort()
+    return occurrences

@@ -132,8 +132,10 @@ def _memory(memory: dict[str, Any], promotes: list[list[Any]]) -> list[Any]:
     """Return [name, promoted tokens, triggers, patterns, address in the gallery] of a memory."""
     name = f"{memory['key']}{MINUS if memory['sign'] < 0 else ''}"
     patterns = memory.get("patterns")
-    said = None if patterns is None else [[p["type"], shown_text(p["description"]), p["triggers"]] for p in patterns]
-    return [name, promotes, memory.get("triggers"), said, memory.get("address")]
+    shown_patterns = (
+        None if patterns is None else [[p["type"], shown_text(p["description"]), p["triggers"]] for p in patterns]
+    )
+    return [name, promotes, memory.get("triggers"), shown_patterns, memory.get("address")]
 
 
 def shown_text(text: str) -> str:
@@ -157,12 +159,12 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     yield f"after {escape_invisible(last['token'])} (position {last['position']}), token and probability:"
     yield f"{'layer':>5}  {'kind':<11}  {'residual':<20}  {'update':<20}  {'output':<20}  memories, share of the update"
     for cell in found["cells"][-len(found["layers"]) :]:
-        own = [
+        memories = [
             f"{memory['key']}{MINUS if memory['sign'] < 0 else ''} {memory['share']:.0%}"
             for memory in cell["memories"][:SHOWN]
         ]
         tops = "  ".join(_top(cell[part][0]) for part in ("residual", "update", "output"))
-        yield f"{cell['layer']:5}  {cell['kind']:<11}  {tops}  {', '.join(own) or 'none is active'}"
+        yield f"{cell['layer']:5}  {cell['kind']:<11}  {tops}  {', '.join(memories) or 'none is active'}"
     if "set" in found:
         yield f"with {', '.join(map(setting.said, found['set']))} at this position, the model predicts"
         yield f"{'before':<20}  {'after':<20}"

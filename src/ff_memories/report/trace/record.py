@@ -56,17 +56,17 @@ def record(
 
 def _position(types: Types, token: int, place: int, word: str) -> dict[str, Any]:
     unknown = types.unknown is not None and token == types.unknown
-    found: dict[str, Any] = {"position": place, "token": types[token], "id": token, "unknown": unknown}
-    return found | ({"written": word} if unknown and word else {})
+    described: dict[str, Any] = {"position": place, "token": types[token], "id": token, "unknown": unknown}
+    return described | ({"written": word} if unknown and word else {})
 
 
 def _cell(decoder: LanguageModel, types: Types, layer: LayerTrace, place: int) -> dict[str, Any]:
     rows = zip(layer.memories[place].tolist(), layer.coefficients[place], layer.shares[place], strict=True)
-    own = []
+    memories = []
     for memory, coefficient, share in rows:
         if share > 0:
             key, sign = key_and_sign(memory, decoder.neurons)
-            own.append({"key": key, "sign": sign, "coefficient": exact(coefficient), "share": exact(share)})
+            memories.append({"key": key, "sign": sign, "coefficient": exact(coefficient), "share": exact(share)})
     return {
         "position": place,
         "layer": layer.number,
@@ -74,7 +74,7 @@ def _cell(decoder: LanguageModel, types: Types, layer: LayerTrace, place: int) -
         "residual": tokens_of(types, layer.residual, place),
         "update": tokens_of(types, layer.update, place),
         "output": tokens_of(types, layer.output, place),
-        "memories": own,
+        "memories": memories,
     }
 
 

@@ -49,13 +49,17 @@ def _read(results: Path, name: str, neurons: int | None) -> pl.DataFrame | None:
 
 def _triggers(results: Path, neurons: int | None) -> dict[Memory, int]:
     """Return the number of triggers of each memory that the run looked at."""
-    listed = _read(results, "triggers", neurons)
-    if listed is None:
+    triggers = _read(results, "triggers", neurons)
+    if triggers is None:
         return {}
-    counts = listed.group_by("layer", "key").agg(pl.len())
-    found = {(layer, key): n for layer, key, n in counts.iter_rows()}
+    counts = triggers.group_by("layer", "key").agg(pl.len())
+    counts_by_memory = {(layer, key): n for layer, key, n in counts.iter_rows()}
     looked_at = _read(results, "values", neurons)  # a row for each of them, with triggers or without
-    return found if looked_at is None else dict.fromkeys(looked_at.select("layer", "key").iter_rows(), 0) | found
+    return (
+        counts_by_memory
+        if looked_at is None
+        else dict.fromkeys(looked_at.select("layer", "key").iter_rows(), 0) | counts_by_memory
+    )
 
 
 def _patterns(results: Path, neurons: int | None) -> dict[Memory, list[dict[str, Any]]]:
@@ -65,11 +69,11 @@ def _patterns(results: Path, neurons: int | None) -> dict[Memory, list[dict[str,
     if annotations is None or labels is None:
         return {}
     looked_at = labels.filter(by_proxy).select("layer", "key").unique().iter_rows()
-    found: dict[Memory, list[dict[str, Any]]] = {(layer, key): [] for layer, key in looked_at}
+    patterns: dict[Memory, list[dict[str, Any]]] = {(layer, key): [] for layer, key in looked_at}
     for row in annotations.filter(by_proxy).iter_rows(named=True):
         pattern = {"type": row["type"], "description": row["description"], "triggers": len(row["ranks"])}
-        found.setdefault((row["layer"], row["key"]), []).append(pattern)
-    return found
+        patterns.setdefault((row["layer"], row["key"]), []).append(pattern)
+    return patterns
 
 
 def _gallery(results: Path, layers: int) -> tuple[str | None, list[frozenset[int]] | None]:
@@ -77,7 +81,7 @@ def _gallery(results: Path, layers: int) -> tuple[str | None, list[frozenset[int
     folder = results / "gallery"
     try:
         shown = parts.read(folder, MANIFEST).get("shown")
-        shown = None if shown is None else [frozenset(own) for own in shown]
+        shown = None if shown is None else [frozenset(keys) for keys in shown]
         whole = (folder / "index.html").is_file() and (shown is None or len(shown) == layers)
     except (OSError, ValueError, LookupError, AttributeError, TypeError):  # none, or damaged: the trace does without
         return None, None

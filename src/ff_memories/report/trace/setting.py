@@ -32,10 +32,10 @@ def read(text: str, model: Any, results: str | Path | None) -> Setting:
     Raises:
         UserError: it is none, the model has no such memory, or its mean or value cannot be had.
     """
-    found = _SETTING.fullmatch(text.strip())
-    if found is None:
+    match = _SETTING.fullmatch(text.strip())
+    if match is None:
         raise UserError(f"{text[:60]!r}: not a memory and a number", HINT)
-    layer, (key, sign), to = int(found[1]), parse_memory(found[2]), found[3].strip()
+    layer, (key, sign), to = int(match[1]), parse_memory(match[2]), match[3].strip()
     model.require(layer, key, sign)
     memory = model.memory(key, sign)
     if not bool(model.decoder.layers[layer - 1].added[memory].any()):
@@ -55,8 +55,8 @@ def _mean(text: str, layer: int, memory: int, results: str | Path | None) -> flo
     """Return a memory's mean over other prefixes, of a run that tested it."""
     path = None if results is None else Path(results, "tables", "causal.parquet")
     if path is not None and path.exists():
-        own = (pl.col("layer") == layer) & (pl.col("key") == memory)
-        rows = tables.read(path).filter(own, intervention="mean", control="none")
+        of_memory = (pl.col("layer") == layer) & (pl.col("key") == memory)
+        rows = tables.read(path).filter(of_memory, intervention="mean", control="none")
         if len(rows):
             return float(rows["set_to"][0])
     raise UserError(
@@ -77,13 +77,13 @@ def record(
         raise UserError("a memory is set twice", "set each memory once")
     coefficients, outputs = interventions.with_settings(model.decoder, tokens, settings)
     tops = layer_tops(vocabulary, outputs, predictions)
-    told = []
+    changed = []
     for setting, (now, to) in zip(settings, coefficients, strict=True):
         key, sign = key_and_sign(setting.memory, model.decoder.neurons)
         numbers = {"coefficient": exact(np.float32(now)), "set_to": exact(np.float32(to))}
-        told.append({"layer": setting.layer, "key": key, "sign": sign, **numbers})
+        changed.append({"layer": setting.layer, "key": key, "sign": sign, **numbers})
     before, after = (tokens_of(model.dictionary, tops, row) for row in (0, 1))
-    return {"set": told, "before": before, "after": after}
+    return {"set": changed, "before": before, "after": after}
 
 
 def said(told: dict[str, Any]) -> str:
