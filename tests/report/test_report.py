@@ -279,11 +279,6 @@ def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):
     assert "/home/me" not in html and str(tmp_path) not in html
 
 
-def test_verdicts_on_another_model_are_refused(tmp_path, capsys):
-    code, path = made_report(tmp_path, "paper", info_scope="surrogate")
-    assert code == 2 and not path.exists() and "another model" in capsys.readouterr().err
-
-
 def test_a_specification_that_is_none_is_refused_and_no_report_is_written(tmp_path, capsys):
     (tmp_path / "figure2.vl.json").write_text("{")
     code, path = made_report(tmp_path, more=["--specs", f"{tmp_path}/figure2.vl.json"])

@@ -150,7 +150,8 @@ def _what_was_run(claims: int, counts: pl.DataFrame, config: Settings, info: Map
         size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
     corpus = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
     parts = [
-        f"{corpus[f'{split}_tokens']:,} tokens in {counted(corpus[f'{split}_sentences'], 'sentence', 'sentences')} {why}"
+        f"{corpus[f'{split}_tokens']:,} tokens in "
+        f"{counted(corpus[f'{split}_sentences'], 'sentence', 'sentences')} {why}"
         for split, why in (("train", "to find triggers"), ("validation", "to test predictions"))
         if f"{split}_tokens" in corpus
     ]
