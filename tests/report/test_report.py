@@ -279,12 +279,6 @@ def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):
     assert "/home/me" not in html and str(tmp_path) not in html
 
 
-def test_a_specification_that_is_none_is_refused_and_no_report_is_written(tmp_path, capsys):
-    (tmp_path / "figure2.vl.json").write_text("{")
-    code, path = made_report(tmp_path, more=["--specs", f"{tmp_path}/figure2.vl.json"])
-    assert code == 2 and "--figures, --specs: " in capsys.readouterr().err and not path.exists()
-
-
 def test_methods_follow_the_config(tmp_path):
     html = " ".join(made_report(tmp_path)[1].read_text().split())
     assert "top 50 triggers" in html and "first 7 sentences" in html and "scikit-learn" in html
