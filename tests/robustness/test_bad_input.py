@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 import torch
 import yaml
-from factories import write_checkpoint, write_dictionary
+from factories import write_dictionary
 from pipeline import SMALL, config, line, run_steps, write_inputs
 from refusing import TYPES, model_step, run_corpus, says
 from running import BIN, ROOT
@@ -20,8 +20,6 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import shard_of
 from ff_memories.cli import main
-from ff_memories.commands.explore import init, show
-from ff_memories.commands.record import verify
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -398,24 +396,6 @@ def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
 
 
-INIT = "my.yaml --checkpoint model.pt --dictionary dict.txt --train 0 --validation 0"
-
-
-@pytest.mark.parametrize(
-    "step, option, needed",
-    [
-        (init, "--set", INIT),
-        (show, "--key", "--layer 1"),
-        (verify, "--only", ""),
-    ],
-)
-def test_an_option_given_again_adds_to_what_was_given(step, option, needed):
-    parser = argparse.ArgumentParser()
-    step.arguments(parser)
-    given = vars(parser.parse_args([*needed.split(), option, "1", "2", option, "3"]))
-    assert list(map(int, given[option.removeprefix("--")]))[-3:] == [1, 2, 3]
-
-
 @pytest.mark.parametrize(
     "change, said",
     [
@@ -428,28 +408,11 @@ def test_options_that_make_no_sense(folder, capsys, change, said):
     assert said in says(capsys, *model_step(folder))
 
 
-def test_numbers_given_as_text_are_numbers(folder):
-    rewrite(folder, lambda c: vars(c["args"]).update(decoder_attention_heads="2", decoder_layers="3"))
-    assert checkpoint.read(folder / "model.pt")[0].heads == 2
-
-
 @pytest.mark.parametrize("text", ["0-of-4", "5-of-4", "one-of-4"])
 def test_a_shard_that_is_none(text):
     assert shard_of("4-of-4") == (4, 4)
     with pytest.raises(UserError, match=f"--shard {text}: not a shard"):
         shard_of(text)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_a_reader_that_wants_no_more_is_no_error(unbuffered):
-    env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-    command = subprocess.Popen(
-        [BIN / "ff-memories", "fetch", "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
-    )
-    command.stdout.close()
-    said = command.communicate()[1]
-    assert (command.returncode, said) == (0, b"")
 
 
 @pytest.mark.parametrize(
@@ -497,9 +460,7 @@ def test_what_would_fail_late_is_refused_at_the_start():
 
 PLACES: dict[str, tuple[str, dict[str, Any]]] = {
     "corpus.train.files": ("train.txt", {}),
-    "corpus.validation.files": ("validation.txt", {}),
     "model.checkpoint": ("model.pt", {}),
-    "model.dictionary": ("dict.txt", {}),
     "composition.sample_file": ("sample.jsonl", {"composition__sample_file": "sample.jsonl"}),
     "sources.registry": ("registry.toml", {"sources": {"registry": "registry.toml"}}),
 }
@@ -603,12 +564,6 @@ def test_only_the_papers_own_model_and_text_have_the_papers_scope():
     assert scope(Settings(foreign), size) == "surrogate"
 
 
-def test_a_checkpoint_with_extra_training_state_still_reads(tmp_path):
-    write_checkpoint(tmp_path / "model.pt", TYPES)
-    rewrite(tmp_path, lambda c: c["extra_state"].update(val_loss=1.5, train_iterator={"epoch": 2}))
-    assert checkpoint.read(tmp_path / "model.pt")[0].layers == 3
-
-
 READ = {
     "corpus.safetensors": store.read,
     "model.safetensors": lambda path: converted.load(path, path),
@@ -640,14 +595,7 @@ def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path, text, said):
         load(tmp_path / "my.yaml")
 
 
-def test_a_dictionarys_byte_order_mark_is_refused_by_name(folder, capsys):
-    path = folder / "dict.txt"
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    assert "dict.txt: begins with a byte order mark" in says(capsys, *run_corpus(folder))
-
-
 OTHERS = {
-    "a sentence": pl.col("sentence") + 1_000_000, "a position": pl.col("position") + 60,
     "what follows": pl.lit(1_000_000).alias("next_token"), "another text": pl.col("next_token").fill_null(4) + 1,
 }  # fmt: skip
 

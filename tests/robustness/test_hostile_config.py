@@ -148,11 +148,8 @@ MODEL = {"kind": "model", "files": {"checkpoint": "a", "dictionary": "b"}}
     "changes, said",
     [
         ({"kind": "model", "files": {"dictionary": "dict.txt"}}, "x: files: missing checkpoint"),
-        ({"kind": "model", "files": {}}, "x: files: missing checkpoint, dictionary"),
         ({"kind": "text", "files": {"train": "a.txt"}}, "x: files: missing validation"),
-        ({"kind": "pipeline", "files": {"model": "a"}}, "x: files: missing pipeline"),
         (MODEL | {"shape": {"layers": 1}}, "x: shape: missing model, keys"),
-        (MODEL | {"shape": {"layers": 0}}, "x.shape.layers: Input should be"),
         ({"kind": "model", "files": {"checkpoint": "a", "dictionary": "b"},
           "shape": dict.fromkeys([*registry.SIZES, "width"], 1)}, "x: shape.width: unknown key"),
     ],
