@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ff_memories.audit.references.activations import Activations, Enough, held, stop
-from ff_memories.audit.references.reading import Reading
+from ff_memories.audit.references.equations import Reading
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.model.files import checkpoint
