@@ -1,4 +1,4 @@
-"""Render the templates; embed figures and scripts, so that a page needs nothing else."""
+"""Render the templates; embed figures and scripts: a page needs nothing else."""
 
 import base64
 import hashlib
