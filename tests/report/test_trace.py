@@ -383,7 +383,7 @@ def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
         (["the", "--layer", 4], "layer 4: the model has layers 1 to 3"),
         (["--file", "none.txt"], "none.txt: no such file"),
         (["--file", "taken"], "taken: expected a file, found a directory"),
-        (["--file", "latin.txt"], "latin.txt, line 1: not UTF-8 at byte 2 of the line; it looks like CP1252"),
+        (["--file", "latin.txt"], "latin.txt, line 1: not UTF-8 at byte 2 of the line; it may be CP1252"),
         (["--file", "text.txt.gz"], "text.txt.gz: compressed by gzip"),
         (["\udcff"], "the text: not UTF-8 at byte 0"),
         (["the", "--out", "text.txt/page.html"], "text.txt: "),
