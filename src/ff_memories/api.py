@@ -80,8 +80,8 @@ class Model:
         if not 0 <= key < self.keys:
             raise UserError(f"key {key}: layer {layer} has keys 0 to {self.keys - 1}")
         if sign not in (1, -1)[: self.signs]:
-            known = "1 and -1" if self.signs > 1 else "1 alone"
-            raise UserError(f"sign {sign}: this model's memories have the sign {known}", "see triggers.signs")
+            signs = "1 and -1" if self.signs > 1 else "1 alone"
+            raise UserError(f"sign {sign}: this model's memories have the sign {signs}", "see triggers.signs")
 
     def memory(self, key: int, sign: int = 1) -> int:
         """Return the number of a memory in a layer: of the second sign, d_m + key."""
@@ -128,8 +128,8 @@ def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
     from ff_memories.model.transformer import load
 
     model_folder.files_of(folder)
-    found = proved_model.take_in(folder)
-    return Model(load.around(found.model, found.description, found.family, device, precision), found.tokenizer)
+    proved = proved_model.take_in(folder)
+    return Model(load.around(proved.model, proved.description, proved.family, device, precision), proved.tokenizer)
 
 
 def _load(path: Path, device: str, precision: Precision) -> LanguageModel:
@@ -153,9 +153,9 @@ def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
     with torch.inference_mode():
         x = model.decoder.embed(batch)
         for block in model.decoder.layers[:layer]:
-            seen = block(x, batch)
-            x = seen.output
-    return seen.coefficients.cpu().clone()
+            activations = block(x, batch)
+            x = activations.output
+    return activations.coefficients.cpu().clone()
 
 
 def trigger_examples(
@@ -200,16 +200,15 @@ def trigger_examples(
         batch_tokens=batch_tokens,
         keys=[(layer, model.memory(*memory)) for layer, *memory in keys],
     )
-    found = trigger_table.table(best, corpus).sort("layer", "key", "rank")
-    return as_text(model, found, corpus)
+    return as_text(model, trigger_table.table(best, corpus).sort("layer", "key", "rank"), corpus)
 
 
-def as_text(model: Model, found: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
+def as_text(model: Model, rows: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
     """Return rows of ``triggers`` with ``prefix`` and ``next_token`` as text."""
-    pairs, neurons = found.select("sentence", "position").iter_rows(), model.decoder.neurons
-    following = [None if t is None else model.dictionary[t] for t in found["next_token"]]
+    pairs, neurons = rows.select("sentence", "position").iter_rows(), model.decoder.neurons
+    following = [None if t is None else model.dictionary[t] for t in rows["next_token"]]
     sign = 1 - 2 * (pl.col("key") >= (neurons or 0)).cast(pl.Int8)
-    named = found if neurons is None else found.with_columns(sign.alias("sign"), pl.col("key") % neurons)
+    named = rows if neurons is None else rows.with_columns(sign.alias("sign"), pl.col("key") % neurons)
     return named.with_columns(
         pl.Series("prefix", [model.text(corpus.sentence(s)[:p]) for s, p in pairs], dtype=pl.String),
         pl.Series("next_token", following, dtype=pl.String),
@@ -240,10 +239,10 @@ def value_predictions(model: Model, layer: int, key: int, top: int = 10, sign: i
     memory = model.memory(key, sign)
     with torch.inference_mode():
         value = model.decoder.layers[layer - 1].values[memory : memory + 1]
-        found = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(min(top, len(model.dictionary)))
-    tokens = [model.dictionary[token] for token in found.indices.tolist()]
+        best = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(min(top, len(model.dictionary)))
+    tokens = [model.dictionary[token] for token in best.indices.tolist()]
     return pl.DataFrame(
-        {"rank": range(len(tokens)), "token": tokens, "probability": found.values.cpu().numpy()},
+        {"rank": range(len(tokens)), "token": tokens, "probability": best.values.cpu().numpy()},
         schema={"rank": pl.UInt32, "token": pl.String, "probability": pl.Float32},
     )
 
@@ -300,10 +299,10 @@ def trace(
     values.leave_out(model.dictionary.never_trained())
     # the two of them read values alone (``steps.composition``; ``Vocabulary.reading``)
     layered = model.decoder.vocabulary if projection in ("random", "scaled") else values
-    seen = tracing.trace(
+    steps = tracing.trace(
         model.decoder, layered, tokens, layers=asked, top=top, predictions=predictions, residual=residual
     )
-    found = record(model.decoder, model.dictionary, tokens, words, seen, values=values, among=types)
+    traced = record(model.decoder, model.dictionary, tokens, words, steps, values=values, among=types)
     if sets:
-        found |= setting.record(model, layered, tokens, sets, predictions)
-    return found if results is None else run_tables.join(found, Path(results), model.decoder.neurons)
+        traced |= setting.record(model, layered, tokens, sets, predictions)
+    return traced if results is None else run_tables.join(traced, Path(results), model.decoder.neurons)

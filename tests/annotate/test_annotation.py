@@ -71,6 +71,7 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (ROW.replace("shallow", "none"), 2, "a pattern of type none"),
         (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is spelled 'ann' at .*row 2"),
         (ROW.replace("ann", "Proxy"), 2, "is a reserved name"),
+        (ROW.replace("ann", "Model-x"), 2, "would count as one; begin the name with model- or simulated exactly"),
         (ROW.replace("ann", ""), 2, "the annotator's name is missing"),
         (ROW.replace("alike", ""), 2, "has no description"),
         (ROW.replace("shallow", ""), 2, "is not a type"),
@@ -225,12 +226,6 @@ def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch)
     assert scores["people", "agreement"][0] == pytest.approx(np.mean(pairs), abs=0.02)
 
 
-def test_people_agree_about_keys_that_two_of_them_labelled():
-    never = simulate.Errors(0, 0, 0, 0)
-    assert simulated_study([never, never], keys=20)["people", "agreement"] == [1, 1, 1, 20]
-    assert simulated_study([never], keys=20)["people", "agreement"] == [None, None, None, 0]
-
-
 def test_nothing_of_the_corpus_can_break_out_of_a_form():
     from ff_memories.annotate import forms
 
@@ -238,13 +233,6 @@ def test_nothing_of_the_corpus_can_break_out_of_a_form():
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     assert json.loads(data)["items"][0]["prefixes"][0] == ["w0 v0", "</script>&\u2028"]
     assert html.count("</script>") == 2 and "http" not in html.replace("http-equiv", "")
-
-
-def test_patterns_are_the_same_by_what_they_share_of_all_they_cover():
-    one = lambda *ranks: pl.DataFrame({"layer": [1], "key": [2], "annotator": ["a"], "pattern": [1], "ranks": [ranks],
-                                       "type": ["shallow"]}, schema_overrides={"ranks": pl.List(pl.Int64)})  # fmt: skip
-    assert scoring._shared(one(1, 2, 3, 4), one(1, 2, 3, 4)) == ([True], [True])
-    assert scoring._shared(one(1, 2, 3, 4), one(3, 4, 5, 6)) == ([False], [])
 
 
 def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():

@@ -42,11 +42,9 @@ def test_a_sheet_gives_back_what_was_entered_whatever_spreadsheet_wrote_it(tmp_p
 
 
 @pytest.mark.parametrize("row, column, text, message", [
-    (4, 6, "no", "row 4: unknown mark 'no' in pattern 1; tick with x"), (4, 3, "5-Mar", "row 4: the row's number is"),
-    (3, 6, "", "row 2: '.empty.' is not a type"), (2, 6, "", "row 2: the pattern has no description"),
-    (3, 3, "", "row 2: .* lacks its row 'description' or 'type'"), (2, 7, "none", "row 2: .* both patterns and"),
-    (5, 3, "1", "row 5: .* has its row '1' twice"), (4, 0, "other", "row 4: not of the run 'mine'"),
-    (1, 2, "key", "a.csv: not a sheet of this study"),
+    (4, 6, "no", "row 4: unknown mark 'no' in pattern 1; tick with x"),
+    (3, 3, "", "row 2: .* lacks its row 'description' or 'type'"), (5, 3, "1", "row 5: .* has its row '1' twice"),
+    (4, 0, "other", "row 4: not of the run 'mine'"), (1, 2, "key", "a.csv: not a sheet of this study"),
 ])  # fmt: skip
 def test_each_fault_of_a_sheet_is_named(tmp_path, row, column, text, message):
     cells = list(csv.reader(sheet.patterns("mine", ITEMS[:1], [SHALLOW]).splitlines()))
@@ -76,32 +74,7 @@ def test_tasks_give_back_what_was_marked(tmp_path):
     assert labelling.read(tmp_path / "a.json", "mine", problems) == [] and not problems.found
 
 
-@pytest.mark.parametrize("content, message", [
-    (b"[{]", "not readable as JSON"), (b"{}", "not a list of Label Studio tasks"), (b"[3]", "not a list of Label"),
-    (b'[{"data": {"run": "x", "item": "i"}}]', "labels for the run 'x'"),
-    (b'[{"data": {"run": "mine", "item": [1]}}]', "the item's name is missing"),
-    (b'[{"data": {"run": "mine", "item": "i"}, "annotations": ["x"]}]', "task 1: a result that our"),
-    (b'[{"data": {"run": "mine", "item": "i"}, "annotations": [{"result": []}]}]', "submitted i without a mark"),
-])  # fmt: skip
-def test_files_that_are_no_exports_are_named(tmp_path, content, message):
-    (tmp_path / "a.json").write_bytes(content)
-    labelling.read(tmp_path / "a.json", "mine", problems := Problems())
-    assert len(problems.found) == 1 and message in problems.found[0]
-
-
 GAPS = Item("key", 1, 9, (("a", "b"), (), ("c", "d", "e")))
-GAPPED = Pattern("here", "f", "ann", GAPS.item, "1", "shallow", "short", (1, 2, 3))
-
-
-def test_marks_hold_the_lines_of_their_prefixes_the_empty_one_among_them():
-    lines = ["a b", "(empty)", "c d e"]
-    (task,) = json.loads(labelling.tasks("mine", [GAPS], [GAPPED]))
-    assert task["data"]["text"] == "\n".join(lines)
-    (made,) = task["annotations"]
-    spans = [result["value"] for result in made["result"] if result["type"] == "labels"]
-    assert [task["data"]["text"][s["start"] : s["end"]] for s in spans] == [s["text"] for s in spans] == lines
-    assert [s["labels"] for s in spans] == [["pattern 1"]] * 3 and made["completed_by"] == {"email": "ann"}
-    assert "annotations" not in json.loads(labelling.tasks("mine", [GAPS]))[0]
 
 
 @pytest.mark.parametrize(
@@ -135,14 +108,6 @@ def test_label_studios_annotators_have_an_address_or_a_number_and_take_back_what
     assert [(r.annotator, r.type, r.item) for r in labelling.read(tmp_path / "a.json", "mine", Problems())] == [
         ("a@b", "", "i"), ("3", "", "i"), ("user 4", "", "i"),
     ]  # fmt: skip
-
-
-def test_interfaces_offer_as_many_patterns_as_they_have_room_for():
-    config = labelling.interface()
-    for n, colour in enumerate(labelling.COLOURS, 1):
-        assert f'<Label value="pattern {n}" background="{colour}" hotkey="{n}"/>' in config
-        assert f'name="description_{n}"' in config and f'name="type_{n}"' in config
-    assert "pattern 9" not in config and "_9" not in config and "pattern 0" not in config
 
 
 # ------------------------------------------------------------------------------------------------------ of a run

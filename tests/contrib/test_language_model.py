@@ -71,10 +71,7 @@ def test_the_prompts_own_example_is_no_answer(tmp_path):
                                                          ("shallow", (1, 2, 3), "words")]),
     ("| type | numbers | description |\n|---|---|---|\n| **semantic** | 1 2 5 | animals |\n",
      [("semantic", (1, 2, 5), "animals")]),
-    ("• semantic | 1 2 5 | animals", [("semantic", (1, 2, 5), "animals")]),
-    ("– semantic | 1 2 5 | animals", [("semantic", (1, 2, 5), "animals")]),
     ("shallow | 1-3, 5 | a", [("shallow", (1, 2, 3, 5), "a")]),
-    ("shallow | 1–2 and 4 – 5 | a", [("shallow", (1, 2, 4, 5), "a")]),
     ("shallow | [1, 2, and 5] | a", [("shallow", (1, 2, 5), "a")]),
     ("shallow | (1) (2) & `5` | a", [("shallow", (1, 2, 5), "a")]),
     ("none", [("", (), "")]), ("**None.**", [("", (), "")]), ("No pattern", [("", (), "")]),
@@ -89,10 +86,8 @@ def test_answers_are_read_in_any_wording(tmp_path, answer, expected):
     ("I can't help with that.", "neither a pattern nor none"), ("", "neither a pattern nor none"),
     ("shallow | 1 2 3", "without numbers and description"), ("| shallow | 1 2 3 |", "without numbers and description"),
     ("none of these | 1", "neither a pattern nor none"),
-    ("shallow | 5-1 | a", "cannot read the numbers '5-1'"), ("shallow | 2024-01-05 | a", "cannot read the numbers"),
-    ("shallow | 1 -3 | a", "cannot read the numbers"), ("shallow | 1-99999999 | a", "cannot read the numbers"),
-    ("shallow | all | a", "cannot read the numbers 'all'"), ("shallow | | a", "cannot read the numbers ''"),
-    ("shallow | 1²3 | a", "cannot read the numbers"), ("semantic pattern | 1 2 3 | a", "looks like a pattern"),
+    ("shallow | 5-1 | a", "cannot read the numbers '5-1'"), ("shallow | 1-99999999 | a", "cannot read the numbers"),
+    ("shallow | all | a", "cannot read the numbers 'all'"), ("semantic pattern | 1 2 3 | a", "looks like a pattern"),
     ("shallow | 1 2 5 | cats\n**Pattern 2 (semantic)** | 1 2 3 | a", "row 2 of the answer: looks like a pattern"),
 ])  # fmt: skip
 def test_what_cannot_be_read_is_named(tmp_path, answer, reason):
@@ -106,21 +101,17 @@ def test_files_that_are_no_answers_are_named(tmp_path):
     (tmp_path / "notes.txt").write_text("x")
     (tmp_path / f"1-{ITEM.item}.txt").write_text("none")
     (tmp_path / f"2-{ITEM.item}.txt").write_text("none")
-    other = f"3-{ITEM.item[:-1]}{'0' if ITEM.item[-1] != '0' else '1'}.txt"
-    (tmp_path / other).write_bytes(b"\xff")
     (tmp_path / f"4-{ITEM.item}.md").write_text("none")
-    (tmp_path / "README.md").write_text("what this folder is")
     reading.read(tmp_path, "m", ITEMS, problems := Problems())
-    said = ("not named", "twice", "not UTF-8", "4-.*not a .txt file")
-    assert len(problems.found) == 4 and all(any(re.search(s, p) for p in problems.found) for s in said)
-    found, problems = read(tmp_path, "none", items={"another": 5})
-    assert not found and any("unknown item" in p and "this run's prompts" in p for p in problems)
+    assert len(problems.found) == 3
+    assert all(
+        any(re.search(what, p) for p in problems.found) for what in ("not named", "twice", "4-.*not a .txt file")
+    )
     (tmp_path / "a.jsonl").write_text('{"item": 1, "answer": "none"}\n[]\n{"item": "x"}\n{')
     reading.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
     assert len(problems.found) == 4 and sum("not a JSON object with the texts" in p for p in problems.found) == 3
-    assert "line 4: not readable as JSON (" in problems.found[-1]
-    (tmp_path / "b.csv").write_text("item,answer\nx,none\n")
     with pytest.raises(UserError, match=r"b\.csv: not JSON lines"):
+        (tmp_path / "b.csv").write_text("item,answer\nx,none\n")
         reading.read(tmp_path / "b.csv", "m", ITEMS, Problems())
 
 
@@ -280,39 +271,3 @@ def test_answers_replace_only_the_same_models_file(plan, capsys, tmp_path):
         assert "already exists" in told and "fix: choose another file" in told
         assert file.read_text(encoding="utf-8") == content
     assert "not a CSV file" in refused(capsys, *options, tmp_path / "m.txt")
-
-
-@pytest.mark.parametrize("name, reason", [
-    ("Proxy", "a reserved name"), ("model-proxy", "a reserved name"), (" model- ", "lacks a name"),
-    ("m", "no such file or folder"),
-])  # fmt: skip
-def test_names_and_places_that_would_mislead_are_refused(plan, capsys, tmp_path, name, reason):
-    given = ("--answers", tmp_path / "none", "--annotator", name, "--out", "x.csv")
-    assert reason in refused(capsys, "answers", *given)
-
-
-def test_a_file_that_was_copied_into_the_run_is_scored_once(plan, capsys, tmp_path):
-    file, copy = answered(tmp_path, "m", last_words), Path("annotations/small/m.csv")
-    own, score = file.read_bytes(), ("score", "--files", file)
-    capsys.readouterr()
-    use_here(*score)
-    alone = capsys.readouterr().out
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    copy.write_bytes(own)
-    try:
-        use_here(*score, copy)
-        assert capsys.readouterr().out == alone
-        for out in (copy, file):  # scores would replace the labels
-            assert "choose another file" in refused(capsys, *score, "--out", out) and copy.read_bytes() == own
-        copy.write_bytes(own.replace(b"ends with", b"ends in"))
-        told = refused(capsys, *score)
-    finally:
-        copy.unlink()
-    assert "already annotated" in told and "score again" in told and "snakemake" not in told
-
-
-def test_files_of_no_use_are_refused(plan, capsys, tmp_path):
-    assert "no such file" in refused(capsys, "score", "--files", tmp_path / "x.csv")
-    (tmp_path / "x.csv").write_text("run,annotator,item,pattern,type,description,prefixes\n")
-    assert "label no item of this run" in refused(capsys, "score", "--files", tmp_path / "x.csv")
-    assert "already exists" in refused(capsys, "prompts", "--out", tmp_path)

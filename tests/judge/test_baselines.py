@@ -8,7 +8,6 @@ from ff_memories import tables
 from ff_memories.base.draws import resamples
 from ff_memories.judge import wording
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.latex_table import to_latex
 from ff_memories.judge.register import register
 from ff_memories.judge.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
 from ff_memories.judge.verdicts import verdicts
@@ -16,7 +15,7 @@ from ff_memories.paper import baselines
 from ff_memories.report import outline
 from ff_memories.report.answers import answer, clause
 from ff_memories.report.markdown import markdown
-from ff_memories.steps.claims import verdicts_of
+from ff_memories.steps.claims import to_latex, verdicts_of
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60
 
@@ -103,7 +102,7 @@ def test_a_random_type_agrees_one_time_in_v(run):
 
 def test_on_text_of_the_models_own_every_number_on_next_tokens_says_so(run):
     evidence = Evidence(tables=run[0], layers=LAYERS, keys=KEYS, vocab=VOCAB)
-    plain, own = (verdicts(register(), evidence, "model", own=own) for own in (False, True))
+    plain, own = (verdicts(register(), evidence, "model", self_sampled=own) for own in (False, True))
     told = own.filter(pl.col("reason").str.contains(wording.SAMPLED_TEXT, literal=True))
     assert set(told["claim"]) == {"K10", "K11", "K12", "K13", "K14", "K15", "K17"}
     assert own.drop("reason").equals(plain.drop("reason"))

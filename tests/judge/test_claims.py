@@ -14,7 +14,7 @@ from ff_memories import cli, tables
 from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.layers import at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement
 from ff_memories.judge.numbers import measured, number, spread
@@ -27,7 +27,6 @@ from ff_memories.judge.statistics import (
     share_interval,
     wilson,
 )
-from ff_memories.judge.stop_words import stop_words
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
 from ff_memories.judge.wording import natural
 from ff_memories.paper.keys import claims as mutations_

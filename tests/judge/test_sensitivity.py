@@ -15,7 +15,7 @@ from ff_memories.base import machine
 from ff_memories.config import Config, FigureOptions, Settings, parse
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.judge import choices
+from ff_memories.judge import sensitivity
 from ff_memories.judge.sensitivity import changes, rows
 from ff_memories.model.info import MARKS
 from ff_memories.report.sections import choices_section
@@ -31,8 +31,8 @@ OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.pr
 def test_every_alternative_of_every_key_is_a_choice(monkeypatch):
     monkeypatch.setattr(machine, "gpu_present", lambda: True)  # where tf32 can be chosen
     run = parse(config(execution__device="auto"))
-    found = {choice.name for choice in choices.choices(run)}
-    for section in choices.SECTIONS:
+    found = {choice.name for choice in sensitivity.choices(run)}
+    for section in sensitivity.SECTIONS:
         for key, field in Config.model_fields[section].annotation.model_fields.items():
             if get_origin(field.annotation) is Literal:
                 every = {f"{section}.{key}={v}" for v in get_args(field.annotation)}
@@ -46,8 +46,8 @@ def test_every_alternative_of_every_key_is_a_choice(monkeypatch):
 def test_every_choice_is_a_config_that_differs_in_it_alone(fidelity):
     run = parse(config(fidelity=fidelity))
     own = run.resolved()
-    for choice in choices.choices(run):
-        made = choices.varied(run, choice, 1000).resolved()
+    for choice in sensitivity.choices(run):
+        made = sensitivity.varied(run, choice, 1000).resolved()
         if choice.path == "fidelity":
             assert made["fidelity"] == choice.value != own["fidelity"]
             continue
@@ -60,15 +60,17 @@ def test_every_choice_is_a_config_that_differs_in_it_alone(fidelity):
         for key in rest[:-1]:
             place = place[key]
         value = place[rest[-1]]
-        assert value == (round(1000 * float(choice.value)) if choice.path == choices.SIZE else choice.value)
+        assert value == (round(1000 * float(choice.value)) if choice.path == sensitivity.SIZE else choice.value)
 
 
 def test_what_this_machine_or_another_choice_excludes_is_no_choice(monkeypatch):
-    precisions = lambda **changes: [c.value for c in choices.choices(parse(config(**changes))) if "precision" in c.path]
+    def precisions(**changes):
+        return [c.value for c in sensitivity.choices(parse(config(**changes))) if "precision" in c.path]
+
     monkeypatch.setattr(machine, "gpu_present", lambda: False)
     assert precisions(execution__device="auto") == ["bfloat16"]
     assert precisions(fidelity="released") == []
-    named = {c.name for c in choices.choices(parse(config(extraction__precision="bfloat16")))}
+    named = {c.name for c in sensitivity.choices(parse(config(extraction__precision="bfloat16")))}
     assert not named & {"fidelity=released", "values.projection=random"} and "extraction.precision=float32" in named
 
 
@@ -77,16 +79,16 @@ def test_another_residual_is_a_choice_where_blocks_are_parallel(tmp_path, parall
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"config": {"model_type": "gpt_neox", "use_parallel_residual": parallel}}))
     jobs = [StepJob("model", (), (str(tmp_path / "model.safetensors"), str(path)), "", ())]
-    offered = choices.parts(parse(config() | {"model": {"folder": "model"}}))["composition"]
-    assert choices.Choice("composition.residual", "read") in offered
+    offered = sensitivity.parts(parse(config() | {"model": {"folder": "model"}}))["composition"]
+    assert sensitivity.Choice("composition.residual", "read") in offered
     left = {choice.name for choice in offered if sensitivity_part._differs(choice, jobs)}
     assert {choice.name for choice in offered} - left == (set() if parallel else {"composition.residual=read"})
 
 
 def test_quick_parts_are_some_of_all_parts():
-    quick, every = (choices.parts(parse(config()), extent) for extent in ("quick", "all"))
-    assert set(quick) == set(choices.QUICK) and set(quick) < set(every)
-    assert sum(map(len, every.values())) == len(choices.choices(parse(config())))
+    quick, every = (sensitivity.parts(parse(config()), extent) for extent in ("quick", "all"))
+    assert set(quick) == set(sensitivity.QUICK) and set(quick) < set(every)
+    assert sum(map(len, every.values())) == len(sensitivity.choices(parse(config())))
 
 
 def test_a_job_sees_of_another_config_only_what_its_rule_declares():

@@ -10,10 +10,10 @@ from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, frame, texts, value
 
 from ff_memories.base.text import latex
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.latex_table import to_latex
 from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import verdicts
 from ff_memories.report.tables123 import latex1, latex2, table1, table2
+from ff_memories.steps.claims import to_latex
 
 SIGNS = r"\ { } $ & # % _ ^ ~ < > | \" - -- ` ' [ ] *"
 DOCUMENT = r"""\documentclass{article}

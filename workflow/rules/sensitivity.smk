@@ -1,5 +1,5 @@
 # How each choice that the paper leaves open affects each claim.
-from ff_memories.judge.choices import parts
+from ff_memories.judge.sensitivity import parts
 
 EXTENT = run_.config.sensitivity.choices if MEASURES_CHOICES else "all"
 

@@ -15,11 +15,12 @@ from ff_memories.annotate.study import FEWEST
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.base.text import csv_text
-from ff_memories.tables.annotation import ANNOTATOR, PEOPLE, TYPES
+from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED, TYPES
 
 PATTERNS = ("run", "annotator", "item", "pattern", "type", "description", "prefixes")
 JUDGEMENTS = ("run", "annotator", "item", "label")
 NOTES = (".md", ".txt")  # may lie beside the files
+PREFIXES = (MODEL, SIMULATED)  # of names that are not people's
 
 Row = tuple[str, dict[str, str]]  # its file and row number, for messages, and its cells by column
 
@@ -172,6 +173,11 @@ def check_names(answers: Iterable[Annotation], problems: Problems) -> None:
             problems.add(answer.place, "the annotator's name is missing", "write your name in the column annotator")
         elif answer.annotator.casefold() in (ANNOTATOR, PEOPLE):
             problems.add(answer.place, f"{answer.annotator!r} is a reserved name", "use another name for the annotator")
+        elif answer.annotator.casefold().startswith(PREFIXES) and not answer.annotator.startswith(PREFIXES):
+            what = f"{answer.annotator!r} is not a person's name, but would count as one"
+            problems.add(
+                answer.place, what, f"begin the name with {' or '.join(PREFIXES)} exactly, or with another word"
+            )
         elif first.annotator != answer.annotator:
             what = f"{answer.annotator!r} is spelled {first.annotator!r} at {first.place}"
             problems.add(answer.place, what, "spell each person's name one way, and give two people different names")

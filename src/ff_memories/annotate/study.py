@@ -26,7 +26,7 @@ Prefix = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Key:
+class SampledKey:
     """A sampled key and its top triggers as token ids, in order of rank."""
 
     layer: int
@@ -52,7 +52,7 @@ def sample_keys(triggers: pl.DataFrame, per_layer: int, seed: int) -> pl.DataFra
     return pl.DataFrame(sampled, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
 
 
-def read_keys(triggers: pl.DataFrame, corpus: Corpus, per_layer: int, top: int, seed: int) -> list[Key]:
+def read_keys(triggers: pl.DataFrame, corpus: Corpus, per_layer: int, top: int, seed: int) -> list[SampledKey]:
     """Return the sampled keys with their ``top`` triggers as token ids.
 
     Raises:
@@ -71,7 +71,7 @@ def read_keys(triggers: pl.DataFrame, corpus: Corpus, per_layer: int, top: int, 
     keys = []
     for (layer, key), part in rows.group_by("layer", "key", maintain_order=True):
         prefixes = (corpus.sentence(s)[:j].tolist() for s, j in part.select("sentence", "position").iter_rows())
-        keys.append(Key(layer, key, tuple(part["rank"].to_list()), tuple(map(tuple, prefixes))))
+        keys.append(SampledKey(layer, key, tuple(part["rank"].to_list()), tuple(map(tuple, prefixes))))
     return keys
 
 

@@ -64,14 +64,14 @@ def portable() -> bool:
 
 def instructions() -> list[str]:
     """Return this CPU's vector instructions, widest last; none if the system does not list them."""
-    found = _flags()
-    return [name for name in ("sse4_2", "avx", "fma", "avx2", "avx512f", "amx_tile") if name in found]
+    flags = _flags()
+    return [name for name in ("sse4_2", "avx", "fma", "avx2", "avx512f", "amx_tile") if name in flags]
 
 
 def multiplies_bfloat16() -> bool | None:
     """Return whether this CPU multiplies bfloat16 factors and sums in float32; ``None`` if the system doesn't say."""
-    found = _flags()
-    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(found) if found else None
+    flags = _flags()
+    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags) if flags else None
 
 
 def slow_products(precision: str, kind: str) -> str | None:

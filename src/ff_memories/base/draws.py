@@ -43,10 +43,10 @@ def resamples(values: np.ndarray, seed: int | Sequence[int] | None, weights: np.
         weights = np.asarray(weights, dtype=np.float64)
         for start in range(0, RESAMPLES, BLOCK):
             draw = rng.integers(0, len(values), size=(BLOCK, len(values)))
-            drawn = weights[draw]
-            total = drawn.sum(1)
+            resampled_weights = weights[draw]
+            total = resampled_weights.sum(1)
             means[start : start + BLOCK] = np.divide(
-                (values[draw] * drawn).sum(1), total, out=np.full(BLOCK, np.nan), where=total > 0
+                (values[draw] * resampled_weights).sum(1), total, out=np.full(BLOCK, np.nan), where=total > 0
             )
     return means
 

@@ -66,9 +66,9 @@ def atomic_write(path: str | Path) -> Iterator[Path]:
         try:
             yield partial
         except Exception as error:
-            if isinstance(error, OSError) or (said := re.search(r"\(os error (\d+)\)", str(error))) is None:
+            if isinstance(error, OSError) or (code := re.search(r"\(os error (\d+)\)", str(error))) is None:
                 raise
-            raise OSError(int(said[1]), os.strerror(int(said[1])), str(path)) from None
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from None
         mask = os.umask(0)
         os.umask(mask)
         partial.chmod(0o666 & ~mask)  # some libraries write files that only their owner can read
@@ -107,11 +107,11 @@ def in_project(path: Path) -> str:
 def alone(folder: Path) -> Iterator[None]:
     """Hold a lock on a folder, which is made if needed: a second run waits here, and then finds what the first made."""
     folder.mkdir(parents=True, exist_ok=True)
-    place = os.open(folder, os.O_RDONLY)
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(place, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(place)
+        os.close(descriptor)
         with suppress(OSError):
             folder.rmdir()  # nothing was put there

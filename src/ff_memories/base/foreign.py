@@ -111,12 +111,12 @@ class _Plain(Loader):  # type: ignore[misc]  # chosen at run time
     """A YAML loader that refuses duplicate keys; plain YAML would silently use the last one."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
+        keys: set[str] = set()
         for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
+                if key.value in keys:
                     raise ValueError(f"line {key.start_mark.line + 1}: {_short(key.value)} appears a second time")
-                seen.add(key.value)
+                keys.add(key.value)
         return super().construct_mapping(node, deep)
 
     def whole(self, node: Any) -> int:
@@ -189,8 +189,8 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _refused(where: str, at: tuple[Any, ...], what: str, hint: str | None) -> UserError:
-    place = ".".join(repr(str(key)[:SHOWN])[1:-1] for key in at)
-    return UserError(f"{where}: {place}: {what}" if place else f"{where}: {what}", hint)
+    path = ".".join(repr(str(key)[:SHOWN])[1:-1] for key in at)
+    return UserError(f"{where}: {path}: {what}" if path else f"{where}: {what}", hint)
 
 
 def _short(value: str) -> str:

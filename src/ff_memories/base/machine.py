@@ -31,8 +31,8 @@ def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
     ``step``: the arguments of a step that runs here; adds its device, threads and arithmetic.
     """
     facts = [("processor", _first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine())]
-    if known := arithmetic.instructions():
-        facts.append(("instructions", known[-1]))
+    if instructions := arithmetic.instructions():
+        facts.append(("instructions", instructions[-1]))
     facts.append(("cores", str(os.cpu_count())))
     if kib := _first("/proc/meminfo", "MemTotal"):
         facts.append(("memory", f"{int(kib.split()[0]) / 2**20:.0f} GiB"))
@@ -118,8 +118,8 @@ def acquire_gpu(devices: int, folder: str | Path | None = None, wait: float = 0.
     names = names if len(names) == devices and all(names) else [str(i) for i in range(devices)]
     at = Path(folder or tempfile.gettempdir())
     paths = [at / f"ff-memories-gpu-{os.getuid()}-{name}.lock" for name in names]
-    if own := [number for number, path in enumerate(paths) if path in _held_gpus]:
-        return own[0]
+    if locked := [number for number, path in enumerate(paths) if path in _held_gpus]:
+        return locked[0]
     while True:
         for number, path in enumerate(paths):
             file = path.open("w")

@@ -130,7 +130,7 @@ def memory_name(memory: int, neurons: int | None) -> str:
 
 def parse_memory(text: str) -> tuple[int, int]:
     """Return key and sign of ``12``, ``12-`` or ``12−``. Raises ``UserError`` for anything else."""
-    found = _KEY.fullmatch(text.strip())
-    if found is None:
+    match = _KEY.fullmatch(text.strip())
+    if match is None:
         raise UserError(f"key {text!r}: not a key", "give a number, such as 12, or 12- for its negative coefficients")
-    return int(found[1]), -1 if found[2] else 1
+    return int(match[1]), -1 if match[2] else 1

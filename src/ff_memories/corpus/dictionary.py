@@ -77,7 +77,7 @@ class Dictionary:
         lines = text.split("\n")
         types: list[str] = []
         counts: list[int] = []
-        place: dict[str, int] = {word: i for i, word in enumerate(SPECIALS)}
+        ids: dict[str, int] = {word: i for i, word in enumerate(SPECIALS)}
         for number, line in enumerate(lines, 1):
             if not line and number == len(lines):
                 break
@@ -89,13 +89,13 @@ class Dictionary:
                 blank = ""
             if not blank or not word:
                 raise UserError(f"{path}, line {number}: expected `token count`, found {line[:60]!r}") from None
-            if word in place and not overwrite:
+            if word in ids and not overwrite:
                 raise UserError(f"{path}, line {number}: {word!r} appears a second time")
-            place[word] = len(SPECIALS) + len(types)
+            ids[word] = len(SPECIALS) + len(types)
             types.append(word)
         if not types:
             raise UserError(f"{path}: the dictionary is empty")
         counted = min(counts) >= 0 < max(counts)  # others, such as scores, do not say what was never seen
         dictionary = cls(types, counts if counted else None)
-        dictionary.ids = place
+        dictionary.ids = ids
         return dictionary

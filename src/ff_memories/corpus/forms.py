@@ -118,8 +118,8 @@ def broken_lines(path: Path) -> str:
 def _command(path: Path, convert: str) -> str:
     """Return the hint that names the converted file and the command line that writes it."""
     names = (f"{path.stem[:50]}.plain{n or ''}.txt" for n in count())
-    made = next(name for name in names if not Path(name).exists())
-    return f"give {made}, which this makes: {convert} < {shlex.quote(str(path))} > {shlex.quote(made)}"
+    free = next(name for name in names if not Path(name).exists())
+    return f"give {free}, which this makes: {convert} < {shlex.quote(str(path))} > {shlex.quote(free)}"
 
 
 def _refusal(path: Path, what: str, convert: str, where: str = "") -> UserError:

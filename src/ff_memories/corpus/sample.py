@@ -33,7 +33,7 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
     numbers: dict[str, list[int]] = {}
     for number, text in texts.items():
         numbers.setdefault(" ".join(text.split()), []).append(number)
-    seen: dict[str, int] = {}
+    turns: dict[str, int] = {}
     rows = []
     for line, text, position in _records(path):
         same = numbers.get(text)
@@ -43,7 +43,7 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
                 "use the validation text that the sample was drawn from, one sentence per line, with "
                 "corpus.segmenter: line",
             )
-        turn = seen[text] = seen.get(text, -1) + 1
+        turn = turns[text] = turns.get(text, -1) + 1
         sentence = same[turn % len(same)]
         if position > lengths[sentence]:
             raise UserError(

@@ -51,13 +51,13 @@ class Corpus:
 
     def sample(self, seed: int, sentences: int) -> "Corpus":
         """Return so many random training sentences and all validation sentences; all, if there are no more."""
-        drawn = generator(seed, "baseline sentences").permutation(self.train)[:sentences]
-        numbers = np.concatenate([np.sort(drawn), np.arange(self.train, len(self))])
+        sampled = generator(seed, "baseline sentences").permutation(self.train)[:sentences]
+        numbers = np.concatenate([np.sort(sampled), np.arange(self.train, len(self))])
         offsets = np.concatenate([[0], np.cumsum(self.lengths[numbers])])
         parts = [slice(self.offsets[n], self.offsets[n + 1]) for n in numbers.tolist()]
         taken = lambda of: np.concatenate([of[:0], *(of[part] for part in parts)])
         begins = None if self.begins is None else taken(self.begins)
-        return Corpus(taken(self.tokens), offsets, len(drawn), begins, numbers)
+        return Corpus(taken(self.tokens), offsets, len(sampled), begins, numbers)
 
     def following(self, sentence: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the token after each prefix (n,) int64, given its sentence and length; -1 at a sentence's end."""

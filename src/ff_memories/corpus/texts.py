@@ -26,8 +26,8 @@ def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[in
             text of their own.
     """
     tried: list[tuple[int, UserError]] = []
-    own = () if types is None else (lambda: lambda text: types.encode(text.split()),)
-    for tokenizer in own or (lambda: str.split, moses.tokenizer):
+    by_types = () if types is None else (lambda: lambda text: types.encode(text.split()),)
+    for tokenizer in by_types or (lambda: str.split, moses.tokenizer):
         out: dict[int, str] = {}
         try:
             out.update(_read(sentences, tokenizer()))
@@ -58,12 +58,12 @@ def _read(sentences: pl.DataFrame, tokenize: Callable[[str], Sized]) -> Iterator
                             raise _changed(file, line, first)
                         yield number, text
                         continue
-                    own = words[first : following[first]]
+                    matches = words[first : following[first]]
                     # with corpus.train.max_sentences, a split can end within a line
                     cut = number in last and following[first] == len(words)
-                    if not (end := _end([word[0] for word in own], tokens, cut, tokenize)):
+                    if not (end := _end([word[0] for word in matches], tokens, cut, tokenize)):
                         raise _changed(file, line, first)
-                    yield number, re.sub(" +", " ", content[own[0].start() : own[end - 1].end()])
+                    yield number, re.sub(" +", " ", content[matches[0].start() : matches[end - 1].end()])
         for line, ((first, *_), *_) in wanted.items():
             raise _changed(file, line, first)
 

@@ -132,18 +132,18 @@ class Tokenizer:
                 tokenizer adds to the model's types.
         """
         try:
-            found = self.fast.encode(text, add_special_tokens=False)
+            encoding = self.fast.encode(text, add_special_tokens=False)
         except BaseException as error:
             hints = {"PanicException": PATTERNS, "Exception": UNKNOWN}  # the library's own; the first is no Exception
             if type(error).__name__ not in hints:
                 raise
             raise UserError(f"the tokenizer fails on {text[:60]!r} ({error})", hints[type(error).__name__]) from None
-        if self._vocab is not None and max(found.ids, default=0) >= self._vocab:
-            token = self.fast.id_to_token(max(found.ids))
+        if self._vocab is not None and max(encoding.ids, default=0) >= self._vocab:
+            token = self.fast.id_to_token(max(encoding.ids))
             raise UserError(
                 f"the text has {token!r}, a token that the model has no vector for", "remove it from the text"
             )
-        return found
+        return encoding
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[bool]]:
         """Return the token ids of a sentence and, of each token, whether a word begins with it.
@@ -154,14 +154,14 @@ class Tokenizer:
         Args:
             words: the sentence's words, without blanks in them.
         """
-        found = self._encoded(" ".join(words))
-        start, end = np.array(found.offsets, dtype=np.int64).reshape(-1, 2).T
+        encoding = self._encoded(" ".join(words))
+        start, end = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2).T
         blanks = np.cumsum([len(word) + 1 for word in words]) - 1  # the place behind each word
         first = np.minimum(np.searchsorted(blanks, start, side="right"), len(words) - 1)  # number of a token's word
         last = np.maximum.accumulate(np.maximum(first, np.searchsorted(blanks, end - 1, side="left")))
         begins = np.ones(len(first), dtype=bool)
         begins[1:] = first[1:] > last[:-1]
-        return found.ids, begins.tolist()
+        return encoding.ids, begins.tolist()
 
     def never_trained(self) -> list[int]:
         """Return the ids of the types that the tokenizer gives no text, in ascending order: a model pads its matrix."""
@@ -199,9 +199,9 @@ class Tokenizer:
         except Exception as error:  # the library raises plain Exception
             raise UserError(f"{path}: not a readable tokenizer ({str(error)[:200]})", "fetch the file again") from None
         for key in ("dropout", "alpha"):
-            if drawn := getattr(fast.model, key, None):
+            if probability := getattr(fast.model, key, None):
                 raise UserError(
-                    f"{path}: {key} of its model is {drawn}: the tokens of a text would be drawn anew each time",
+                    f"{path}: {key} of its model is {probability}: the tokens of a text would be drawn anew each time",
                     f'set "{key}" to null in that file, as for inference',
                 )
         fast.no_padding()
@@ -241,9 +241,9 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
         if names[0] is None and isinstance(number, int) and 0 <= number < len(tokenizer):
             return number
     for name in names:
-        found = tokenizer.fast.token_to_id(name) if isinstance(name, str) else None
-        if found is not None and found < len(tokenizer):
-            return found
+        token = tokenizer.fast.token_to_id(name) if isinstance(name, str) else None
+        if token is not None and token < len(tokenizer):
+            return token
     what = "names no token that a text begins with" if given == "auto" else f"has no token {given!r}"
     added = [str(token.content) for token in tokenizer.fast.get_added_tokens_decoder().values()][:3]
     such = f", such as {' or '.join(added)}" if added else ""

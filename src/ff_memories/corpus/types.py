@@ -20,16 +20,16 @@ def read_types(path: str | Path) -> Types:
         return Dictionary.read(path)
     require_file(path)
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        return Tokenizer.of(json.dumps(held["tokenizer"]), str(path), held["vocab"])
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        return Tokenizer.of(json.dumps(saved["tokenizer"]), str(path), saved["vocab"])
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path}: not the types of a model ({error})", rebuild_hint(path)) from None
 
 
 def write_types(tokenizer: Tokenizer, path: Path) -> None:
     """Write a tokenizer as tokenizer.json has it, with the number of types that its model has."""
-    held = {"vocab": len(tokenizer), "tokenizer": json.loads(tokenizer.fast.to_str())}
-    write_whole(path, json.dumps(held, ensure_ascii=False) + "\n")
+    content = {"vocab": len(tokenizer), "tokenizer": json.loads(tokenizer.fast.to_str())}
+    write_whole(path, json.dumps(content, ensure_ascii=False) + "\n")
 
 
 def never_trained(path: Path | None) -> list[int]:

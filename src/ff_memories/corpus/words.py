@@ -54,6 +54,6 @@ class Words:
             word: (rows,) which word, from 1.
         """
         first = self.offsets[sentence]
-        place = self.through[first].astype(np.int64) - 2 + word
-        start, end = self.starts[place], np.minimum(self.starts[place + 1], first + position)
+        index = self.through[first].astype(np.int64) - 2 + word
+        start, end = self.starts[index], np.minimum(self.starts[index + 1], first + position)
         return start - first + 1, end - start

@@ -46,16 +46,16 @@ def tables(
     of_layer = {layer: part for (layer,), part in best.group_by("layer", maintain_order=True)}
     sample = _Sample(corpus, drawn(corpus, n, positions, seed), positions)
     neurons = decoder.description.keys
-    asked = {layer: np.unique(own["key"].to_numpy() % neurons) for layer, own in of_layer.items()}
+    asked = {layer: np.unique(part["key"].to_numpy() % neurons) for layer, part in of_layer.items()}
     most = max(map(len, asked.values()), default=0)
     at_once = max(1, HELD // max(1, len(sample.sentence) * most))
     histogram, samples = [], []
     layers = sorted(of_layer) if len(sample.sentence) else []
     for group in share([layers[i : i + at_once] for i in range(0, len(layers), at_once)], shard):
-        held = sample.coefficients(decoder, {layer: asked[layer] for layer in group}, batch_tokens)
-        for layer, coefficients in held.items():
-            for own in of_layer[layer].iter_slices(KEYS):
-                keys, top = (own[name].to_numpy() for name in ("key", "coefficient"))
+        by_layer = sample.coefficients(decoder, {layer: asked[layer] for layer in group}, batch_tokens)
+        for layer, coefficients in by_layer.items():
+            for part in of_layer[layer].iter_slices(KEYS):
+                keys, top = (part[name].to_numpy() for name in ("key", "coefficient"))
                 m = coefficients[:, np.searchsorted(asked[layer], keys % neurons)].T.copy()
                 m[keys >= neurons] *= -1
                 histogram.append(_histogram(layer, keys, top, m))
@@ -88,8 +88,8 @@ class _Sample:
         Args:
             asked: {layer: (k,) memories}, ascending.
         """
-        out = {layer: np.empty((len(self.sentence), len(own)), np.float32) for layer, own in asked.items()}
-        columns = {layer: torch.from_numpy(own.astype(np.int64)).to(decoder.device) for layer, own in asked.items()}
+        out = {layer: np.empty((len(self.sentence), len(memories)), np.float32) for layer, memories in asked.items()}
+        columns = {layer: torch.from_numpy(m.astype(np.int64)).to(decoder.device) for layer, m in asked.items()}
         deepest = max(asked)
         lengths = np.array([len(text) for text in self.texts])
 
@@ -99,10 +99,10 @@ class _Sample:
             rows = np.concatenate([self.starts[i] + np.arange(len(self.texts[i]) + 1 - self.low) for i in part])
             x = decoder.embed(batch)
             for number, layer in enumerate(decoder.layers[:deepest], 1):
-                seen = layer(x, batch, last=number == deepest)
+                activations = layer(x, batch, last=number == deepest)
                 if number in out:
-                    out[number][rows] = seen.coefficients[inside][:, columns[number]].cpu().numpy()
-                x = seen.output
+                    out[number][rows] = activations.coefficients[inside][:, columns[number]].cpu().numpy()
+                x = activations.output
 
         run_batches(run, batching.by_length(lengths, batch_tokens), "sentences", "sampled coefficients")
         return out
@@ -135,16 +135,16 @@ def _samples(layer: int, keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, 
     parts = []
     before = np.full(len(keys), -1)
     for percentile in PERCENTILES:
-        place = np.maximum(fires - 1, 0) * percentile // 100
-        at = ordered[np.arange(len(keys)), m.shape[1] - np.maximum(fires, 1) + place]
+        index = np.maximum(fires - 1, 0) * percentile // 100
+        at = ordered[np.arange(len(keys)), m.shape[1] - np.maximum(fires, 1) + index]
         first = (m == at[:, None]).argmax(1)
-        own = np.flatnonzero((fires > 0) & (first != before))
-        coefficient, prefix = at[own], first[own]
+        rows = np.flatnonzero((fires > 0) & (first != before))
+        coefficient, prefix = at[rows], first[rows]
         parts.append(
             _of_layer(
                 layer,
-                key=keys[own],
-                percentile=np.full(len(own), percentile),
+                key=keys[rows],
+                percentile=np.full(len(rows), percentile),
                 coefficient=coefficient,
                 sentence=sentence[prefix],
                 position=position[prefix],

@@ -21,7 +21,7 @@ LOGITS = 1 << 24  # log-probabilities held at once
 
 
 @dataclass(frozen=True)
-class Tokens:
+class ExtremeTokens:
     """Tokens of every value, each (values, n): ids int64, probabilities and logits float32."""
 
     ids: np.ndarray
@@ -29,7 +29,7 @@ class Tokens:
     logits: np.ndarray
 
     @classmethod
-    def none(cls, values: int, n: int) -> "Tokens":
+    def none(cls, values: int, n: int) -> "ExtremeTokens":
         return cls(np.empty((values, n), np.int64), *(np.empty((values, n), np.float32) for _ in range(2)))
 
     def put(self, rows: slice, ids: torch.Tensor, log_p: torch.Tensor, logits: torch.Tensor) -> None:
@@ -46,14 +46,17 @@ def tables(
     most, least = extreme_tokens(decoder, vocabulary, values, n)
     rows, rank = (grid.ravel() for grid in np.indices(most.ids.shape))
     keys = values.select("layer", "key")[rows].with_columns(pl.Series("token_rank", rank))
-    column = lambda name, grid: pl.Series(name, grid.ravel())
     most.probabilities[:, 0] = values["top_probability"].to_numpy()  # no page says another one than `values`
     return (
         keys.with_columns(
-            column("token", most.ids), column("probability", most.probabilities), column("logit", most.logits)
+            _column("token", most.ids), _column("probability", most.probabilities), _column("logit", most.logits)
         ),
-        keys.with_columns(column("token", least.ids), column("logit", least.logits)),
+        keys.with_columns(_column("token", least.ids), _column("logit", least.logits)),
     )
+
+
+def _column(name: str, grid: np.ndarray) -> pl.Series:
+    return pl.Series(name, grid.ravel())
 
 
 def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
@@ -63,7 +66,7 @@ def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
 
 def extreme_tokens(
     decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int
-) -> tuple[Tokens, Tokens]:
+) -> tuple[ExtremeTokens, ExtremeTokens]:
     """Return the ``n`` most probable tokens of every value, best first, and the ``n`` with the lowest logits.
 
     Args:
@@ -74,19 +77,19 @@ def extreme_tokens(
     n = min(n, vocabulary.size)
     asked = {layer: part["key"].to_numpy().astype(np.int64) for (layer,), part in values.group_by("layer")}
     top = torch.from_numpy(values["top_token"].to_numpy().astype(np.int64)).to(decoder.device)
-    most, least = Tokens.none(len(values), n), Tokens.none(len(values), n)
+    most, least = ExtremeTokens.none(len(values), n), ExtremeTokens.none(len(values), n)
     at = 0  # filled in place: small results kept between large ones that are freed would hold their memory
     with torch.inference_mode(), Progress(len(values), "values", "top tokens") as progress:
         nothing = vocabulary.log_probabilities(torch.zeros_like(decoder.layers[0].values[:1]))
         for number, layer in enumerate(decoder.layers, 1):
-            keys, held = asked.get(number, np.zeros(0, np.int64)), layer.values
-            for part, wanted in _blocks(keys, len(held), rows, vocabulary.plain):
-                log_p = vocabulary.log_probabilities(held[part])[wanted]
+            keys, vectors = asked.get(number, np.zeros(0, np.int64)), layer.values
+            for part, wanted in _blocks(keys, len(vectors), rows, vocabulary.plain):
+                log_p = vocabulary.log_probabilities(vectors[part])[wanted]
                 logits = log_p - nothing
                 logits -= logits.mean(1, keepdim=True, dtype=torch.float64).to(logits.dtype)
-                own = slice(at, at := at + len(wanted))
-                most.put(own, with_first(top[own], log_p.topk(n, dim=1).indices), log_p, logits)
-                least.put(own, logits.topk(n, dim=1, largest=False).indices, log_p, logits)
+                filled = slice(at, at := at + len(wanted))
+                most.put(filled, with_first(top[filled], log_p.topk(n, dim=1).indices), log_p, logits)
+                least.put(filled, logits.topk(n, dim=1, largest=False).indices, log_p, logits)
                 progress.step(len(wanted))
     return most, least
 

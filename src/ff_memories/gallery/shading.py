@@ -46,8 +46,8 @@ def levels(along: pl.DataFrame, triggers: pl.DataFrame) -> pl.DataFrame:
 def of_shard(triggers: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.DataFrame:
     """Return a shard's rows of those of ``table``: whole batches, which run as they would with all."""
     sequences = _sequences(triggers)
-    own = [np.zeros(0, np.int64), *share(list(_batches(sequences, batch_tokens)), shard)]
-    kept = sequences["sentence"].gather(np.concatenate(own))
+    batches = [np.zeros(0, np.int64), *share(list(_batches(sequences, batch_tokens)), shard)]
+    kept = sequences["sentence"].gather(np.concatenate(batches))
     return triggers.filter(pl.col("sentence").is_in(kept.implode()))
 
 
@@ -91,9 +91,9 @@ def prefix_coefficients(
     work = (lengths + 1) * depth.astype(np.int64)
 
     def run(part: np.ndarray) -> None:
-        own = slice(*np.searchsorted(read["sequence"], [part[0], part[-1] + 1]))
+        rows = slice(*np.searchsorted(read["sequence"], [part[0], part[-1] + 1]))
         tokens = [corpus.sentence(sentence[i])[: lengths[i]] for i in part]
-        _read(decoder, tokens, int(depth[part[0]]), {n: a[own] for n, a in read.items()}, part[0], starts, out)
+        _read(decoder, tokens, int(depth[part[0]]), {n: a[rows] for n, a in read.items()}, part[0], starts, out)
 
     batches = _batches(sequences, batch_tokens)
     run_batches(run, batches, "token layers", "shading", amount=work)
@@ -115,7 +115,7 @@ def _read(
     x = decoder.embed(batch)
     for index in range(depth):
         block = decoder.layers[index]
-        seen = block(x, batch, last=index + 1 == depth)
+        activations = block(x, batch, last=index + 1 == depth)
         here = np.flatnonzero(read["layer"] == index + 1)
         if len(here):
             count = read["position"][here]
@@ -123,6 +123,6 @@ def _read(
             row = np.repeat(begin[read["sequence"][here] - first] + 1, count) + inside
             pick = torch.from_numpy(np.stack([row, np.repeat(read["key"][here], count)])).to(decoder.device)
             out[np.repeat(starts[read["row"][here]], count) + inside] = (
-                signed_coefficients(seen.coefficients, pick[0], pick[1]).cpu().numpy()
+                signed_coefficients(activations.coefficients, pick[0], pick[1]).cpu().numpy()
             )
-        x = seen.output
+        x = activations.output

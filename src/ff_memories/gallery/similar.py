@@ -33,12 +33,12 @@ def table(decoder: LanguageModel, shown: pl.DataFrame, n: int, shard: Shard = WH
         # a gated key is two vectors: with both changed in sign it fires on other text, not with the other sign
         signed = both and (of == "value" or vectors.shape[1] == decoder.description.model)
         other, cosine = closest(vectors, rows, n, signed)
-        here, place = (grid.ravel() for grid in np.indices(other.shape))
+        here, rank = (grid.ravel() for grid in np.indices(other.shape))
         parts.append(
             memory[here]
             .with_columns(
                 pl.lit(of).alias("of"),
-                pl.Series("place", place + 1),
+                pl.Series("place", rank + 1),
                 pl.Series("other_layer", other.ravel() // neurons + 1),
                 pl.Series("other_key", other.ravel() % neurons),
                 pl.Series("cosine", cosine.ravel()),
@@ -61,23 +61,26 @@ def closest(vectors: torch.Tensor, rows: np.ndarray, n: int, both: bool = False)
         (r, n) int64 their numbers, and (r, n) float32 the cosines.
     """
     n = min(n, len(vectors) - 1)
-    size = lambda cosines: cosines.abs() if both else cosines
+
+    def size(cosines: torch.Tensor) -> torch.Tensor:
+        return cosines.abs() if both else cosines
+
     unit = torch.nn.functional.normalize(vectors.to(torch.float32), dim=1)
     numbers, cosines = np.empty((len(rows), n), np.int64), np.empty((len(rows), n), np.float32)
     with torch.inference_mode(), Progress(len(rows), "vectors", "similar memories") as progress:
         for start in range(0, len(rows), ROWS):
             part = torch.tensor(rows[start : start + ROWS], device=vectors.device)
             near = size(unit[part] @ unit.t()).scatter_(1, part[:, None], -torch.inf)
-            found = near.topk(min(n + SPARE, len(vectors) - 1), dim=1).indices.sort(dim=1).values
-            exact = _cosines(vectors, part, found)
+            candidates = near.topk(min(n + SPARE, len(vectors) - 1), dim=1).indices.sort(dim=1).values
+            exact = _cosines(vectors, part, candidates)
             best = size(exact).sort(dim=1, descending=True, stable=True).indices[:, :n]
-            own = slice(start, start + len(part))
-            numbers[own], cosines[own] = (x.gather(1, best).cpu().numpy() for x in (found, exact))
+            filled = slice(start, start + len(part))
+            numbers[filled], cosines[filled] = (x.gather(1, best).cpu().numpy() for x in (candidates, exact))
             progress.step(len(part))
     return numbers, cosines
 
 
 def _cosines(vectors: torch.Tensor, rows: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """Return (r, n) float64, the cosines of vectors with others of theirs (r, n)."""
-    unit = lambda x: torch.nn.functional.normalize(x.to(torch.float64), dim=-1)
-    return (unit(vectors[others]) @ unit(vectors[rows])[:, :, None]).squeeze(2)
+    one, other = (torch.nn.functional.normalize(vectors[i].to(torch.float64), dim=-1) for i in (rows, others))
+    return (other @ one[:, :, None]).squeeze(2)

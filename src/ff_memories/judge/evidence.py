@@ -7,10 +7,11 @@ from typing import Any
 
 import polars as pl
 
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.config import Settings
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.dictionary import SPECIALS, Dictionary
+from ff_memories.corpus.types import Types, read_types
 from ff_memories.judge.measures import NEAR_ZERO
-from ff_memories.judge.stop_words import stop_words
 from ff_memories.model.info import has_inactive
 from ff_memories.tables import annotation as annotators
 
@@ -23,8 +24,8 @@ class Missing(Exception):
 
 def of_types(frame: pl.DataFrame, types: str) -> pl.DataFrame:
     """Return a table whose columns with the suffix ``_<types>`` replace those without a suffix."""
-    own = [column for column in frame.columns if column.endswith(f"_{types}")]
-    return frame.with_columns(pl.col(c).alias(c.removesuffix(f"_{types}")) for c in own).drop(own)
+    suffixed = [column for column in frame.columns if column.endswith(f"_{types}")]
+    return frame.with_columns(pl.col(c).alias(c.removesuffix(f"_{types}")) for c in suffixed).drop(suffixed)
 
 
 def other_types(frame: pl.DataFrame, column: str) -> str | None:
@@ -104,8 +105,43 @@ class Evidence:
 
         Raises ``Missing`` if the table is empty.
         """
-        frame = self.table(name)
-        found = annotators.preferred(frame)
-        if found.is_empty():
+        labels = annotators.preferred(self.table(name))
+        if labels.is_empty():
             raise Missing("nothing has been annotated")
-        return found, annotators.ANNOTATOR in found["annotator"]
+        return labels, annotators.ANNOTATOR in labels["annotator"]
+
+
+def _spacy() -> frozenset[str]:
+    try:
+        from spacy.lang.en.stop_words import STOP_WORDS
+    except ImportError:
+        raise UserError(
+            "composition.stop_words: spacy is not installed",
+            f"{with_extra('spacy')}, or set composition.stop_words: sklearn",
+        ) from None
+    return frozenset(STOP_WORDS)
+
+
+def _most_frequent(dictionary: Types, most: int) -> frozenset[str]:
+    # A dictionary file lists its types by decreasing frequency.
+    alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
+    return frozenset(word.lower() for word in alphabetic[:most])
+
+
+def stop_words(source: str, dictionary: Types) -> frozenset[int]:
+    """Return the ids of the tokens that are stop words (section 5.1), comparing whole tokens in lower case.
+
+    Args:
+        source: ``sklearn``, ``spacy``, ``top50`` or ``top100`` (the most frequent alphabetic types).
+
+    Raises ``UserError`` if the package is not installed.
+    """
+    words: frozenset[str]
+    if source == "sklearn":
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS as words
+    elif source == "spacy":
+        words = _spacy()
+    else:
+        words = _most_frequent(dictionary, int(source.removeprefix("top")))
+    first = len(SPECIALS) if isinstance(dictionary, Dictionary) else 0
+    return frozenset(i for i, word in enumerate(dictionary.types[first:], first) if word.lower() in words)

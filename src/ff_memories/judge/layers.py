@@ -38,13 +38,13 @@ def in_layers(
     Returns:
         The judgement and its explanation; no judgement if the layers without data would decide.
     """
-    held, limit = sum(holding.values()), (needed.low or 0) * layers / PAPER
+    number, limit = sum(holding.values()), (needed.low or 0) * layers / PAPER
     unknown = layers - len(holding)
-    text = f"in {held} of {layers} layers" + (f", {unknown} without data" if unknown else "")
-    if held < limit <= held + unknown:
+    text = f"in {number} of {layers} layers" + (f", {unknown} without data" if unknown else "")
+    if number < limit <= number + unknown:
         return None, text
-    drawn = list(again.values())
-    if not drawn or not all(len(own) for own in drawn):
-        return Judged(held, None, None, Limit(limit), clear), text
-    low, high = surely([~own for own in drawn]), layers - surely(drawn)
-    return Judged(held, low, high, Limit(limit), clear), text
+    resamples = list(again.values())
+    if not resamples or not all(map(len, resamples)):
+        return Judged(number, None, None, Limit(limit), clear), text
+    low, high = surely([~draws for draws in resamples]), layers - surely(resamples)
+    return Judged(number, low, high, Limit(limit), clear), text

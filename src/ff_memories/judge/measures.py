@@ -62,15 +62,15 @@ def chance_agreement(frame: pl.DataFrame, prediction: str, target: str) -> pl.Da
     This is the expectation over all pairings within a layer, in closed form: the sum over tokens of the share of
     predictions that are the token times the share of targets that are.
     """
-    known = frame.drop_nulls([prediction, target])
+    paired = frame.drop_nulls([prediction, target])
 
     def shares(column: str, name: str) -> pl.DataFrame:
-        counted = known.group_by("layer", pl.col(column).alias("token")).agg(pl.len().alias(name))
+        counted = paired.group_by("layer", pl.col(column).alias("token")).agg(pl.len().alias(name))
         return counted.with_columns(pl.col(name) / pl.col(name).sum().over("layer"))
 
     both = shares(prediction, "predicted").join(shares(target, "wanted"), on=["layer", "token"])
     chances = both.group_by("layer").agg((pl.col("predicted") * pl.col("wanted")).sort().sum().alias("chance"))
-    layers = known.select("layer").unique().sort("layer")
+    layers = paired.select("layer").unique().sort("layer")
     return layers.join(chances, on="layer", how="left", maintain_order="left").with_columns(
         pl.col("chance").fill_null(0.0)
     )

@@ -31,8 +31,8 @@ def by_layer(frame: pl.DataFrame, column: str) -> dict[int, float]:
 
 def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
     """Return the mean over those of ``layers`` that have a value; ``None`` if none has."""
-    found = [values[layer] for layer in layers if layer in values]
-    return sum(found) / len(found) if found else None
+    measured = [values[layer] for layer in layers if layer in values]
+    return sum(measured) / len(measured) if measured else None
 
 
 def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
@@ -58,7 +58,7 @@ def surely(against: Sequence[np.ndarray], outside: float = OUTSIDE) -> int:
         against: (draws,) for each layer, whether a resample contradicts it.
         outside: of the interval, half of it at this end.
     """
-    p_values = np.sort([drawn.mean() for drawn in against])
+    p_values = np.sort([draws.mean() for draws in against])
     clear = np.arange(len(p_values), 0, -1) * p_values <= outside / 2
     return int(np.flatnonzero(clear).max(initial=-1)) + 1
 
@@ -72,8 +72,8 @@ def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
     """
     if n == 0:
         return float("nan"), float("nan")
-    found = binomtest(cases, n).proportion_ci(1 - outside, method="wilson")
-    return float(found.low), float(found.high)
+    low, high = binomtest(cases, n).proportion_ci(1 - outside, method="wilson")
+    return float(low), float(high)
 
 
 def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int | None) -> tuple[float, float]:
@@ -86,8 +86,8 @@ def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int | No
     """
     if seed is None:
         return float("nan"), float("nan")
-    drawn = np.random.default_rng(seed).binomial(units, shares, size=(RESAMPLES, len(shares))) / units
-    return _highest(shares, units, drawn)
+    draws = np.random.default_rng(seed).binomial(units, shares, size=(RESAMPLES, len(shares))) / units
+    return _highest(shares, units, draws)
 
 
 def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]:
@@ -124,8 +124,8 @@ def _wide(frame: pl.DataFrame, value: str) -> np.ndarray:
 
 
 def _shares(wide: np.ndarray, seed: int, draws: int) -> np.ndarray:
-    known = ~np.isnan(wide)
-    both = np.hstack([np.where(known, wide, 0), known]).astype(np.float32)  # exact for whole numbers up to 16 million
+    present = ~np.isnan(wide)
+    both = np.hstack([np.where(present, wide, 0), present]).astype(np.float32)  # exact for integers up to 16 million
     sums = np.concatenate([counts @ both for counts in _resampled(len(both), seed, draws)]).astype(np.float64)
     cases, rows = np.hsplit(sums, 2)
     return np.where(rows > 0, cases / np.maximum(rows, 1), np.nanmean(wide, axis=0))
@@ -142,8 +142,8 @@ def joint_medians(frame: pl.DataFrame, value: str, seed: int | None) -> np.ndarr
     order = np.argsort(wide, axis=0, kind="stable")
     out = []
     for counts in _resampled(len(wide), seed, MEDIANS):
-        drawn = [_medians(counts, wide[order[:, at], at], order[:, at]) for at in range(wide.shape[1])]
-        out.append(np.stack(drawn, axis=1))
+        by_layer = [_medians(counts, wide[order[:, at], at], order[:, at]) for at in range(wide.shape[1])]
+        out.append(np.stack(by_layer, axis=1))
     return np.concatenate(out)
 
 
@@ -163,10 +163,10 @@ def _medians(counts: np.ndarray, ordered: np.ndarray, order: np.ndarray) -> np.n
 
 def within_groups(frame: pl.DataFrame, value: str, seed: int | None, by: str = "layer") -> dict[Any, np.ndarray]:
     """Return resamples (draws,) of the mean of ``value`` in each group, resampling each group's rows separately."""
-    known = frame.drop_nulls(value).sort(by, maintain_order=True)
+    rows = frame.drop_nulls(value).sort(by, maintain_order=True)
     return {
-        group: resamples(part[value].to_numpy(), None if seed is None else [seed, place])
-        for place, ((group,), part) in enumerate(known.group_by(by, maintain_order=True))
+        group: resamples(part[value].to_numpy(), None if seed is None else [seed, number])
+        for number, ((group,), part) in enumerate(rows.group_by(by, maintain_order=True))
     }
 
 
@@ -182,8 +182,8 @@ def expanded(draws: np.ndarray, mean: float, n: int) -> np.ndarray:
 
 def mean_of(draws: Mapping[int, np.ndarray], layers: Sequence[int]) -> np.ndarray:
     """Return resamples (draws,) of the mean over those of ``layers`` that have resamples."""
-    found = [draws[layer] for layer in layers if layer in draws]
-    return np.mean(found, axis=0) if found else np.empty(0)
+    measured = [draws[layer] for layer in layers if layer in draws]
+    return np.mean(measured, axis=0) if measured else np.empty(0)
 
 
 def rank_correlations(x: Sequence[float], draws: np.ndarray) -> np.ndarray:
@@ -192,9 +192,9 @@ def rank_correlations(x: Sequence[float], draws: np.ndarray) -> np.ndarray:
         return np.empty(0)
     ranks = rankdata(draws, axis=1)
     ranks -= ranks.mean(1, keepdims=True)
-    own = rankdata(x) - (len(x) + 1) / 2
-    size = np.sqrt((ranks**2).sum(1) * (own**2).sum())
-    return np.divide(ranks @ own, size, out=np.zeros(len(draws)), where=size > 0)
+    of_x = rankdata(x) - (len(x) + 1) / 2
+    size = np.sqrt((ranks**2).sum(1) * (of_x**2).sum())
+    return np.divide(ranks @ of_x, size, out=np.zeros(len(draws)), where=size > 0)
 
 
 def p_value(draws: np.ndarray, null: float, alternative: str) -> float:
@@ -210,8 +210,8 @@ def holm(values: Sequence[float]) -> list[float]:
     """Return p-values with Holm's correction over all of them, in the given order."""
     order = np.argsort(values, kind="stable")
     corrected, most = [0.0] * len(values), 0.0
-    for place, index in enumerate(order):
-        most = max(most, min(1.0, (len(values) - place) * values[index]))
+    for smaller, index in enumerate(order):
+        most = max(most, min(1.0, (len(values) - smaller) * values[index]))
         corrected[index] = most
     return corrected
 
@@ -225,7 +225,7 @@ def _resampled(n: int, seed: int, draws: int) -> Iterator[np.ndarray]:
         yield np.bincount(draw.ravel(), minlength=BLOCK * n).reshape(BLOCK, n).astype(np.float32)
 
 
-def _highest(shares: np.ndarray, units: np.ndarray, drawn: np.ndarray) -> tuple[float, float]:
+def _highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the highest share, from resamples of all shares.
 
     The layer with the highest share was selected, so part of that share is luck, which its own interval ignores.
@@ -240,13 +240,13 @@ def _highest(shares: np.ndarray, units: np.ndarray, drawn: np.ndarray) -> tuple[
 
     Args:
         shares, units: (layers,) as measured.
-        drawn: (resamples, layers) resampled shares.
+        draws: (resamples, layers) resampled shares.
     """
-    ordered = np.sort(drawn, 0)
-    places = [np.searchsorted(own, again, "right") for own, again in zip(ordered.T, drawn.T, strict=True)]
-    beyond = int(OUTSIDE / 2 * len(drawn))  # number of resamples that may have a layer below its end
+    ordered = np.sort(draws, 0)
+    places = [np.searchsorted(layer, again, "right") for layer, again in zip(ordered.T, draws.T, strict=True)]
+    beyond = int(OUTSIDE / 2 * len(draws))  # number of resamples that may have a layer below its end
     lows = ordered[np.sort(np.min(places, 0))[beyond] - 1]
-    highs = np.percentile(drawn, 100 * (1 - OUTSIDE / 2), axis=0)
+    highs = np.percentile(draws, 100 * (1 - OUTSIDE / 2), axis=0)
     for layer in np.flatnonzero((shares == 0) | (shares == 1)):  # as in ``share_interval``
         cases, n = int(shares[layer] * units[layer]), int(units[layer])
         lows[layer], highs[layer] = wilson(cases, n, OUTSIDE / len(shares))[0], wilson(cases, n)[1]

@@ -74,28 +74,28 @@ def _spread(untrained: Mapping[str, Any]) -> float:
 
 def _gap(sample: Mapping[str, Any], untrained: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return the run's number less the untrained models' mean, its standard error and its degrees of freedom."""
-    spread, own = _spread(untrained), sample["error"] or 0.0
-    total = spread**2 + own**2
+    spread, error = _spread(untrained), sample["error"] or 0.0
+    total = spread**2 + error**2
     degrees = total**2 / (spread**4 / (untrained["runs"] - 1)) if spread else math.inf
     return sample["measured"] - untrained["measured"], math.sqrt(total), degrees
 
 
 def less_untrained(
-    claim: Claim, found: Measurement, measured: Mapping[tuple[str, str], Mapping[str, Any]]
+    claim: Claim, measurement: Measurement, measured: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> Measurement:
     """Return a measurement judged by the run's number less the untrained models' mean, on the same sentences.
 
     ``measured``: as of ``compared``, whose spread is that of the interval.
     """
     sample, untrained = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED))
-    if found.value is None:
-        return found
+    if measurement.value is None:
+        return measurement
     if sample is None or untrained is None or sample["measured"] is None or untrained["runs"] < 2:
-        return replace(found, reason="it needs untrained models, at least two")
+        return replace(measurement, reason="it needs untrained models, at least two")
     gap, error, degrees = _gap(sample, untrained)
     reach = float(t.ppf(1 - LEVEL / 2, degrees)) * error
     few = "" if error else "the untrained models' numbers have no spread"
-    return replace(found, judged=Judged(gap, gap - reach, gap + reach, claim.limit), few=few)
+    return replace(measurement, judged=Judged(gap, gap - reach, gap + reach, claim.limit), few=few)
 
 
 def decide(rows: Sequence[dict[str, Any]]) -> None:

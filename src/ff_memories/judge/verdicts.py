@@ -36,39 +36,39 @@ def _joined(*parts: str) -> str | None:
     return "; ".join(part for part in parts if part) or None
 
 
-def _beside(claim: Claim, found: Measurement, types: str, evidence: Evidence) -> str:
+def _beside(claim: Claim, measurement: Measurement, types: str, evidence: Evidence) -> str:
     """Return the measurement under the other choice of ``values.types`` in words, or nothing if it is equal."""
     other = measure(claim, evidence)
-    if other.value == found.value:
+    if other.value == measurement.value:
         return ""
     return f"{measured(other.value, claim.unit)} {TYPES[types]}"
 
 
-def judge(claim: Claim, found: Measurement, scope: str) -> tuple[str, str | None, str | None]:
+def judge(claim: Claim, measurement: Measurement, scope: str) -> tuple[str, str | None, str | None]:
     """Return the verdict on a claim, its reason, and whether the model shows what the claim says (``SHOWS``).
 
     On other models than the paper's, only claims that state a direction are judged. Other claims are ``measured`` if
     they have a number and ``not_applicable`` if not. On the paper's model, claims that people judged are
     ``not_attempted`` by a proxy. Claims beyond the paper hold or fail; there is nothing to reproduce.
     """
-    note = PROXY if found.proxy else ""
+    note = PROXY if measurement.proxy else ""
     if not claim.judged(scope):
         why = "not judged on a surrogate model" if scope == "surrogate" else "a number of the paper's model: not judged"
-        if found.value is None:
-            return "not_applicable", _joined(why if scope == "surrogate" else "", note, found.reason), None
-        return "measured", _joined(why, note, found.reason), None
-    units = f"too few {claim.resampled}: {found.units or 0:,}, and {claim.least:,} are needed"
-    few = found.few or (units if _lacks(claim, found) else "")
-    if found.judged is None and not few:
-        return "not_applicable", _joined(note, found.reason or "no data"), None
-    if scope == "paper" and claim.human and found.proxy:
-        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", found.reason), None
-    shows = "undecided" if few or found.judged is None else found.judged.shows
-    return SHOWS[shows][scope != "paper" or claim.beyond], _joined(note, few, found.reason), shows
+        if measurement.value is None:
+            return "not_applicable", _joined(why if scope == "surrogate" else "", note, measurement.reason), None
+        return "measured", _joined(why, note, measurement.reason), None
+    units = f"too few {claim.resampled}: {measurement.units or 0:,}, and {claim.least:,} are needed"
+    few = measurement.few or (units if _lacks(claim, measurement) else "")
+    if measurement.judged is None and not few:
+        return "not_applicable", _joined(note, measurement.reason or "no data"), None
+    if scope == "paper" and claim.human and measurement.proxy:
+        return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", measurement.reason), None
+    shows = "undecided" if few or measurement.judged is None else measurement.judged.shows
+    return SHOWS[shows][scope != "paper" or claim.beyond], _joined(note, few, measurement.reason), shows
 
 
-def _lacks(claim: Claim, found: Measurement) -> bool:
-    return found.judged is not None and (found.units or 0) < claim.least
+def _lacks(claim: Claim, measurement: Measurement) -> bool:
+    return measurement.judged is not None and (measurement.units or 0) < claim.least
 
 
 def verdicts(
@@ -76,49 +76,49 @@ def verdicts(
     evidence: Evidence,
     scope: str,
     baselines: pl.DataFrame | None = None,
-    own: bool = False,
+    self_sampled: bool = False,
 ) -> pl.DataFrame:
     """Measure and judge every claim; return the ``claims`` table.
 
     Args:
         baselines: the table; without it, nothing is said of training.
-        own: whether the text was sampled from the model (``wording.self_sampled``).
+        self_sampled: whether the text was sampled from the model (``wording.self_sampled``).
     """
     rows: list[dict[str, Any]] = []
     beside = evidence.beside()
-    held: dict[tuple[str, str], Mapping[str, Any]] = (
+    of_models: dict[tuple[str, str], Mapping[str, Any]] = (
         {} if baselines is None else {(row["claim"], row["baseline"]): row for row in baselines.iter_rows(named=True)}
     )
     claims = list(claims)
     for claim in claims:
         try:
-            found = measure(claim, evidence)
+            measurement = measure(claim, evidence)
             if claim.less_untrained:
-                found = training.less_untrained(claim, found, held)
-            verdict, reason, shows = judge(claim, found, scope)
+                measurement = training.less_untrained(claim, measurement, of_models)
+            verdict, reason, shows = judge(claim, measurement, scope)
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
-                reason = _joined(reason or "", _beside(claim, found, *beside))
-            if own and claim.next_tokens:
+                reason = _joined(reason or "", _beside(claim, measurement, *beside))
+            if self_sampled and claim.next_tokens:
                 reason = _joined(reason or "", SAMPLED_TEXT)
         except Missing as missing:
-            found, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
+            measurement, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
         rows.append(
             {
                 "claim": claim.id,
                 "statement": claim.statement,
                 "source": claim.source,
                 "paper_value": claim.paper,
-                "measured": found.value,
-                "low": found.low,
-                "high": found.high,
-                "n": found.n,
+                "measured": measurement.value,
+                "low": measurement.low,
+                "high": measurement.high,
+                "n": measurement.n,
                 "scope": scope,
                 "verdict": verdict,
                 "shows": shows,
-                **_judged(claim, found.judged if shows else None),
-                **training.compared(claim, held),
-                "resampled": claim.resampled if found.low is not None else None,
-                "p": _p(claim, found, verdict),
+                **_judged(claim, measurement.judged if shows else None),
+                **training.compared(claim, of_models),
+                "resampled": claim.resampled if measurement.low is not None else None,
+                "p": _p(claim, measurement, verdict),
                 "p_holm": None,
                 "reason": reason,
             }
@@ -145,10 +145,10 @@ def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:
     }
 
 
-def _p(claim: Claim, found: Measurement, verdict: str) -> float | None:
+def _p(claim: Claim, measurement: Measurement, verdict: str) -> float | None:
     """Return the p-value of a judged claim's direction; ``None`` if it is not judged or has no test."""
-    if verdict not in JUDGED or claim.null is None or found.draws is None or not len(found.draws):
+    if verdict not in JUDGED or claim.null is None or measurement.draws is None or not len(measurement.draws):
         return None
-    if found.units is not None and found.units < FEWEST:
+    if measurement.units is not None and measurement.units < FEWEST:
         return None
-    return p_value(found.draws, claim.null, claim.alternative)
+    return p_value(measurement.draws, claim.null, claim.alternative)

@@ -62,8 +62,7 @@ def self_sampled(counts: pl.DataFrame) -> bool:
 
 def notes(reason: str | None) -> list[str]:
     """Return what must stand beside a claim's number, by the reason in the table `claims`."""
-    said = reason or ""
-    return [note for note, mark in ((PROXY, ANNOTATOR), (OWN_TEXT, SAMPLED_TEXT)) if mark in said]
+    return [note for note, mark in ((PROXY, ANNOTATOR), (OWN_TEXT, SAMPLED_TEXT)) if mark in (reason or "")]
 
 
 def sentence(row: Mapping[str, Any]) -> str:
@@ -73,25 +72,26 @@ def sentence(row: Mapping[str, Any]) -> str:
 
 def beside(row: Mapping[str, Any]) -> str:
     """Return what stands beside a claim's sentence: its verdict, and the same number elsewhere."""
-    said = [f"{row['claim']} {'not judged' if row['verdict'] == 'measured' else word(row['verdict'])}"]
+    parts = [f"{row['claim']} {'not judged' if row['verdict'] == 'measured' else word(row['verdict'])}"]
     if row["judged_as"] != row["measured_as"] and row["judged_unit"] != "number" and row["judged"] is not None:
-        said[0] += f", judged by the {row['judged_as']}: {measured(row['judged'], row['judged_unit'])}"
+        parts[0] += f", judged by the {row['judged_as']}: {measured(row['judged'], row['judged_unit'])}"
     if not row["beyond"]:
-        said.append(f"paper: {row['paper_value'].replace(';', ',')}")
+        parts.append(f"paper: {row['paper_value'].replace(';', ',')}")
     if row["baseline"] is not None:
         signed = re.search(r"\{size\} \{[^}]*\}", row["sentence"])
-        number = lambda column: _filled(signed[0] if signed else "{value}", row[column], row["unit"])
-        here = "" if row["sample"] is None else f"same sentences: {number('sample')}, "
-        said.append(f"{here}untrained {number('baseline')}" + (", the same" if row["training"] == "same" else ""))
+        form = signed[0] if signed else "{value}"
+        here = "" if row["sample"] is None else f"same sentences: {_filled(form, row['sample'], row['unit'])}, "
+        same = ", the same" if row["training"] == "same" else ""
+        parts.append(f"{here}untrained {_filled(form, row['baseline'], row['unit'])}{same}")
     guessed = {other["baseline"]: other["measured"] for other in row["baselines"]}.get("unigram")
     if guessed is not None and guessed >= row["measured"]:
-        said.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
-    said += [part for part in (row["reason"] or "").split("; ") if part.endswith(tuple(TYPES.values()))]
-    return "; ".join([*said, *row["notes"]])
+        parts.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
+    parts += [part for part in (row["reason"] or "").split("; ") if part.endswith(tuple(TYPES.values()))]
+    return "; ".join([*parts, *row["notes"]])
 
 
 def _filled(text: str, value: float, unit: str) -> str:
-    chosen = re.sub(r"\{([^{}|]*)\|([^{}]*)\}", lambda found: found[1 if value > 0 else 2], text)
+    chosen = re.sub(r"\{([^{}|]*)\|([^{}]*)\}", lambda words: words[1 if value > 0 else 2], text)
     return chosen.format(value=measured(value, unit), size=measured(abs(value), unit))
 
 
@@ -100,15 +100,15 @@ def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 
     ``claims``: the content of a run's ``claims.json``, or other rows by claim.
     """
-    own = (row for claim, row in claims.items() if not beyond(claim))
-    return dict(Counter(shown(row["verdict"], row.get("measured")) for row in own))
+    papers = (row for claim, row in claims.items() if not beyond(claim))
+    return dict(Counter(shown(row["verdict"], row.get("measured")) for row in papers))
 
 
 def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:
     """Return ``demo (surrogate): 11 hold, 5 fail, 14 measured``."""
-    told = [f"{verdicts[verdict]} {said['many']}" for verdict, said in VERDICTS.items() if verdict in verdicts]
+    tally = [f"{verdicts[verdict]} {words['many']}" for verdict, words in VERDICTS.items() if verdict in verdicts]
     whose = MARKS["model"] if scope == "model" else scope
-    return f"{run} ({whose}): {', '.join(told)}"
+    return f"{run} ({whose}): {', '.join(tally)}"
 
 
 def word(verdict: str) -> str:
@@ -144,8 +144,8 @@ def definition(rests_on: Collection[str], info: Mapping[str, Any], memories: str
     """
     if info["scope"] != "model":
         return ""
-    said = [text for part, text in _differences(info, memories) if part in rests_on]
-    return f"On this model, {'; '.join(said)}." if said else ""
+    differences = [text for part, text in _differences(info, memories) if part in rests_on]
+    return f"On this model, {'; '.join(differences)}." if differences else ""
 
 
 def _differences(info: Mapping[str, Any], memories: str) -> list[tuple[str, str]]:

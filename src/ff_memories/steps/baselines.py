@@ -10,9 +10,8 @@ from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
-from ff_memories.judge.evidence import Evidence
+from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.register import UNTRAINED, register
-from ff_memories.judge.stop_words import stop_words
 from ff_memories.model.info import read_info
 from ff_memories.paper import baselines as measured
 from ff_memories.paper.layers import measures as layers_measures

@@ -25,8 +25,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution, Input, Output, Param, Wildcard
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
-from ff_memories.judge.choices import Choice, parts, varied
-from ff_memories.judge.sensitivity import refused, rows
+from ff_memories.judge.sensitivity import Choice, parts, refused, rows, varied
 from ff_memories.model.families import families
 from ff_memories.paper.keys.steps import mutations, patterns, proxy, trigger_shard, triggers
 from ff_memories.paper.layers.steps import composition

@@ -89,14 +89,15 @@ def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32
         precision: if it is not float32, the file's metadata record it.
         neurons: d_m, where keys count both signs; the metadata record it.
     """
-    said = {} if precision == "float32" else {PRECISION: str(precision)}
+    metadata = {} if precision == "float32" else {PRECISION: str(precision)}
     if neurons is not None:
         sign = pl.when(pl.col("key").is_not_null()).then(1 - 2 * (pl.col("key") >= neurons).cast(SIGN)).alias("sign")
-        frame, said = frame.with_columns(sign, pl.col("key") % neurons), said | {NEURONS: str(neurons)}
+        frame = frame.with_columns(sign, pl.col("key") % neurons)
+        metadata[NEURONS] = str(neurons)
     if odd := [name for name in frame.columns if frame[name].dtype.is_float() and frame[name].is_nan().any()]:
         raise UserError(f"{path}: NaN in {odd[0]!r}: the model's numbers overflow", "use another checkpoint")
     frame = conform(frame, TABLES[name_of(path)])
-    save(frame, path, said)
+    save(frame, path, metadata)
 
 
 def save(frame: pl.DataFrame, path: str | Path, metadata: dict[str, str] | None = None) -> None:
@@ -119,25 +120,25 @@ def save(frame: pl.DataFrame, path: str | Path, metadata: dict[str, str] | None 
 
 def neurons_of(path: str | Path) -> int | None:
     """Return d_m where a table counts both signs, else ``None``. Raises ``UserError`` if its metadata are damaged."""
-    said = pl.read_parquet_metadata(path).get(NEURONS)
-    if said is not None and not (said.isdecimal() and 0 < int(said) <= MOST_NEURONS):
-        raise UserError(f"{path}: {NEURONS} is {said!r} in its metadata", rebuild_hint(path))
-    return None if said is None else int(said)
+    text = pl.read_parquet_metadata(path).get(NEURONS)
+    if text is not None and not (text.isdecimal() and 0 < int(text) <= MOST_NEURONS):
+        raise UserError(f"{path}: {NEURONS} is {text!r} in its metadata", rebuild_hint(path))
+    return None if text is None else int(text)
 
 
 def precision_of(path: str | Path) -> Precision:
     """Return the precision that a table was measured in. Raises ``UserError`` for an unknown one."""
-    said = pl.read_parquet_metadata(path).get(PRECISION, "float32")
-    if said not in ROUNDOFF:
-        raise UserError(f"{path}: unknown precision {said!r} in its metadata", rebuild_hint(path))
-    return said
+    precision = pl.read_parquet_metadata(path).get(PRECISION, "float32")
+    if precision not in ROUNDOFF:
+        raise UserError(f"{path}: unknown precision {precision!r} in its metadata", rebuild_hint(path))
+    return precision
 
 
 def require_precision(path: str | Path, precision: Precision) -> None:
     """Raise ``UserError`` if a table was not measured in the given precision."""
-    if (found := precision_of(path)) != precision:
+    if (measured_in := precision_of(path)) != precision:
         raise UserError(
-            f"{path}: measured in {found}, but extraction.precision is {precision}; one run cannot mix them",
+            f"{path}: measured in {measured_in}, but extraction.precision is {precision}; one run cannot mix them",
             rebuild_hint(path),
         )
 

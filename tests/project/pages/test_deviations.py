@@ -13,8 +13,7 @@ from pipeline import SMALL
 
 from ff_memories import config, tables
 from ff_memories.base.errors import UserError
-from ff_memories.judge.choices import SECTIONS, SHARES, SIZE
-from ff_memories.judge.sensitivity import changes
+from ff_memories.judge.sensitivity import SECTIONS, SHARES, SIZE, changes
 
 EXTRACTION = (*SECTIONS, "patterns")
 

@@ -13,7 +13,7 @@ from ff_memories.annotate.automatic.permutation_test import Candidate
 from ff_memories.annotate.automatic.semantic import Lexicon, Topics
 from ff_memories.annotate.automatic.shallow import Shallow
 from ff_memories.annotate.scoring import label_of
-from ff_memories.annotate.study import Key, random_prefixes
+from ff_memories.annotate.study import SampledKey, random_prefixes
 from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
@@ -54,7 +54,7 @@ class Annotator:
             Shallow(dictionary.types, reference, pool, rng_of("shallow")), Topics(lexicon, pool, rng_of("semantic"))
         )
 
-    def annotate(self, key: Key) -> list[tuple[str, str, Candidate]]:
+    def annotate(self, key: SampledKey) -> list[tuple[str, str, Candidate]]:
         """Return a key's patterns as (type, description, pattern)."""
         patterns, parts = self.shallow.find(key.prefixes, ALPHA / 2)
         topics = self.topics.find(key.prefixes, parts, ALPHA / 2)
@@ -63,7 +63,7 @@ class Annotator:
         ]
 
 
-def annotate(annotator: Annotator, keys: list[Key]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def annotate(annotator: Annotator, keys: list[SampledKey]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the rows of ``annotations`` and ``pattern_labels`` for the sampled keys (section 3.1, figure 2)."""
     patterns, labels = [], []
     for key in keys:

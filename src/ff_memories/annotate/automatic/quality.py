@@ -15,7 +15,7 @@ import polars as pl
 
 from ff_memories.annotate.automatic.proxy import Annotator
 from ff_memories.annotate.scoring import Measured, share
-from ff_memories.annotate.study import Key, Prefix, random_prefixes
+from ff_memories.annotate.study import Prefix, SampledKey, random_prefixes
 from ff_memories.corpus.store import Corpus
 
 PLANTED = {"shallow": 40, "semantic": 40, "both": 40, "passage": 40, "none": 400}  # keys of each kind
@@ -33,7 +33,7 @@ class Case:
     """A key whose patterns are known."""
 
     sort: str
-    key: Key
+    key: SampledKey
     planted: dict[str, Planted]
 
 
@@ -68,7 +68,7 @@ def _case(sort: str, prefixes: Sequence[Sequence[int]], planted: dict[str, Plant
     if topic:  # an n-gram may have been written over the only word of the topic
         tokens, members = topic
         planted = planted | {"semantic": (tokens, frozenset(i for i in members if tokens & set(prefixes[i])))}
-    key = Key(0, number, tuple(range(1, len(prefixes) + 1)), tuple(tuple(p) for p in prefixes))
+    key = SampledKey(0, number, tuple(range(1, len(prefixes) + 1)), tuple(tuple(p) for p in prefixes))
     return Case(sort, key, planted)
 
 

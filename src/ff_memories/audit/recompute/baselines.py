@@ -17,7 +17,7 @@ from ff_memories import tables
 from ff_memories.annotate import distance
 from ff_memories.annotate.automatic import proxy
 from ff_memories.annotate.automatic.words import train_counts
-from ff_memories.annotate.study import Key, Prefix, read_keys
+from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.audit.recompute import structure
 from ff_memories.audit.recompute.audit_inputs import (
     BATCH,
@@ -220,7 +220,7 @@ class Labels:
         judged = distance.label(distance.compositions(refinement, config.seed), types.types, closer)
         self.made = {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
 
-    def _of(self, keys: list[Key]) -> dict[str, pl.DataFrame]:
+    def _of(self, keys: list[SampledKey]) -> dict[str, pl.DataFrame]:
         found = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
         return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in found}
 
