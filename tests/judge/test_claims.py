@@ -929,11 +929,6 @@ def test_the_verdicts_come_as_latex(tmp_path):
     assert r"\begin{longtable}" in (tmp_path / "claims.tex").read_text()
 
 
-def test_counts_that_are_given_twice_are_refused(tmp_path, capsys):
-    assert run(tmp_path, f"{tmp_path}/counts/corpus.parquet") == 2
-    assert "counts: several rows for the same step, reason" in capsys.readouterr().err
-
-
 def test_the_step_names_a_file_that_is_no_counts_table_and_writes_nothing(tmp_path, capsys):
     (tmp_path / "bad.parquet").write_text("no parquet")
     assert run(tmp_path, f"{tmp_path}/bad.parquet") == 2
