@@ -136,9 +136,10 @@ def stop_words(source: str, dictionary: Types) -> frozenset[int]:
 
     Raises ``UserError`` if the package is not installed.
     """
-    words: frozenset[str]
     if source == "sklearn":
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS as words
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+        words: frozenset[str] = ENGLISH_STOP_WORDS
     elif source == "spacy":
         words = _spacy()
     else:
