@@ -87,6 +87,7 @@ REFUSED = {
     "semicolons": (lambda: table(";"), "CSV, not plain text"),
     "tabs": (lambda: table("\t"), "tab-separated, not plain text"),
     "HTML": (lambda: HTML.format(tagged("p")), "HTML, not plain text"),
+    "XML": (lambda: f"<?xml version='1.0'?>\n<text>{tagged('p')}</text>", "XML, not plain text"),
     "wrapped": (lambda: WRAPPED, "its lines are wrapped at 70 characters"),
     "wrapped, no blank lines": (lambda: WRAPPED.replace("\n\n", "\n"), "its lines are wrapped at 70"),
     "wrapped list": (

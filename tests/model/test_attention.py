@@ -1,4 +1,4 @@
-"""Attention over the rows of a batch: one call per length, padded paths, and on a GPU one call, against float64."""
+"""Attention over the rows of a batch: one call per length, padded bands, and on a GPU one call, against float64."""
 
 from typing import Any
 
@@ -43,22 +43,14 @@ def by_hand(batch, q, k, v, scale=None, cap=None, window=None):
     return out
 
 
-def along(batch, q, k, v, **how):
-    """Return attention along one group of paths, the sentences, each padded to the longest."""
-    first, rows = (torch.from_numpy(part).to(q.device)[:, None] for part in batch.sentences())
-    steps = torch.arange(int(rows.max()), device=q.device)
-    paths = torch.where(steps < rows, first + steps, first)
-    place = (steps < rows).flatten().nonzero().squeeze(1)
-    return attention_along(q, k, v, [(paths, place, paths.flatten()[place])], len(q), **how)
-
-
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shared", [4, 2, 1])
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_ways_are_the_equation(kind, shared, device):
     batch, q, k, v = rows_of(device, 4, shared)
     wanted = by_hand(batch, q, k, v, **KINDS[kind])
-    for way in (batch.attention(q, k, v, **KINDS[kind]), along(batch, q, k, v, **KINDS[kind])):
+    found = [batch.attention(q, k, v, **KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), **KINDS[kind])]
+    for way in found:
         torch.testing.assert_close(way, wanted, rtol=1e-10, atol=1e-12)
 
 
@@ -68,9 +60,24 @@ def test_all_ways_are_the_equation(kind, shared, device):
 def test_every_type_is_near_float64(kind, dtype, off, device):
     batch, q, k, v = rows_of(device, 4, 2, dtype)
     wanted = by_hand(batch, q.double(), k.double(), v.double(), **KINDS[kind])
-    ways = [batch.attention(q, k, v, **KINDS[kind]), along(batch, q, k, v, **KINDS[kind])]
+    ways = [batch.attention(q, k, v, **KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), **KINDS[kind])]
     if device == "cuda":
         assert takes_sentences(q, v, None)
         ways.append(attention_of_sentences(q, k, v, batch.ends, int(LENGTHS[-1]) + 1, **KINDS[kind]))
     for way in ways:
         assert way.dtype == dtype and (way.double() - wanted).abs().max() < off * wanted.abs().max()
+
+
+def test_bands_hold_every_row_once():
+    batch, q, *_ = rows_of("cpu", 1, 1)
+    assert 1 < len(batch.bands) < 9
+    assert torch.cat([row for _, _, row in batch.bands]).sort().values.tolist() == list(range(len(q)))
+    padded = sum(paths.numel() for paths, _, _ in batch.bands)
+    assert len(q) < padded < 2 * len(q)
+    assert batch.ends.tolist() == [0, *np.cumsum(LENGTHS + 1)]
+
+
+def test_one_sentence_is_one_band():
+    batch = Batch.pack([np.array([5])])
+    (band,) = batch.bands
+    assert [part.tolist() for part in band] == [[[0, 1]], [0, 1], [0, 1]]

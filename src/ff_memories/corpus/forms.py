@@ -39,6 +39,7 @@ BY_BEGINNING = {  # how files begin: what they are, and the command that reads o
     rb"\{\\rtf": ("rich text (RTF)", PANDOC.format("rtf")),
     rb"\xff\xfe|\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8"),
     rb"\s*(?i:<!doctype\s+html\b|<html\b)": ("HTML", PANDOC.format("html")),
+    rb"\s*<\?xml\b": ("XML", PANDOC.format("html")),
 }
 CODE = re.compile(
     r"[;{}]\s*$|^\s*(?:(?:def|class|import|from|return|if|for|while|elif|else|try)\b.*[:;({,]?$|#|//|\*)|\w\(.*\)|[^=]=[^=]"

@@ -12,7 +12,7 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
@@ -25,7 +25,9 @@ from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights, load
 from ff_memories.model.matmul import (
+    Paths,
     attention,
+    attention_along,
     attention_of_sentences,
     linear,
     relu_linear,
@@ -33,6 +35,11 @@ from ff_memories.model.matmul import (
     with_bias,
 )
 from ff_memories.model.vocabulary import Vocabulary
+
+
+def band_of(lengths: np.ndarray) -> np.ndarray:
+    """Return the band of each length: no sentence is padded to more than twice its length."""
+    return np.ceil(np.log2(lengths))
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,19 @@ class Batch:
         """(sentences,) int64, the row of each sentence's last token."""
         return self.ends[1:].long() - 1
 
+    @cached_property
+    def bands(self) -> tuple[Paths, ...]:
+        """The sentences in groups of like length (``band_of``), each padded to its longest."""
+        found, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
+        begins, lengths = self.sentences()
+        band = band_of(lengths)
+        for number in np.unique(band):
+            first, length = begins[band == number, None], lengths[band == number, None]
+            inside = np.arange(length.max()) < length
+            rows = np.where(inside, first + np.arange(length.max()), first)
+            found.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
+        return tuple(found)
+
     def attention(
         self,
         q: torch.Tensor,
@@ -97,6 +117,8 @@ class Batch:
         """
         if takes_sentences(q, v, cap):
             return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scale, window)
+        if q.is_cuda:
+            return attention_along(q, k, v, self.bands, len(q), scale, cap, window)
         out = v.new_empty(*q.shape[:2], v.shape[2])
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)

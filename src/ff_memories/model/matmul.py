@@ -9,8 +9,8 @@ at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it 
 exact and the sums are float32.
 
 Attention runs over rows: queries, keys and values of all tokens of a batch lie one after the other, and the batch says
-which belong together. A GPU takes all sentences in one call (``attention_of_sentences``) where it can; else there
-is one call per length, and nothing is padded. A forest runs along padded paths (``attention_along``).
+which belong together. A GPU takes all sentences in one call (``attention_of_sentences``), or some calls of padded ones
+(``attention_along``); a CPU takes one call per length and pads nothing.
 """
 
 from collections.abc import Iterator, Sequence
