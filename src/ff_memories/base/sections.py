@@ -1,7 +1,7 @@
 """Collect what the paper's sections declare: general machinery names a pattern, so it imports no section itself.
 
-modules("ff_memories.paper.*.claims")         # the modules `claims` of all sections
-declared("ff_memories.paper.*.claims")        # what the `claims.toml` beside each says
+modules("ff_memories.paper.*.NAME")         # the modules NAME of all sections
+declared("ff_memories.paper.*.NAME.toml")   # what the files NAME.toml of all sections say
 """
 
 import tomllib
@@ -22,7 +22,7 @@ def modules(pattern: str) -> dict[str, ModuleType]:
 
 @cache
 def declared(pattern: str) -> dict[str, dict[str, Any]]:
-    """Return {section: the TOML file beside the module that the pattern names}; no module is imported."""
-    package, _, name = pattern.rpartition(".")
+    """Return {section: what its TOML file says that a dotted name with ``*`` for the section names}."""
+    package, _, name = pattern.removesuffix(".toml").rpartition(".")
     read = {section: files(package.replace("*", section)).joinpath(f"{name}.toml") for section in SECTIONS}
     return {section: tomllib.loads(file.read_text(encoding="utf-8")) for section, file in read.items()}

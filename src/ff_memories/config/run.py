@@ -133,7 +133,7 @@ class Config(Section):
             if (given := self.at(path)) > self.triggers.top:
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
         faults += self._faults_of_keys()
-        declared = sections.declared("ff_memories.paper.*.figures").values()
+        declared = sections.declared("ff_memories.paper.*.figures.toml").values()
         unknown = sorted(set(self.figures).difference(*declared))
         faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in unknown]
         if faults:

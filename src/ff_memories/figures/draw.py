@@ -10,9 +10,9 @@ from ff_memories.base import sections
 from ff_memories.config import Settings
 from ff_memories.figures import controls
 from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.registry import DRAWN, OF_SECTIONS
+from ff_memories.figures.registry import DRAWN
 
-_modules = sections.modules(OF_SECTIONS).values()
+_modules = sections.modules("ff_memories.paper.*.figures").values()
 DRAWINGS = {name: drawing for module in _modules for name, drawing in module.DRAWINGS.items()}
 
 

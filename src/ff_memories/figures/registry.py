@@ -60,8 +60,7 @@ class Figure:
 
 
 GALLERY = "../gallery/index.html#/"  # from the figures' folder
-OF_SECTIONS = "ff_memories.paper.*.figures"  # what draws each section's figures; they are declared beside it
-_declared = sections.declared(OF_SECTIONS).values()
+_declared = sections.declared("ff_memories.paper.*.figures.toml").values()
 _figures = {name: Figure(**declared) for part in _declared for name, declared in part.items()}
 DRAWN = {name: _figures[name] for name in sorted(_figures, key=lambda name: not _figures[name].section)}  # ours last
 FIGURES = {name: figure for name, figure in DRAWN.items() if figure.section}  # those that every report shows

@@ -11,7 +11,6 @@ from ff_memories.judge.statistics import wilson
 from ff_memories.judge.wording import beyond, natural
 from ff_memories.tables import BASELINES
 
-CLAIMS = "ff_memories.paper.*.claims"  # the checks of each section; its claims stand beside them
 UNTRAINED, SAME_SAMPLE, SHUFFLED = MODELS = ("untrained", "same_sample", "shuffled")  # baselines of every claim
 HUNDRED = 100
 BEYOND = "beyond the paper"
@@ -130,7 +129,7 @@ def _limit(given: Any) -> Limit:
 @cache
 def register() -> tuple[Claim, ...]:
     """Return all claims, in the paper's order, then those beyond it."""
-    declared = sections.declared(CLAIMS)
+    declared = sections.declared("ff_memories.paper.*.claims.toml")
     claims = [
         Claim(**entry | {"check": f"{section}.{entry['check']}"})
         for section, entries in declared.items()

@@ -10,7 +10,7 @@ from ff_memories.judge import training
 from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.measurement import Judged, Measurement
 from ff_memories.judge.numbers import measured
-from ff_memories.judge.register import CLAIMS, Claim
+from ff_memories.judge.register import Claim
 from ff_memories.judge.statistics import holm, p_value
 from ff_memories.judge.wording import SAMPLED_TEXT, TYPES
 from ff_memories.tables import SHOWS, TABLES, conform
@@ -24,7 +24,7 @@ OF_TYPES = ("values", "layers")  # sections with checks that depend on the types
 def check_of(claim: Claim) -> Callable[..., Measurement]:
     """Return a claim's check, ``(evidence, limit, **parameters) -> Measurement``."""
     section, name = claim.check.split(".")
-    return getattr(sections.modules(CLAIMS)[section], name)
+    return getattr(sections.modules("ff_memories.paper.*.claims")[section], name)
 
 
 def measure(claim: Claim, evidence: Evidence) -> Measurement:

@@ -84,15 +84,18 @@ def _module(name: str) -> tuple[str, list[str]]:
 
 @cache
 def _data(module: Path) -> list[tuple[str, str]]:
-    """Return the names and digests of a module's data files: of its name, or its package's that have no module's name.
+    """Return the names and digests of a module's data files: of its name, without a module, or named in it.
 
     Those in a package's folders without modules, such as ``templates``, are the package's.
     """
     inside = [path for path in sorted(module.parent.rglob("*")) if path.suffix in DATA]
     package = [f for f in inside if next(p for p in f.parents if (p / "__init__.py").is_file()) == module.parent]
     beside = {file: file.with_suffix(".py") for file in package}
-    read = [file for file, named in beside.items() if named == module or not named.exists()]
-    return [(path.relative_to(PACKAGE).as_posix(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in read]
+    read = {file for file, named in beside.items() if named == module or not named.exists()}
+    for pattern in re.findall(r'"ff_memories\.([\w.*]+)\.toml"', module.read_text(encoding="utf-8")):
+        read |= set(PACKAGE.glob(f"{pattern.replace('.', '/')}.toml"))
+    digest_of = lambda path: hashlib.sha256(path.read_bytes()).hexdigest()
+    return [(path.relative_to(PACKAGE).as_posix(), digest_of(path)) for path in sorted(read)]
 
 
 def _tree(node: Any, without: frozenset[str] = WORDS) -> Any:
