@@ -522,7 +522,9 @@ def page(found: Comparison) -> Iterator[str]:
         if outcome.follows and not outcome.different:
             state += "; each follows from its own run's tables"
         if outcome.near_ties and not outcome.different:
-            state += f"; {counted(outcome.near_ties, 'near-tie', 'near-ties')}, by recomputation in float64"
+            unchecked = outcome.schema.measured and outcome.table not in ROWS
+            how = "not recomputed: no verdict rests on them" if unchecked else "by recomputation in float64"
+            state += f"; {counted(outcome.near_ties, 'near-tie', 'near-ties')}, {how}"
         yield f"{name:18} {rows}: {state}"
         for column, differ in outcome.cells.items():
             if differ:

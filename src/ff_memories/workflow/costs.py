@@ -20,13 +20,13 @@ OF_A_BASELINE = " of a baseline"  # of a step that measures a model of the basel
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
 PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
 ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
-SURVEYED_BYTES = 0.5e9  # of what `memories.survey` gathers and reads besides coefficients
+SURVEYED_BYTES = 0.5e9  # of what `paper.beyond.survey` gathers and reads besides coefficients
 PAGE = 2e-3  # seconds per key's page in the gallery
 WORD = 2.4e-7  # seconds per word of text through the segmenter and the dictionary
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
 TAILS = 2.7  # products with an adaptive softmax's head that reading a vector takes, with the tails and their ranks
 GB = 1e9
-# what modules of `memories` name so, which load torch
+# what the modules of `paper` and `gallery` name so, which load torch
 TILE, POOL, HELD, LOGITS, CONTROLS = 4096, 512, 1 << 27, 1 << 24, 4
 SENTENCES, OF_UNTRAINED, PASSED = 2000, 200, 12
 
