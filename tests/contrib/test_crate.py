@@ -36,7 +36,7 @@ def test_times_and_machines_are_kept_for_a_clone_that_has_no_logs(here):
     shutil.rmtree("results/planted/logs")
     machines.keep(run)
     assert machines.read(run) == known
-    Path("machines.json").write_text("{")
+    machines.path_of(run).write_text("{")
     with pytest.raises(UserError, match=r"machines\.json: not valid JSON"):
         machines.read(run)
 

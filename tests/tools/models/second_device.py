@@ -25,6 +25,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ff_memories.base import machine
+from ff_memories.model import matmul
 
 CPU = torch.device("cpu")
 NAME, MEMORY = "a device that is not there", 2 * 10**9
@@ -123,6 +124,7 @@ class SecondDevice(TorchFunctionMode):
     def __enter__(self) -> Self:
         for name, function in self._cuda().items():
             self._patches.enter_context(mock.patch.object(torch.cuda, name, function))
+        self._patches.enter_context(mock.patch.object(matmul, "ON_CARD", False))  # a card's kernel takes no CPU tensor
         self._patches.callback(torch.set_float32_matmul_precision, torch.get_float32_matmul_precision())
         super().__enter__()
         return self
