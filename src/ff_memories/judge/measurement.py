@@ -77,6 +77,7 @@ class Measurement:
         n: rows behind the value (keys, triggers, values, examples, pairs).
         units: independent units among them, which are resampled; ``None``: all of ``n``.
         judged: what the claim is judged by; ``None`` if that cannot be decided here.
+        expected: the number that chance gives, if it follows from the same tables.
         reason: additional information, or why there is no answer.
         few: why there is too little evidence for a judgement; nothing if there is enough.
         proxy: whether it is based on the automatic proxy's labels.
@@ -89,13 +90,14 @@ class Measurement:
     n: int | None = None
     units: int | None = None
     judged: Judged | None = None
+    expected: float | None = None
     reason: str = ""
     few: str = ""
     proxy: bool = False
     draws: np.ndarray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("value", "low", "high"):
+        for name in ("value", "low", "high", "expected"):
             object.__setattr__(self, name, _finite(getattr(self, name)))
         if self.n is not None:
             object.__setattr__(self, "n", int(self.n))

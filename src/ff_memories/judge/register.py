@@ -9,7 +9,7 @@ from ff_memories.base import sections
 from ff_memories.judge.measurement import Limit
 from ff_memories.judge.statistics import wilson
 from ff_memories.judge.wording import beyond, natural
-from ff_memories.tables import BASELINES
+from ff_memories.tables import BASELINES, LIMITS
 
 UNTRAINED, SAME_SAMPLE, SHUFFLED = MODELS = ("untrained", "same_sample", "shuffled")  # baselines of every claim
 HUNDRED = 100
@@ -38,19 +38,21 @@ class Claim:
         check: section.function of its `claims` module, called with `parameters`; the file has the function
         rests_on: what it measures that may be defined in another way on models of transformers: coefficients,
             values, active memories, predictions (of r, y and o), sums (that o is read as r + y)
-        directional: the claim states a direction, so it can be tested on models other than the paper's
         human: the paper's value rests on human judgement; an automatic proxy gives a number but reproduces
             nothing
         unit: how the measured number is shown: share, points, change, factor, correlation, layer or number
         resampled: what the interval and the test resample: keys, values, examples, compositions or memories
         baselines: what the same check measures besides untrained models (ff_memories.paper.baselines)
+        words: what is measured in plain words, for tables and figures that show no number of a claim
+        headline: it stands in the table of findings
+        by_construction: it is true of any such network, so it is a check and counts for nothing
+        chance: the baseline whose number is what chance gives, unless the check says it itself
         limit: what the judged number must reach (at_least) or must not exceed (at_most); at_least_like: the
             lower end of the 95 % interval of so many in a hundred. The whole interval must lie within, so a
             limit leaves room around the paper's number: a run with exactly that number must be able to show the
-            claim
+            claim. Without a limit, it is measured and not judged
         limit_source: paper (its text), figure (read off by eye) or ours; limit_from: what it says
         judged_as: the number that is judged, if it is not the measured one, and its judged_unit
-        less_untrained: the judged number is this run's on the untrained models' sentences, less their mean
         least: with fewer units (of those resampled, not their rows), no judgement
         matters: the smallest difference from untrained models that matters, if it is not that of the unit
             (ff_memories.judge.training)
@@ -70,12 +72,15 @@ class Claim:
     measured_as: str
     unit: str
     resampled: str
-    limit: Any
-    limit_source: str
-    limit_from: str
     least: int
+    words: str
+    limit: Any = None
+    limit_source: str | None = None
+    limit_from: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    directional: bool = False
+    headline: bool = False
+    by_construction: bool = False
+    chance: str | None = None
     human: bool = False
     baselines: tuple[str, ...] = MODELS
     matters: float | None = None
@@ -83,7 +88,6 @@ class Claim:
     next_tokens: bool = False
     judged_as: str = ""
     judged_unit: str = ""
-    less_untrained: bool = False
     null: float | None = None
     alternative: str = "greater"
 
@@ -96,6 +100,10 @@ class Claim:
             raise ValueError(f"{self.id}: unknown baseline {min(unknown)}")
         if unknown := set(self.rests_on) - set(PARTS):
             raise ValueError(f"{self.id}: rests_on has {min(unknown)!r}, not one of {', '.join(PARTS)}")
+        if self.chance and self.chance not in self.baselines:
+            raise ValueError(f"{self.id}: chance is {self.chance!r}, which is none of its baselines")
+        if (self.limit is None) != (self.limit_source is None) or self.limit_source not in (None, *LIMITS):
+            raise ValueError(f"{self.id}: a limit needs a limit_source, one of {', '.join(LIMITS)}")
         if self.known not in KNOWN:
             raise ValueError(f"{self.id}: known is {self.known!r}, not one of {', '.join(KNOWN)}")
         if (self.known == BEYOND) != beyond(self.id):
@@ -106,19 +114,15 @@ class Claim:
         """Return whether the claim goes beyond the paper, so no model can reproduce it."""
         return self.known == BEYOND
 
-    def judged(self, scope: str) -> bool:
-        """Return whether a run of this scope (``model.info``) judges the claim."""
-        return scope == "paper" or self.directional
-
     @property
     def paper(self) -> str:
         """Return the paper's value, and how it is known unless the paper states it."""
         return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
 
 
-def _limit(given: Any) -> Limit:
+def _limit(given: Any) -> Limit | None:
     """Return a limit as the file has it; ``at_least_like``: the lower end of the interval of so many in a hundred."""
-    if isinstance(given, Limit):
+    if given is None or isinstance(given, Limit):
         return given
     ends = dict(given)
     if "at_least_like" in ends:

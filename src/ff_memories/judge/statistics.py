@@ -76,18 +76,65 @@ def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def highest_of_independent(shares: np.ndarray, units: np.ndarray, seed: int | None) -> tuple[float, float]:
-    """Return the 95 % interval of the highest of several shares with independent units, such as keys of several layers.
+def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None) -> np.ndarray:
+    """Return resamples (draws, layers) of each layer's share of hits, resampling whole units of all layers together.
+
+    Values with one top token are such a unit: they agree or not together (a cluster bootstrap).
 
     Args:
-        shares: (layers,) as measured.
-        units: (layers,) the number of units of each share.
+        frame: ``layer``, the column ``hit`` and the column ``unit``.
+        seed: of the resampling; without one, there are no draws.
+    """
+    layers = frame["layer"].unique().sort()
+    if seed is None:
+        return np.empty((0, len(layers)))
+    units = frame[unit].rank("dense").to_numpy() - 1
+    at = np.searchsorted(layers.to_numpy(), frame["layer"].to_numpy())
+    size = int(units.max()) + 1, len(layers)
+    cell = units * size[1] + at
+    rows = np.bincount(cell, minlength=size[0] * size[1]).reshape(size)
+    hits = np.bincount(cell, frame[hit].cast(pl.Float64).to_numpy(), size[0] * size[1]).reshape(size)
+    return _ratios(hits, rows, seed, RESAMPLES)
+
+
+def highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of the highest of several layers' shares; NaN without draws.
+
+    Args:
+        shares, units: (layers,) as measured, and the number of rows of each.
+        draws: (draws, layers) resampled shares.
+    """
+    return _highest(shares, units, draws) if len(draws) else (float("nan"), float("nan"))
+
+
+def area_under_curve(
+    score: np.ndarray, hit: np.ndarray, unit: np.ndarray, seed: int | None
+) -> tuple[float, np.ndarray]:
+    """Return the area under the ROC curve of a score for hits, and resamples (draws,) of it over whole units.
+
+    The area is the chance that a hit has a higher score than another row, ties counting half; NaN if there are no hits,
+    or nothing else.
+
+    Args:
+        score: (n,) numbers.
+        hit: (n,) booleans.
+        unit: (n,) the units, whose rows are dependent.
         seed: of the resampling.
     """
-    if seed is None:
-        return float("nan"), float("nan")
-    draws = np.random.default_rng(seed).binomial(units, shares, size=(RESAMPLES, len(shares))) / units
-    return _highest(shares, units, draws)
+    levels, level = np.unique(score, return_inverse=True)
+    _, group = np.unique(unit, return_inverse=True)
+    ones = np.ones((1, int(group.max(initial=-1)) + 1), np.float32)
+    counts = [ones] if seed is None else [ones, *_resampled(ones.shape[1], seed, MEDIANS)]
+
+    def area(weight: np.ndarray) -> float:
+        hits = np.bincount(level, np.where(hit, weight, 0), len(levels))
+        others = np.bincount(level, np.where(hit, 0, weight), len(levels))
+        pairs = hits.sum() * others.sum()
+        below = np.cumsum(others) - others / 2
+        return float((hits * below).sum() / pairs) if pairs else float("nan")
+
+    first, *draws = (area(weights[group].astype(np.float64)) for block in counts for weights in block)
+    return first, np.array(draws)
 
 
 def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]:
@@ -125,10 +172,15 @@ def _wide(frame: pl.DataFrame, value: str) -> np.ndarray:
 
 def _shares(wide: np.ndarray, seed: int, draws: int) -> np.ndarray:
     present = ~np.isnan(wide)
-    both = np.hstack([np.where(present, wide, 0), present]).astype(np.float32)  # exact for integers up to 16 million
+    return _ratios(np.where(present, wide, 0), present, seed, draws)
+
+
+def _ratios(hits: np.ndarray, rows: np.ndarray, seed: int, draws: int) -> np.ndarray:
+    """Return resamples (draws, layers) of hits / rows, both (units, layers); where there are none, as measured."""
+    both = np.hstack([hits, rows]).astype(np.float32)  # exact for integers up to 16 million
     sums = np.concatenate([counts @ both for counts in _resampled(len(both), seed, draws)]).astype(np.float64)
-    cases, rows = np.hsplit(sums, 2)
-    return np.where(rows > 0, cases / np.maximum(rows, 1), np.nanmean(wide, axis=0))
+    cases, of = np.hsplit(sums, 2)
+    return np.where(of > 0, cases / np.maximum(of, 1), hits.sum(0) / np.maximum(rows.sum(0), 1))
 
 
 def joint_medians(frame: pl.DataFrame, value: str, seed: int | None) -> np.ndarray:

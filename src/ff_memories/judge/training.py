@@ -1,17 +1,17 @@
-"""Is a number due to training? Compare it with those of untrained models, on the same sentences."""
+"""Is a claim, or a number, due to training? Compare with untrained models, on the same sentences."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from scipy.stats import t
 
-from ff_memories.judge.measurement import Judged, Measurement
 from ff_memories.judge.register import SAME_SAMPLE, SHUFFLED, UNTRAINED, Claim
 from ff_memories.judge.statistics import holm
 
 LEVEL = 0.05
+FEWEST = 3  # untrained models, to say that a claim is not seen in them
+RARE = 0.1  # share of the untrained models in which a claim may be seen by chance
 # The smallest difference that matters, by unit, for claims that do not say it; of a factor, relative to the untrained
 # models' mean.
 MATTERS = {"share": 0.05, "points": 0.05, "change": 0.05, "correlation": 0.2, "number": 0.5, "layer": 1.0}
@@ -80,22 +80,28 @@ def _gap(sample: Mapping[str, Any], untrained: Mapping[str, Any]) -> tuple[float
     return sample["measured"] - untrained["measured"], math.sqrt(total), degrees
 
 
-def less_untrained(
-    claim: Claim, measurement: Measurement, measured: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> Measurement:
-    """Return a measurement judged by the run's number less the untrained models' mean, on the same sentences.
+def groups(claim: Claim, shows: str | None, measured: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return in how many untrained models a claim is seen too, and the group that follows (``tables.GROUPS``).
 
-    ``measured``: as of ``compared``, whose spread is that of the interval.
+    ``signal`` needs three untrained models or more, the claim in at most every tenth of them, and the run itself to
+    show it on their sentences: a claim that needs more data than they have is not seen in any model there.
+
+    Args:
+        shows: whether the run shows the claim; ``None``: it is not judged.
+        measured: as of ``compared``.
     """
-    sample, untrained = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED))
-    if measurement.value is None:
-        return measurement
-    if sample is None or untrained is None or sample["measured"] is None or untrained["runs"] < 2:
-        return replace(measurement, reason="it needs untrained models, at least two")
-    gap, error, degrees = _gap(sample, untrained)
-    reach = float(t.ppf(1 - LEVEL / 2, degrees)) * error
-    few = "" if error else "the untrained models' numbers have no spread"
-    return replace(measurement, judged=Judged(gap, gap - reach, gap + reach, claim.limit), few=few)
+    untrained, sample = (measured.get((claim.id, kind)) for kind in (UNTRAINED, SAME_SAMPLE))
+    models = untrained["models"] if untrained else 0
+    also = untrained["holding"] if untrained else 0
+    columns = {"also_random": also if models else None, "random_models": models or None, "group": None}
+    if shows is None or claim.by_construction:
+        return columns
+    if shows != "yes":
+        return columns | {"group": "open" if shows == "undecided" else "absent"}
+    if also > RARE * models:
+        return columns | {"group": "common"}
+    powerful = models >= FEWEST and sample is not None and sample["holding"]
+    return columns | {"group": "signal" if powerful else "open"}
 
 
 def decide(rows: Sequence[dict[str, Any]]) -> None:

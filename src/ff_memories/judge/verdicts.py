@@ -47,16 +47,14 @@ def _beside(claim: Claim, measurement: Measurement, types: str, evidence: Eviden
 def judge(claim: Claim, measurement: Measurement, scope: str) -> tuple[str, str | None, str | None]:
     """Return the verdict on a claim, its reason, and whether the model shows what the claim says (``SHOWS``).
 
-    On other models than the paper's, only claims that state a direction are judged. Other claims are ``measured`` if
-    they have a number and ``not_applicable`` if not. On the paper's model, claims that people judged are
-    ``not_attempted`` by a proxy. Claims beyond the paper hold or fail; there is nothing to reproduce.
+    A claim without a limit is ``measured`` if it has a number and ``not_applicable`` if not. On the paper's model,
+    claims that people judged are ``not_attempted`` by a proxy. Claims beyond the paper hold or fail; there is nothing
+    to reproduce.
     """
     note = PROXY if measurement.proxy else ""
-    if not claim.judged(scope):
-        why = "not judged on a surrogate model" if scope == "surrogate" else "a number of the paper's model: not judged"
-        if measurement.value is None:
-            return "not_applicable", _joined(why if scope == "surrogate" else "", note, measurement.reason), None
-        return "measured", _joined(why, note, measurement.reason), None
+    if claim.limit is None:
+        verdict = "not_applicable" if measurement.value is None else "measured"
+        return verdict, _joined(note, measurement.reason), None
     units = f"too few {claim.resampled}: {measurement.units or 0:,}, and {claim.least:,} are needed"
     few = measurement.few or (units if _lacks(claim, measurement) else "")
     if measurement.judged is None and not few:
@@ -93,8 +91,6 @@ def verdicts(
     for claim in claims:
         try:
             measurement = measure(claim, evidence)
-            if claim.less_untrained:
-                measurement = training.less_untrained(claim, measurement, of_models)
             verdict, reason, shows = judge(claim, measurement, scope)
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
                 reason = _joined(reason or "", _beside(claim, measurement, *beside))
@@ -116,6 +112,8 @@ def verdicts(
                 "verdict": verdict,
                 "shows": shows,
                 **_judged(claim, measurement.judged if shows else None),
+                **training.groups(claim, shows, of_models),
+                "expected": _expected(claim, measurement, of_models),
                 **training.compared(claim, of_models),
                 "resampled": claim.resampled if measurement.low is not None else None,
                 "p": _p(claim, measurement, verdict),
@@ -131,6 +129,14 @@ def verdicts(
             row["p_holm"] = p
     schema = TABLES["claims"]
     return conform(pl.DataFrame([{n: row[n] for n in schema.columns} for row in rows], schema=schema.columns), schema)
+
+
+def _expected(
+    claim: Claim, measurement: Measurement, of_models: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> float | None:
+    """Return the number that chance gives, by the check or by the claim's baseline."""
+    by_chance = of_models.get((claim.id, claim.chance or ""))
+    return by_chance["measured"] if by_chance else measurement.expected
 
 
 def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from ff_memories.paper.values.measures import agreement
 from ff_memories.tables import TABLES, conform
 
 Tables = dict[str, pl.DataFrame]
-DRAWS = 3  # of each random baseline
+DRAWS = 20  # of each random baseline
 PREDICTED = ("top_token", "top_probability", "next_token_rank")
 
 
@@ -138,7 +138,7 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
         evidence: the run's; its sizes and settings apply to baselines too.
         measured: (name, tables) of each baseline, once per draw.
     """
-    measurements: dict[tuple[str, str], list[Measurement]] = {}
+    measurements: dict[tuple[str, str], list[Measurement | None]] = {}
     for name, tables in measured:
         baseline = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
         for claim in claims:
@@ -146,7 +146,9 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
                 measurements.setdefault((claim.id, name), []).append(_measure(claim, baseline))
     rows = []
     for (claim_id, name), every in measurements.items():
-        runs = [one for one in every if one.value is not None]
+        models = [one for one in every if one is not None]
+        runs = [one for one in models if one.value is not None]
+        judged = [one.judged.value for one in models if one.judged is not None]
         values = [one.value for one in runs if one.value is not None]
         low, high = min(values, default=None), max(values, default=None)
         if name == SAME_SAMPLE and runs:
@@ -160,6 +162,10 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
                 "low": low,
                 "high": high,
                 "runs": len(values),
+                "models": len(models),
+                "judged": fmean(judged) if judged else None,
+                "judged_low": min(judged, default=None),
+                "judged_high": max(judged, default=None),
                 "holding": sum(one.judged is not None and one.judged.shows == "yes" for one in runs),
                 "deviation": stdev(values) if len(values) > 1 else None,
                 "error": fmean(errors) if errors else None,
@@ -168,11 +174,11 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
     return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
 
 
-def _measure(claim: Claim, evidence: Evidence) -> Measurement:
+def _measure(claim: Claim, evidence: Evidence) -> Measurement | None:
     try:
         return measure(claim, evidence)
     except Missing:
-        return Measurement()
+        return None
 
 
 def _by_layer(tables: Tables, keys: int, seed: int) -> dict[str, pl.DataFrame]:

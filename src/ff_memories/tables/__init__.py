@@ -31,6 +31,7 @@ from ff_memories.tables import annotation, gallery, results, text
 from ff_memories.tables.gallery import HISTOGRAM_BINS as HISTOGRAM_BINS
 from ff_memories.tables.gallery import TOP_LEVEL as TOP_LEVEL
 from ff_memories.tables.results import BASELINES as BASELINES
+from ff_memories.tables.results import GROUPS as GROUPS
 from ff_memories.tables.results import LIMITS as LIMITS
 from ff_memories.tables.results import SAMPLED as SAMPLED
 from ff_memories.tables.results import SHOWS as SHOWS

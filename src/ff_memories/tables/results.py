@@ -13,6 +13,7 @@ SHOWS = {
     "undecided": ("undecided", "undecided"),
 }
 TRAINING = ("higher", "lower", "same", "undecided")  # a number against those of untrained models
+GROUPS = ("signal", "common", "absent", "open")  # seen here, and in random networks too? not here; cannot tell
 LIMITS = ("paper", "figure", "ours")  # where a claim's limit comes from
 VERDICTS = (
     "reproduced",
@@ -77,7 +78,8 @@ TABLES = {
         about="every claim's measure on its baselines: untrained models, models whose matrices have the run's entries "
         "in a random order (`shuffled`), values paired with random keys, and guesses. `measured`, `low` and `high` are "
         "the mean and the extremes over `runs` seeds, `deviation` their standard deviation, `error` the standard error "
-        "of one of them; the claim holds in `holding` of them. `same_sample` is the run's own model on the smaller "
+        "of one of them; `judged`, `judged_low` and `judged_high` are the same of the number that is judged. `models` "
+        "were measured, and the claim holds in `holding` of them. `same_sample` is the run's own model on the smaller "
         "text of the untrained models; its `low` and `high` are its 95 % interval",
         by={"claim": pl.String, "baseline": pl.Enum(BASELINES)},
         fields={
@@ -85,7 +87,11 @@ TABLES = {
             "low": Column(pl.Float64, null=True),
             "high": Column(pl.Float64, null=True),
             "runs": Column(pl.UInt16),
+            "models": Column(pl.UInt16),
             "holding": Column(pl.UInt16),
+            "judged": Column(pl.Float64, null=True),
+            "judged_low": Column(pl.Float64, null=True),
+            "judged_high": Column(pl.Float64, null=True),
             "deviation": Column(pl.Float64, null=True),
             "error": Column(pl.Float64, null=True),
         },
@@ -94,7 +100,10 @@ TABLES = {
     "claims": Schema(
         about="every claim of the paper, with the value measured here and a verdict. `low` and `high` bound the "
         "interval, and `resampled` names its unit. `shows` says whether the model shows what the paper claims: "
-        "`judged`, with its interval, against `limit`. `sample` is the number on the untrained models' sentences, "
+        "`judged`, with its interval, against `limit`. `also_random` of `random_models` untrained models show it "
+        "too, each judged as the run is; `group` is `signal` if the run shows it and they do not, `common` if they do too, "
+        "`absent` if the run does not, and `open` if that cannot be told. `expected` is what chance gives: random pairs, "
+        "or a base rate. `sample` is the number on the untrained models' sentences, "
         "`baseline` the mean of untrained models, with an interval for one more of them; `training` says whether the "
         "two differ, and `p_training` is its p-value after Holm's correction; `shuffled` is the number of a model with "
         "the entries of the run's matrices in a random order. `p` is the p-value of the one-sided test "
@@ -116,6 +125,10 @@ TABLES = {
             "judged_high": Column(pl.Float64, null=True),
             "limit": Column(pl.Float64, null=True),
             "limit_source": Column(pl.Enum(LIMITS), null=True),
+            "also_random": Column(pl.UInt16, null=True),
+            "random_models": Column(pl.UInt16, null=True),
+            "group": Column(pl.Enum(GROUPS), null=True),
+            "expected": Column(pl.Float64, null=True),
             "training": Column(pl.Enum(TRAINING), null=True),
             "sample": Column(pl.Float64, null=True),
             "sample_low": Column(pl.Float64, null=True),

@@ -6,14 +6,13 @@ B1 to B3 rest on the table `causal`, B4 on `removals`.
 import numpy as np
 import polars as pl
 
-from ff_memories.base.draws import ends, resamples
+from ff_memories.base.draws import ends
 from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.measurement import Limit, Measurement, itself
 from ff_memories.judge.numbers import measured
-from ff_memories.judge.statistics import percent, pooled_draws, pooled_share, rank_correlation
+from ff_memories.judge.statistics import percent, pooled_share, rank_correlation
 from ff_memories.paper.beyond import measures as removal
 
-HALF = 0.5
 EMPTY = "no memory below the last layer has a direct effect"
 
 
@@ -25,22 +24,22 @@ def _changes(evidence: Evidence) -> pl.DataFrame:
 
 
 def sign_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
-    """B1: total has the sign of direct more often than for matched memories, at the same prefixes."""
-    pairs = removal.paired(_changes(evidence), evidence.layers)
+    """B1: total has the sign of direct more often than for matched memories with a direct effect of the same size."""
+    pairs = removal.paired(_changes(evidence), evidence.layers).drop_nulls("matched")
     if pairs.is_empty():
         return Measurement(reason=EMPTY)
-    kept, matched = (pairs[name].cast(pl.Float64) for name in ("kept", "matched"))
-    by_memory = pairs.select("memory", difference=kept - matched).group_by("memory", maintain_order=True)
-    memories = by_memory.agg(pl.col("difference").mean(), rows=pl.len())
-    rows = memories["rows"].to_numpy()
-    draws = resamples(memories["difference"].to_numpy(), evidence.seed, rows)
-    estimate = float((kept - matched).to_numpy().mean()), *ends(draws)
-    reason = f"{percent(float(kept.to_numpy().mean()))} against {percent(float(matched.to_numpy().mean()))}"
+    difference, draws, rows = removal.at_equal_size(pairs, evidence.seed)
+    units = pairs["memory"].n_unique()
+    if not rows:
+        return Measurement(n=len(pairs), units=units, reason="no matched memory has a direct effect of the same size")
+    estimate = difference, *ends(draws)
+    kept, matched = (percent(float(pairs[name].cast(pl.Float64).to_numpy().mean())) for name in ("kept", "matched"))
+    reason = f"{rows} rows have an equal; of any size, {kept} against {matched}"
     judged = itself(*estimate, limit, draws=draws)
-    return Measurement(*estimate, n=len(pairs), units=len(memories), judged=judged, reason=reason, draws=draws)
+    return Measurement(*estimate, n=len(pairs), units=units, judged=judged, reason=reason, draws=draws)
 
 
-def share_grows(evidence: Evidence, *, limit: Limit) -> Measurement:
+def share_grows(evidence: Evidence, *, limit: None) -> Measurement:
     """B2: the higher a memory's layer, the larger the share of direct that total keeps, in rank."""
     memories = removal.effects(_changes(evidence), evidence.layers).filter(pl.col("control") == "none")
     layer, share = (memories[name].to_numpy() for name in ("layer", "share"))
@@ -51,13 +50,11 @@ def share_grows(evidence: Evidence, *, limit: Limit) -> Measurement:
     estimate = rho, *ends(draws)
     lowest, highest = (measured(float(np.median(share[layer == end])), "share") for end in (layer.min(), layer.max()))
     reason = f"the median share is {lowest} in layer {layer.min()}, {highest} in layer {layer.max()}"
-    return Measurement(
-        *estimate, n=len(memories), judged=itself(*estimate, limit, draws=draws), reason=reason, draws=draws
-    )
+    return Measurement(*estimate, n=len(memories), reason=reason)
 
 
-def effects_correlate(evidence: Evidence, *, limit: Limit) -> Measurement:
-    """B3: rank correlation of direct and total within layers; untrained models' are what it is judged against."""
+def effects_correlate(evidence: Evidence, *, limit: None) -> Measurement:
+    """B3: rank correlation of direct and total within layers; nothing between them changes it, it is 1."""
     rows = removal.ranks(_changes(evidence), evidence.layers)
     products = rows.group_by("memory", maintain_order=True).agg(
         both=(pl.col("direct") * pl.col("total")).sum(),
@@ -74,8 +71,8 @@ def effects_correlate(evidence: Evidence, *, limit: Limit) -> Measurement:
     return Measurement(rho, *ends(draws), n=len(rows), units=len(products))
 
 
-def prediction_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
-    """B4: a layer predicts the same token without the memory with the largest effect on its margin, more than half."""
+def prediction_survives(evidence: Evidence, *, limit: None) -> Measurement:
+    """B4: a layer predicts the same token without the memory with the largest effect on its margin."""
     rows = evidence.table("removals")
     if rows.is_empty():
         raise Missing("no memory was removed (removals.prefixes)")
@@ -83,7 +80,6 @@ def prediction_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
     share = pooled_share(rows, same, "prefix", evidence.seed)
     if share is None:
         return Measurement(reason="no row by margin")
-    draws = pooled_draws(rows, same, "prefix", evidence.seed)
     low, high = (
         rows.group_by("layer")
         .agg(same.mean().alias("share"))
@@ -91,5 +87,4 @@ def prediction_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
         .row(0)
     )
     reason = f"by layer, {percent(low)} to {percent(high)}"
-    judged = itself(*share, limit, draws=draws, null=HALF)
-    return Measurement(*share, n=len(rows), units=rows["prefix"].n_unique(), judged=judged, reason=reason, draws=draws)
+    return Measurement(*share, n=len(rows), units=rows["prefix"].n_unique(), reason=reason)

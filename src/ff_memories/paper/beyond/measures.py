@@ -14,6 +14,7 @@ from ff_memories.base.draws import RESAMPLES, interval
 from ff_memories.judge.statistics import share_interval
 
 SIGNS = 1 << 20  # more than twice the keys of a layer: numbers memories, both signs of a key apart
+FIFTHS = 5
 CONTROLS = ("none", "matched", "direction")  # that change something at the memory's own prefix
 
 
@@ -35,11 +36,50 @@ def paired(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
     """Return each memory's prefixes with a matched control: ``layer``, ``memory``, ``kept``, ``matched``.
 
     ``kept`` and ``matched`` say whether ``total`` has the sign of ``direct``, of the memory and of the other one.
+    ``size`` and ``matched_size`` are the sizes of ``direct``.
     """
-    rows = tested(causal, layers).with_columns(kept=pl.col("direct") * pl.col("total") > 0)
-    matched = rows.filter(pl.col("control") == "matched").select("memory", "prefix", matched="kept")
-    itself = rows.filter(pl.col("control") == "none").select("layer", "memory", "prefix", "kept")
+    rows = tested(causal, layers).with_columns(kept=pl.col("direct") * pl.col("total") > 0, size=pl.col("direct").abs())
+    of_other = pl.col("kept").alias("matched"), pl.col("size").alias("matched_size")
+    matched = rows.filter(pl.col("control") == "matched").select("memory", "prefix", *of_other)
+    itself = rows.filter(pl.col("control") == "none").select("layer", "memory", "prefix", "kept", "size")
     return itself.join(matched, on=["memory", "prefix"], maintain_order="left")
+
+
+def at_equal_size(pairs: pl.DataFrame, seed: int | None) -> tuple[float, np.ndarray, int]:
+    """Return how much more often memories keep their sign than matched ones with a direct effect of the same size.
+
+    Both are compared within fifths of all sizes, each weighted by the smaller of both numbers of rows; a fifth without
+    one of them does not count.
+
+    Args:
+        pairs: of ``paired``.
+        seed: of the resampling of memories.
+
+    Returns:
+        The difference, resamples (draws,) of it, and the number of rows that can be compared.
+    """
+    sizes = [pairs[name].cast(pl.Float64).to_numpy() for name in ("size", "matched_size")]
+    edges = np.quantile(np.concatenate(sizes), np.linspace(0, 1, FIFTHS + 1)[1:-1])
+    memory = pairs["memory"].rank("dense").to_numpy() - 1
+    shape = int(memory.max()) + 1, FIFTHS
+    cells = [memory * FIFTHS + np.searchsorted(edges, size) for size in sizes]
+    kept = [pairs[name].cast(pl.Float64).to_numpy() for name in ("kept", "matched")]
+    rows = [np.bincount(cell, minlength=shape[0] * FIFTHS).reshape(shape) for cell in cells]
+    hits = [np.bincount(cell, of, shape[0] * FIFTHS).reshape(shape) for cell, of in zip(cells, kept, strict=True)]
+    weight = np.minimum(rows[0].sum(0), rows[1].sum(0))
+    if not weight.sum():
+        return float("nan"), np.empty(0), 0
+
+    def difference(memories: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            own, other = (hit[memories].sum(1) / row[memories].sum(1) for hit, row in zip(hits, rows, strict=True))
+        of = np.where(np.isnan(own - other), 0, weight)
+        return np.divide(
+            (np.nan_to_num(own - other) * of).sum(1), of.sum(1), where=of.sum(1) > 0, out=np.zeros(len(of))
+        )
+
+    every = np.arange(shape[0])[None]
+    return float(difference(every)[0]), difference(drawn_memories(shape[0], seed)), int(weight.sum())
 
 
 def effects(causal: pl.DataFrame, layers: int) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from scipy.stats import trim_mean
 from ff_memories.base.draws import ends, interval, resamples
 from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.layers import between, in_layers
-from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
+from ff_memories.judge.measurement import Judged, Limit, Measurement, is_clear, itself
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.statistics import (
     average,
@@ -19,7 +19,6 @@ from ff_memories.judge.statistics import (
     percent,
     pooled_share,
     rank_correlation,
-    rank_correlations,
     share_interval,
     within_groups,
 )
@@ -70,10 +69,7 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
 
 
 def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
-    """K4: removing the last token changes the coefficient less in the upper layers.
-
-    Measured as a rank correlation over layers; judged by the mean size of the change, lower layers less upper.
-    """
+    """K4: the mean size of the change without the last token, in the lower layers less in the upper."""
     keys = key_changes(evidence.table("mutations"), evidence.mean).filter(pl.col("mutation") == "last")
     changes = by_layer(keys.group_by("layer").agg(pl.col("change").mean()).sort("layer"), "change")
     sizes = {layer: abs(change) for layer, change in changes.items()}
@@ -82,17 +78,14 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
     if rho is None or below is None or above is None:
         return Measurement(n=len(changes), reason="too few layers with mutated triggers")
     layer_draws = within_groups(keys, "change", evidence.seed)
-    draws = rank_correlations(list(changes), np.stack([layer_draws[layer] for layer in changes], axis=1))
     size_draws = {layer: np.abs(resampled) for layer, resampled in layer_draws.items()}
     under, over = (mean_of(size_draws, between(bounds, evidence.layers)) for bounds in (lower, upper))
-    return Measurement(
-        rho,
-        *ends(draws),
-        n=len(keys),
-        judged=by_draws(below - above, under - over, limit),
-        reason=f"mean size of the change {percent(below)} in the lower layers, {percent(above)} in the upper",
-        draws=draws,
+    estimate, draws = (below - above, *ends(under - over)), under - over
+    reason = (
+        f"{percent(below)} in the lower layers, {percent(above)} in the upper; rank correlation of layer and change "
     )
+    judged = itself(*estimate, limit, draws=draws)
+    return Measurement(*estimate, n=len(keys), judged=judged, reason=f"{reason}{rho:.2f}", draws=draws)
 
 
 def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -160,47 +153,49 @@ def coverage(evidence: Evidence, *, limit: Limit) -> Measurement:
 
 
 def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
-    """K9: shallow labels dominate the lower layers, and semantic ones rise from lower to upper layers.
+    """K9: shallow patterns dominate below, and semantic ones become more frequent above.
 
-    A trigger with patterns of both kinds counts for neither, as in Figure 2. The smaller of both margins is judged.
+    The smallest of three margins: shallow less semantic triggers below, and semantic ones above less below, with
+    triggers of both kinds counting for neither, as in Figure 2, and counting as semantic.
     """
-    labels, shares, by_proxy = _labelled(evidence)
+    labels, _, by_proxy = _labelled(evidence)
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
-    parts = (("lower", bottom), ("upper", top))
-    means = {
-        (kind, part): mean
-        for kind in ("shallow", "semantic", "both")
-        for part, layers in parts
-        if (mean := average(shares[kind], layers)) is not None
-    }
-    if len(means) < 6:
+    labels = labels.with_columns(any=pl.col("label").cast(pl.String).is_in(["semantic", "both"]))
+    kinds = {kind: pl.col("label") == kind for kind in ("shallow", "semantic")} | {"any": pl.col("any")}
+    means, draws = {}, {}
+    for kind, hit in kinds.items():
+        by = by_layer(labels.group_by("layer").agg(hit.mean().alias("share")).sort("layer"), "share")
+        resampled = _share_draws(labels, hit, evidence.seed)
+        for part, layers in (("lower", bottom), ("upper", top)):
+            means[kind, part], draws[kind, part] = average(by, layers), mean_of(resampled, layers)
+    if None in means.values():
         raise Missing("needs annotations in lower and upper layers")
-    rise = means["semantic", "upper"] - means["semantic", "lower"]
-    margin = means["shallow", "lower"] - means["semantic", "lower"]
-    kind_draws = {kind: _share_draws(labels, kind, evidence.seed) for kind in ("shallow", "semantic")}
-    draws = mean_of(kind_draws["semantic"], top) - mean_of(kind_draws["semantic"], bottom)
-    margins = mean_of(kind_draws["shallow"], bottom) - mean_of(kind_draws["semantic"], bottom)
-    spreads = [ends(resampled) for resampled in (draws, margins)]
-    low, high = (min(one[end] for one in spreads) for end in (0, 1))  # the smaller of two resampled would be biased
-    anything = {part: means["semantic", part] + means["both", part] for part, _ in parts}
+    margins = [(("shallow", "lower"), ("semantic", "lower")), (("semantic", "upper"), ("semantic", "lower")),
+               (("any", "upper"), ("any", "lower"))]  # fmt: skip
+    values = [means[more] - means[less] for more, less in margins]
+    margin_draws = [draws[more] - draws[less] for more, less in margins]
+    spreads = [ends(resampled) for resampled in margin_draws]
+    low, high = (min(one[end] for one in spreads) for end in (0, 1))  # the smallest of three resampled would be biased
+    smallest = int(np.argmin(values))
+    shares = {kind: [percent(means[kind, part]) for part in ("lower", "upper")] for kind in kinds}
+    estimate = values[smallest], low, high
     return Measurement(
-        rise,
-        *ends(draws),
+        *estimate,
         n=labels.height,
         units=_keys(labels),
-        judged=Judged(min(rise, margin), low, high, limit),
-        reason=f"shallow {percent(means['shallow', 'lower'])} in the lower layers, "
-        f"{percent(means['shallow', 'upper'])} in the upper; semantic {percent(means['semantic', 'lower'])} and "
-        f"{percent(means['semantic', 'upper'])}; "
-        f"with any semantic pattern {percent(anything['lower'])} and {percent(anything['upper'])}",
+        judged=Judged(*estimate, limit),
+        reason="in the lower layers and the upper: "
+        + ", ".join(f"{kind} {of[0]} and {of[1]}" for kind, of in shares.items()).replace(
+            "any", "with any semantic pattern"
+        ),
         proxy=by_proxy,
-        draws=draws,
+        draws=margin_draws[smallest],
     )
 
 
-def _share_draws(labels: pl.DataFrame, label: str, seed: int | None) -> dict[int, np.ndarray]:
-    """Return resamples (draws,) over keys of the share of a label, by layer; the same keys for every label."""
-    keys = labels.group_by(KEY).agg((pl.col("label") == label).mean().alias("share"), pl.len().alias("rows")).sort(KEY)
+def _share_draws(labels: pl.DataFrame, hit: pl.Expr, seed: int | None) -> dict[int, np.ndarray]:
+    """Return resamples (draws,) over keys of the share of hits, by layer; the same keys for every kind of hit."""
+    keys = labels.group_by(KEY).agg(hit.mean().alias("share"), pl.len().alias("rows")).sort(KEY)
     return {
         layer: resamples(part["share"].to_numpy(), None if seed is None else [seed, layer], part["rows"].to_numpy())
         for (layer,), part in keys.sort("layer", maintain_order=True).group_by("layer", maintain_order=True)

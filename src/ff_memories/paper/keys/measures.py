@@ -14,12 +14,14 @@ LABELS = ("shallow", "both", "semantic", "none")  # in the order of Figure 2's b
 def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
     """Return each key's change of coefficient per mutation: ``layer``, ``key``, ``mutation``, ``change``, ``n``.
 
-    ``mean`` is ``of_ratios`` (mean of its prefixes' changes) or ``of_sums`` (change of its summed coefficients).
+    ``mean`` is ``of_ratios`` (mean of its prefixes' changes) or ``of_sums`` (change of its summed coefficients). A
+    coefficient below zero is that of another memory, with the value −v, so a change stops at −100 %.
     """
     change = (
-        pl.col("change").cast(pl.Float64).mean()
+        pl.col("change").cast(pl.Float64).clip(lower_bound=-1).mean()
         if mean == "of_ratios"
-        else pl.col("mutated").cast(pl.Float64).sum() / pl.col("coefficient").cast(pl.Float64).sum() - 1
+        else pl.col("mutated").cast(pl.Float64).clip(lower_bound=0).sum() / pl.col("coefficient").cast(pl.Float64).sum()
+        - 1
     )
     keys = mutations.group_by("layer", "key", "mutation").agg(change.alias("change"), pl.len().alias("n"))
     return keys.sort("layer", "key", "mutation")

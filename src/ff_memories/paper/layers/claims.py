@@ -29,6 +29,7 @@ from ff_memories.paper.layers.measures import (
     effective_memories,
     residual_predicts,
     residual_probabilities,
+    zero_agreement_by_chance,
 )
 
 EMPTY = "no examples"
@@ -134,7 +135,13 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
     if (lowest := _lowest_share(zero, evidence.seed)) is None:
         return Measurement(reason=EMPTY)
     share, n, layer = lowest
-    return Measurement(*share, n, judged=itself(*share, limit), reason=f"in layer {layer}")
+    by_chance = zero_agreement_by_chance(evidence.table("composition"), evidence.table("values"), evidence.prediction)
+    rows = zero.join(by_chance, on=["example", "layer"], maintain_order="left")
+    here, chance = (1 - rows[name].cast(pl.Float64).mean() for name in ("hit", "chance"))
+    reason = f"in layer {layer}; in all layers, a memory agrees in {percent(here)} of the cases, and if as many were "
+    expected = rows.filter(pl.col("layer") == layer)["chance"].mean()
+    reason += f"active at random, one would in {percent(chance)}"
+    return Measurement(*share, n, judged=itself(*share, limit), expected=expected, reason=reason)
 
 
 def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
@@ -190,9 +197,8 @@ def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Mea
 
 
 def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit: Limit) -> Measurement:
-    """K24: the residual predicts the output in the last layer; judged by its gain per layer, late less early."""
-    shares = residual_predicts(evidence.table("refinement"), evidence.seed)
-    by = by_layer(shares, "mean")
+    """K24: the gain per layer of the share whose residual predicts the output, late less early."""
+    by = by_layer(residual_predicts(evidence.table("refinement"), None), "mean")
     spans = [[at(layer, evidence.layers) for layer in bounds] for bounds in (early, late)]
     if any(last <= first for first, last in spans) or not {layer for span in spans for layer in span} <= set(by):
         return Measurement(reason="too few layers" if by else EMPTY)
@@ -200,20 +206,22 @@ def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit
     hits = evidence.table("refinement").select("example", "layer", hit=pl.col("residual_top") == pl.col("model_top"))
     layer_draws = dict(zip(sorted(by), joint_shares(hits, evidence.seed).T, strict=True))
     early_gain, late_gain = ((layer_draws[last] - layer_draws[first]) / (last - first) for first, last in spans)
-    row = shares.filter(pl.col("layer") == evidence.layers).row(0, named=True)
-    final = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
-    return Measurement(
-        row["mean"],
-        *share_interval((final["residual_top"] == final["model_top"]).to_numpy(), evidence.seed),
-        row["n"],
-        judged=by_draws(after - before, late_gain - early_gain, limit),
-        reason=f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late",
-        draws=late_gain - early_gain,
-    )
+    draws = late_gain - early_gain
+    estimate = after - before, *ends(draws)
+    reason = f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late"
+    judged, n = itself(*estimate, limit, draws=draws), hits["example"].n_unique()
+    return Measurement(*estimate, n=n, judged=judged, reason=reason, draws=draws)
+
+
+def settled_at_the_end(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K31: how often the last layer's residual predicts the model's output."""
+    table = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
+    share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
+    return Measurement(reason=EMPTY) if share is None else Measurement(*share, len(table), judged=itself(*share, limit))
 
 
 def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measurement:
-    """K25: the median probability of the final prediction in the last layer; judged by its rise since ``start``."""
+    """K25: the rise since ``start`` of the median probability of the final prediction under the residual."""
     medians = by_layer(residual_probabilities(evidence.table("refinement")), "median")
     first = at(start, evidence.layers)
     layers = [layer for layer in range(first, evidence.layers + 1) if layer in medians]
@@ -224,14 +232,10 @@ def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measure
     ends_ = evidence.table("refinement").filter(pl.col("layer").is_in([layers[0], layers[-1]]))
     end_draws = joint_medians(ends_, "residual_probability", evidence.seed)
     draws = end_draws[:, -1] - end_draws[:, 0]
-    return Measurement(
-        end,
-        *ends(end_draws[:, -1]),
-        n=evidence.table("refinement")["example"].n_unique(),
-        judged=by_draws(end - begin, draws, limit),
-        reason=f"from {begin:.3g} in layer {layers[0]}; {_falls(falls)}",
-        draws=draws,
-    )
+    estimate = end - begin, *ends(draws)
+    judged, n = itself(*estimate, limit, draws=draws), evidence.table("refinement")["example"].n_unique()
+    reason = f"from {begin:.3g} in layer {layers[0]} to {end:.3g} in layer {layers[-1]}; {_falls(falls)}"
+    return Measurement(*estimate, n=n, judged=judged, reason=reason, draws=draws)
 
 
 def _falls(times: int) -> str:
@@ -240,16 +244,18 @@ def _falls(times: int) -> str:
 
 
 def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
-    """K26: the share of examples whose prediction the layer leaves unchanged, in the layer where it is lowest."""
+    """K26: the share of predictions that a layer leaves unchanged, all layers together."""
     kept = pl.col("kind").is_in(["residual", "agreement"])
-    stands = evidence.table("refinement").select("example", "layer", hit=kept)
-    if (lowest := _lowest_share(stands, evidence.seed)) is None:
+    table = evidence.table("refinement").with_columns(hit=kept)
+    share = pooled_share(table, pl.col("hit"), "example", evidence.seed)
+    if share is None:
         return Measurement(reason=EMPTY)
-    share, n, layer = lowest
-    # each resample's own lowest share is biased downwards, so the test is conservative
-    draws = joint_shares(stands, evidence.seed).min(1)
-    judged = Judged(*share, limit, clear=is_clear(draws, MOST))
-    return Measurement(*share, n, judged=judged, reason=f"in layer {layer}", draws=draws)
+    by = by_layer(table.group_by("layer").agg(pl.col("hit").mean()).sort("layer"), "hit")
+    below = [f"{layer} ({percent(of)})" for layer, of in by.items() if limit.low is not None and of < limit.low]
+    reason = f"below {percent(limit.low or 0)}: " + (f"layers {', '.join(below)}" if below else "no layer")
+    draws = pooled_draws(table, pl.col("hit"), "example", evidence.seed)
+    judged, units = itself(*share, limit, draws=draws, null=MOST), table["example"].n_unique()
+    return Measurement(*share, n=len(table), units=units, judged=judged, reason=reason, draws=draws)
 
 
 def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, np.ndarray]]:

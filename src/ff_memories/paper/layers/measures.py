@@ -1,6 +1,8 @@
 """What claims and figures of the section measure, from its tables."""
 
+import numpy as np
 import polars as pl
+from scipy.special import gammaln
 
 from ff_memories.judge.measures import boxes, means
 from ff_memories.paper.layers.tables import KIND
@@ -21,6 +23,26 @@ def effective_memories(composition: pl.DataFrame) -> pl.DataFrame:
 def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
     return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
+
+
+def zero_agreement_by_chance(composition: pl.DataFrame, values: pl.DataFrame, prediction: str) -> pl.DataFrame:
+    """Return how often no memory would agree with its layer if as many were active, but at random: ``chance``.
+
+    If c of a layer's M values predict what the layer predicts, and a of its memories are active, the chance that none
+    of the a is among the c is C(M − c, a) / C(M, a). One row per ``example`` and ``layer``.
+    """
+    counted = values.group_by("layer", pl.col("top_token").alias(prediction)).agg(same=pl.len())
+    rows = (
+        composition.select("example", "layer", "active", prediction)
+        .join(values.group_by("layer").agg(memories=pl.len()), on="layer", maintain_order="left")
+        .join(counted, on=["layer", prediction], how="left", maintain_order="left")
+        .with_columns(pl.col("same").fill_null(0))
+    )
+    memories, same, active = (rows[name].to_numpy().astype(np.float64) for name in ("memories", "same", "active"))
+    left = memories - same - active
+    log = gammaln(memories - same + 1) + gammaln(memories - active + 1) - gammaln(np.maximum(left, 0) + 1)
+    chance = np.where(left < 0, 0.0, np.exp(log - gammaln(memories + 1)))
+    return rows.select("example", "layer").with_columns(chance=pl.Series(chance))
 
 
 def agreeing_cases(

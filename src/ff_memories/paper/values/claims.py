@@ -1,5 +1,7 @@
 """E4 to E7, section 4: check values' predictions against the tokens after their keys' triggers (K10 to K17)."""
 
+import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -8,40 +10,52 @@ import polars as pl
 from ff_memories.base.draws import ends, resamples
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.layers import PAPER, between
-from ff_memories.judge.measurement import Judged, Limit, Measurement, itself
+from ff_memories.judge.measurement import Limit, Measurement, by_draws, is_clear, itself
 from ff_memories.judge.statistics import (
+    area_under_curve,
     average,
     by_layer,
-    highest_of_independent,
+    clustered_shares,
+    highest,
     mean_of,
     medians,
     percent,
-    rank_correlation,
-    rank_correlations,
+    pooled_share,
     share_interval,
-    within_groups,
 )
-from ff_memories.paper.values.measures import (
-    agreement,
-    agreement_by_probability,
-    by_probability,
-    next_token_ranks,
-    predictive_values,
-)
+from ff_memories.paper.values.measures import over_chance, predictive_values
 
+HALF = 0.5
 UNKNOWN = "no value in these layers has a trigger with a known target"
+
+
+def _rates(evidence: Evidence) -> tuple[pl.DataFrame, np.ndarray]:
+    """Return each layer's agreement rate (``layer``, ``mean``, ``n``), and resamples (draws, layers) over tokens.
+
+    Values with one top token agree together or not, so tokens are resampled, with their values in all layers.
+    """
+    known = evidence.table("values").drop_nulls("agrees")
+    rates = known.group_by("layer").agg(mean=pl.col("agrees").mean(), n=pl.len()).sort("layer")
+    return rates, clustered_shares(known, "agrees", "top_token", evidence.seed)
 
 
 def _peak(evidence: Evidence, layers: list[int]) -> dict[str, Any] | None:
     """Return the row of the layer among ``layers`` with the highest agreement rate (the lowest such layer).
 
-    Its interval applies to the highest rate among the layers, not to a layer chosen in advance.
+    Its interval applies to the highest rate among the layers, not to a layer chosen in advance. ``pooled`` says how
+    often values of all these layers agree, and how often if keys and values of a layer were paired at random.
     """
-    rates = agreement(evidence.table("values"), evidence.seed).filter(pl.col("layer").is_in(layers))
-    if rates.is_empty():
+    rates, draws = _rates(evidence)
+    inside = rates["layer"].is_in(layers)
+    if not inside.any():
         return None
-    low, high = highest_of_independent(rates["mean"].to_numpy(), rates["n"].to_numpy(), evidence.seed)
-    return rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) | {"low": low, "high": high}
+    rates, draws = rates.filter(inside), draws[:, inside.to_numpy()]
+    low, high = highest(rates["mean"].to_numpy(), rates["n"].to_numpy(), draws)
+    peak = rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) | {"low": low, "high": high}
+    agree, expected = over_chance(evidence.table("values"), layers)
+    return peak | {
+        "pooled": f"all together, {agree:,} of {rates['n'].sum():,} agree, and {expected:.3g} in random pairs"
+    }
 
 
 def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -49,8 +63,8 @@ def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> M
     peak = _peak(evidence, between(layers, evidence.layers))
     if peak is None:
         return Measurement(reason=UNKNOWN)
-    estimate = peak["mean"], peak["low"], peak["high"]
-    return Measurement(*estimate, peak["n"], judged=itself(*estimate, limit), reason=f"in layer {peak['layer']}")
+    estimate, reason = (peak["mean"], peak["low"], peak["high"]), f"in layer {peak['layer']}; {peak['pooled']}"
+    return Measurement(*estimate, peak["n"], judged=itself(*estimate, limit), reason=reason)
 
 
 def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -59,100 +73,99 @@ def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measur
     if peak is None or anywhere is None:
         return Measurement(reason=UNKNOWN)
     estimate = peak["mean"], peak["low"], peak["high"]
-    reason = f"in layer {peak['layer']}; the highest of all is in layer {anywhere['layer']}"
+    reason = f"in layer {peak['layer']}; the highest of all is in layer {anywhere['layer']}; {peak['pooled']}"
     return Measurement(*estimate, peak["n"], judged=itself(*estimate, limit), reason=reason)
 
 
 def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
     """K12: the upper layers' mean rate relative to the lower layers'; undecided if the latter is zero."""
-    rates = agreement(evidence.table("values"), evidence.seed)
-    by = by_layer(rates, "mean")
+    rates, draws = _rates(evidence)
+    by, layer_draws = by_layer(rates, "mean"), dict(zip(rates["layer"], draws.T, strict=True))
     below, above = (average(by, between(bounds, evidence.layers)) for bounds in (lower, upper))
-    n = int(rates["n"].to_numpy().sum())
+    n = int(rates["n"].sum())
     if below is None or above is None:
         return Measurement(n=n, reason=UNKNOWN)
     reason = f"{percent(above)} against {percent(below)}"
     if below == 0:
         return Measurement(n=n, reason=reason, few="the lower layers never agree, so there is no ratio")
-    layer_draws = within_groups(evidence.table("values"), "agrees", evidence.seed)
     under, over = (mean_of(layer_draws, between(bounds, evidence.layers)) for bounds in (lower, upper))
     ratio = np.divide(over, under, out=np.full(len(under), np.inf), where=under > 0)
     low, high = np.percentile(ratio, [2.5, 97.5], method="inverted_cdf") if len(ratio) else (np.nan, np.nan)
-    estimate, draws = (above / below, low, high), over - under
+    estimate, differences = (above / below, low, high), over - under
     open_ = np.isinf(high) and not limit.reached(low)
     return Measurement(
         *estimate,
         n=n,
-        judged=itself(*estimate, limit, draws=draws),
+        judged=itself(*estimate, limit, draws=differences),
         reason=reason,
         few="the lower layers agree so rarely that the ratio has no upper end" if open_ else "",
-        draws=draws,
+        draws=differences,
     )
 
 
 def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
-    """K13: the highest rate of the upper layers relative to that of a type drawn uniformly."""
-    peak = _peak(evidence, between(layers, evidence.layers))
-    if peak is None:
-        return Measurement(reason=UNKNOWN)
-    rate, low, high = (evidence.vocab * peak[name] for name in ("mean", "low", "high"))
-    reason = f"{percent(peak['mean'])} against {percent(1 / evidence.vocab)}"
-    judged = Judged(rate, low, high, limit, clear=bool(low > 1))
-    return Measurement(rate, low, high, peak["n"], judged=judged, reason=reason)
+    """K13: agreements in the upper layers relative to those of random pairs of a layer's keys and values.
+
+    The paper compares the highest rate of a layer with that of a token drawn uniformly, which stands beside.
+    """
+    upper = between(layers, evidence.layers)
+    peak, (rates, draws) = _peak(evidence, upper), _rates(evidence)
+    agree, expected = over_chance(evidence.table("values"), upper)
+    if peak is None or not expected:
+        return Measurement(reason=UNKNOWN if peak is None else "no value predicts what follows any key of its layer")
+    of_layer = dict(zip(rates["layer"], (draws * rates["n"].to_numpy()).T, strict=True))
+    resampled = mean_of(of_layer, upper) * sum(layer in of_layer for layer in upper) / expected
+    estimate = agree / expected, *ends(resampled)
+    uniform = (
+        f"the paper's measure: {percent(peak['mean'])} in layer {peak['layer']}, {evidence.vocab * peak['mean']:.3g} "
+    )
+    return Measurement(
+        *estimate,
+        n=int(rates.filter(pl.col("layer").is_in(upper))["n"].sum()),
+        judged=itself(*estimate, limit, draws=resampled, null=1.0),
+        expected=1.0,
+        reason=f"{peak['pooled']}; {uniform}× that of a random token, the paper's measure",
+        draws=resampled,
+    )
 
 
 def rank_improves(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
-    """K14: the target's median rank in the top layers, relative to that in the lower ones."""
+    """K14: the target's median rank in the top layers, as a share of the types; judged by the ratio to the lower."""
     values = evidence.table("values").drop_nulls("next_token_rank")
     parts = [values.filter(pl.col("layer").is_in(between(bounds, evidence.layers))) for bounds in (lower, upper)]
     below, above = (part.select(pl.col("next_token_rank").median()).item() for part in parts)
-    by = by_layer(next_token_ranks(values), "median")
-    rho = rank_correlation(list(by), list(by.values()))
-    if below is None or above is None or rho is None:
-        return Measurement(
-            n=values.height, reason=UNKNOWN if values.is_empty() else "too few layers whose ranks differ"
-        )
+    if below is None or above is None:
+        return Measurement(n=values.height, reason=UNKNOWN if values.is_empty() else "too few layers with ranks")
     under, over = (medians(part["next_token_rank"].cast(pl.Float64).to_numpy(), evidence.seed) for part in parts)
-    spread, draws = ends(np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)), over - under
-    reason = f"median rank {above:.6g} against {below:.6g}; rank correlation with the layer {rho:.2f}"
+    draws, ratios = over - under, np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)
+    reason = f"median rank {above:.6g} against {below:.6g}"
+    estimate = above / evidence.vocab, *ends(over / evidence.vocab)
+    chance = (evidence.vocab - 1) / 2 / evidence.vocab
     if not below:
-        return Measurement(None, *spread, n=values.height, few="the lower layers' median rank is 0", reason=reason)
-    judged = itself(above / below, *spread, limit, draws=draws)
-    return Measurement(above / below, *spread, n=values.height, judged=judged, reason=reason, draws=draws)
+        return Measurement(*estimate, n=values.height, few="the lower layers' median rank is 0", reason=reason)
+    judged = by_draws(above / below, ratios, limit, is_clear(draws, below=True))
+    return Measurement(*estimate, n=values.height, judged=judged, expected=chance, reason=reason, draws=draws)
 
 
-def rises_with_probability(evidence: Evidence, *, bins: int, filled: int, values: int, limit: Limit) -> Measurement:
-    """K15: agreement rises over bins of the top probability, of which ``filled`` must have ``values`` values.
+def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
+    """K15: how well the top probability tells values that agree from others, as the area under the ROC curve.
 
-    Bins with fewer values have no say: the rate of one value is 0 or 1.
+    The paper shows agreement in bins of the top probability, nearly all of whose values may be in one bin.
     """
-    table = evidence.table("values")
-    binned = agreement_by_probability(table, bins, evidence.seed)
-    rates = binned["mean"].to_list()
-    full = binned.filter(pl.col("n") >= values)
-    rho = rank_correlation(full["bin"].to_list(), full["mean"].to_list())
-    n, sizes = int(binned["n"].to_numpy().sum()), binned["n"].to_list()
-    few = (
-        ""
-        if full.height >= filled
-        else f"only {full.height} of {bins} bins hold {values} values or more, and {filled} are needed"
+    values = evidence.table("values").drop_nulls("agrees").sort("layer", "key")
+    probability, agree = (values[name].to_numpy() for name in ("top_probability", "agrees"))
+    area, draws = area_under_curve(probability, agree, values["top_token"].to_numpy(), evidence.seed)
+    if math.isnan(area):
+        return Measurement(n=values.height, reason="all values agree, or none does" if values.height else UNKNOWN)
+    estimate = area, *ends(draws)
+    ranked = agree[np.argsort(-probability, kind="stable")]
+    cuts = [0, *(max(1, round(share * len(ranked))) for share in (0.01, 0.1)), len(ranked)]
+    top, next_, rest = (percent(float(ranked[a:b].mean())) if b > a else "none" for a, b in pairwise(cuts))
+    reason = (
+        f"of the hundredth with the highest probability {top} agree, {next_} of the next nine, {rest} of the others"
     )
-    if rho is None:
-        return Measurement(n=n, reason="all bins have the same agreement, or fewer than three have enough values")
-    bin_draws = within_groups(by_probability(table, bins), "agrees", evidence.seed, "bin")
-    draws = rank_correlations(full["bin"].to_list(), np.stack([bin_draws[edge] for edge in full["bin"]], axis=1))
-    if len(draws) and draws.min() == draws.max():  # bins with no cases or only cases never draw others
-        draws = np.empty(0)
-    return Measurement(
-        rho,
-        *ends(draws),
-        n=n,
-        judged=itself(rho, *ends(draws), limit, draws=draws),
-        few=few if full.height < filled else "",
-        reason=f"{percent(rates[0])} in the lowest bin, {percent(rates[-1])} in the highest; values in the bins: "
-        f"{', '.join(f'{size:,}' for size in sizes)}",
-        draws=draws,
-    )
+    judged = itself(*estimate, limit, draws=draws, null=HALF)
+    return Measurement(*estimate, n=values.height, judged=judged, expected=HALF, reason=reason, draws=draws)
 
 
 def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], limit: Limit) -> Measurement:
@@ -168,7 +181,7 @@ def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int],
     spread = share_interval(above, evidence.seed)
     draws = resamples(above, evidence.seed) - layers_above
     judged = itself(share, *spread, limit, draws=draws)
-    return Measurement(share, *spread, n=len(above), judged=judged, draws=draws)
+    return Measurement(share, *spread, n=len(above), judged=judged, expected=layers_above, draws=draws)
 
 
 def predictive_values_agree(evidence: Evidence, *, most: int, limit: Limit) -> Measurement:
@@ -176,6 +189,7 @@ def predictive_values_agree(evidence: Evidence, *, most: int, limit: Limit) -> M
     best = predictive_values(evidence.table("values"), most).filter(pl.col("triggers") > 0)
     if best.is_empty():
         return Measurement(reason="no value among the most predictive has a trigger")
-    agree = (best["agreeing_triggers"] > 0).to_numpy()
-    estimate = float(agree.mean()), *share_interval(agree, evidence.seed)
-    return Measurement(*estimate, n=len(agree), judged=itself(*estimate, limit))
+    estimate = pooled_share(best, pl.col("agreeing_triggers") > 0, "top_token", evidence.seed)
+    most_triggers = best["triggers"].max()
+    judged = estimate and itself(*estimate, limit)
+    return Measurement(*estimate or (), n=len(best), judged=judged, reason=f"{most_triggers} triggers a key at most")

@@ -2,12 +2,22 @@
 
 import polars as pl
 
-from ff_memories.judge.measures import MEAN, boxes, means
+from ff_memories.judge.measures import MEAN, boxes, chance_agreement, means
 
 
 def agreement(values: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E4, Figure 4: share of values whose top token is the target of their key's top trigger, per layer."""
     return means(values, ["layer"], "agrees", seed)
+
+
+def over_chance(values: pl.DataFrame, layers: list[int]) -> tuple[int, float]:
+    """Return how many values of some layers agree, and how many would if keys and values were paired at random.
+
+    The second is the expectation over all pairings within each layer, in closed form.
+    """
+    known = values.drop_nulls("agrees").filter(pl.col("layer").is_in(layers))
+    chances = chance_agreement(known, "top_token", "next_token").join(known.group_by("layer").len(), on="layer")
+    return int(known["agrees"].sum()), float((chances["chance"] * chances["len"]).sum())
 
 
 def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
