@@ -166,7 +166,7 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
                 "judged": fmean(judged) if judged else None,
                 "judged_low": min(judged, default=None),
                 "judged_high": max(judged, default=None),
-                "holding": sum(one.judged is not None and one.judged.shows == "yes" for one in runs),
+                "holding": sum(one.judged is not None and not one.few and one.judged.shows == "yes" for one in runs),
                 "deviation": stdev(values) if len(values) > 1 else None,
                 "error": fmean(errors) if errors else None,
             }

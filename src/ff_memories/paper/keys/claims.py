@@ -162,14 +162,15 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
     labels = labels.with_columns(any=pl.col("label").cast(pl.String).is_in(["semantic", "both"]))
     kinds = {kind: pl.col("label") == kind for kind in ("shallow", "semantic")} | {"any": pl.col("any")}
-    means, draws = {}, {}
+    means: dict[tuple[str, str], float] = {}
+    draws: dict[tuple[str, str], np.ndarray] = {}
     for kind, hit in kinds.items():
         by = by_layer(labels.group_by("layer").agg(hit.mean().alias("share")).sort("layer"), "share")
         resampled = _share_draws(labels, hit, evidence.seed)
         for part, layers in (("lower", bottom), ("upper", top)):
-            means[kind, part], draws[kind, part] = average(by, layers), mean_of(resampled, layers)
-    if None in means.values():
-        raise Missing("needs annotations in lower and upper layers")
+            if (mean := average(by, layers)) is None:
+                raise Missing("needs annotations in lower and upper layers")
+            means[kind, part], draws[kind, part] = mean, mean_of(resampled, layers)
     margins = [(("shallow", "lower"), ("semantic", "lower")), (("semantic", "upper"), ("semantic", "lower")),
                (("any", "upper"), ("any", "lower"))]  # fmt: skip
     values = [means[more] - means[less] for more, less in margins]

@@ -26,6 +26,7 @@ from ff_memories.judge.statistics import (
 from ff_memories.paper.values.measures import over_chance, predictive_values
 
 HALF = 0.5
+FEWEST = 10  # tokens of the values that agree, to tell them from the others
 UNKNOWN = "no value in these layers has a trigger with a known target"
 
 
@@ -116,15 +117,13 @@ def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Meas
     of_layer = dict(zip(rates["layer"], (draws * rates["n"].to_numpy()).T, strict=True))
     resampled = mean_of(of_layer, upper) * sum(layer in of_layer for layer in upper) / expected
     estimate = agree / expected, *ends(resampled)
-    uniform = (
-        f"the paper's measure: {percent(peak['mean'])} in layer {peak['layer']}, {evidence.vocab * peak['mean']:.3g} "
-    )
+    uniform = f"the highest rate is {evidence.vocab * peak['mean']:.3g} × that of a random token, the paper's measure"
     return Measurement(
         *estimate,
         n=int(rates.filter(pl.col("layer").is_in(upper))["n"].sum()),
         judged=itself(*estimate, limit, draws=resampled, null=1.0),
         expected=1.0,
-        reason=f"{peak['pooled']}; {uniform}× that of a random token, the paper's measure",
+        reason=f"{peak['pooled']}; {uniform}",
         draws=resampled,
     )
 
@@ -157,6 +156,8 @@ def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
     area, draws = area_under_curve(probability, agree, values["top_token"].to_numpy(), evidence.seed)
     if math.isnan(area):
         return Measurement(n=values.height, reason="all values agree, or none does" if values.height else UNKNOWN)
+    tokens = values.filter("agrees")["top_token"].n_unique()
+    few = f"the values that agree predict only {tokens} tokens, and {FEWEST} are needed" if tokens < FEWEST else ""
     estimate = area, *ends(draws)
     ranked = agree[np.argsort(-probability, kind="stable")]
     cuts = [0, *(max(1, round(share * len(ranked))) for share in (0.01, 0.1)), len(ranked)]
@@ -165,7 +166,7 @@ def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
         f"of the hundredth with the highest probability {top} agree, {next_} of the next nine, {rest} of the others"
     )
     judged = itself(*estimate, limit, draws=draws, null=HALF)
-    return Measurement(*estimate, n=values.height, judged=judged, expected=HALF, reason=reason, draws=draws)
+    return Measurement(*estimate, n=values.height, judged=judged, expected=HALF, reason=reason, few=few, draws=draws)
 
 
 def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], limit: Limit) -> Measurement:
