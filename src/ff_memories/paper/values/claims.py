@@ -188,9 +188,8 @@ def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int],
 def predictive_values_agree(evidence: Evidence, *, most: int, limit: Limit) -> Measurement:
     """K17: the share of those values that predict what follows at least one of their key's triggers."""
     best = predictive_values(evidence.table("values"), most).filter(pl.col("triggers") > 0)
-    if best.is_empty():
+    share = pooled_share(best, pl.col("agreeing_triggers") > 0, "top_token", evidence.seed)
+    if share is None:
         return Measurement(reason="no value among the most predictive has a trigger")
-    estimate = pooled_share(best, pl.col("agreeing_triggers") > 0, "top_token", evidence.seed)
-    most_triggers = best["triggers"].max()
-    judged = estimate and itself(*estimate, limit)
-    return Measurement(*estimate or (), n=len(best), judged=judged, reason=f"{most_triggers} triggers a key at most")
+    reason = f"{best['triggers'].max()} triggers a key at most"
+    return Measurement(*share, n=len(best), judged=itself(*share, limit), reason=reason)
