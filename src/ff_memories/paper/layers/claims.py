@@ -137,10 +137,12 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
     share, n, layer = lowest
     by_chance = zero_agreement_by_chance(evidence.table("composition"), evidence.table("values"), evidence.prediction)
     rows = zero.join(by_chance, on=["example", "layer"], maintain_order="left")
-    here, chance = (1 - rows[name].cast(pl.Float64).mean() for name in ("hit", "chance"))
-    reason = f"in layer {layer}; in all layers, a memory agrees in {percent(here)} of the cases, and if as many were "
-    expected = rows.filter(pl.col("layer") == layer)["chance"].mean()
-    reason += f"active at random, one would in {percent(chance)}"
+    hit, chance = (rows[name].cast(pl.Float64).to_numpy() for name in ("hit", "chance"))
+    reason = (
+        f"in layer {layer}; in all layers, a memory agrees in {percent(1 - hit.mean())} of the cases, and if as many "
+    )
+    reason += f"were active at random, one would in {percent(1 - chance.mean())}"
+    expected = float(chance[rows["layer"].to_numpy() == layer].mean())
     return Measurement(*share, n, judged=itself(*share, limit), expected=expected, reason=reason)
 
 

@@ -191,5 +191,5 @@ def predictive_values_agree(evidence: Evidence, *, most: int, limit: Limit) -> M
     share = pooled_share(best, pl.col("agreeing_triggers") > 0, "top_token", evidence.seed)
     if share is None:
         return Measurement(reason="no value among the most predictive has a trigger")
-    reason = f"{best['triggers'].max()} triggers a key at most"
+    reason = f"{int(best['triggers'].to_numpy().max())} triggers a key at most"
     return Measurement(*share, n=len(best), judged=itself(*share, limit), reason=reason)
