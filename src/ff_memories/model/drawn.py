@@ -4,6 +4,7 @@ A step is given such a model as a description that names it (``describe``); its 
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from ff_memories.config.running import SAME_SAMPLE, SHUFFLED, UNTRAINED
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted
 from ff_memories.model.files.converted import Description, Weights
+
+EMBEDDING = r"input\.\d+\.embedding|positions"  # names of weights with a row for each token or position
 
 
 def describe(name: str, seed: int, own: Path, path: Path) -> None:
@@ -43,19 +46,27 @@ def named(description: Path) -> tuple[str, int] | None:
 
 
 def untrained(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:
-    """Return weights of the same names and shapes as a model has before training; what is tied stays tied.
+    """Return weights of the same names and shapes as fairseq gives a model before training; what is tied stays tied.
 
-    Matrices are normal with variance one over the width of what they read, biases 0, scales 1. ``draw``: which of
-    several such models.
+    Embeddings are normal with variance one over their width, other matrices uniform as of Glorot and Bengio (2010),
+    those of queries, keys and values with half the variance. Biases are 0, but for those three uniform, and scales 1.
+    ``draw``: which of several such models.
     """
     draws = torch.Generator().manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
 
+    def uniform(shape: torch.Size, most: float) -> torch.Tensor:
+        return (2 * torch.rand(shape, generator=draws) - 1) * most
+
     def fresh(name: str) -> torch.Tensor:
-        shape = weights[name].shape
+        shape, attends = weights[name].shape, ".qkv." in name
         if len(shape) == 1:
+            if attends:
+                return uniform(shape, (shape[0] / 3) ** -0.5)
             return torch.zeros(shape) if name.endswith("bias") else torch.ones(shape)
-        width = shape[0] if name.endswith("values") else shape[-1]
-        return torch.randn(shape, generator=draws) * width**-0.5
+        if re.fullmatch(EMBEDDING if description.adaptive_output else f"{EMBEDDING}|output.head", name):
+            return torch.randn(shape, generator=draws) * shape[1] ** -0.5
+        fans = (shape[0] / 3 if attends else shape[0]) + shape[1]
+        return uniform(shape, ((3 if attends else 6) / fans) ** 0.5)
 
     return _tied(
         {name: fresh(name) for name in sorted(weights.keys() - description.aliases.keys())}, description, weights
