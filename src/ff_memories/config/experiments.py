@@ -41,7 +41,7 @@ class Mutations(Section):
     keys_per_layer: int = Field(100, ge=1, le=65_536, description="number of random keys per layer")
     top: int = Field(50, ge=1, le=65_535, description="number of triggers to mutate per key")
     random: Literal["any", "inner"] = Field(
-        "any", description="which tokens the random removal can hit: any | inner (neither first nor last)"
+        "inner", description="which tokens the random removal can hit: inner (neither first nor last) | any (paper)"
     )
     single_token: Literal["skip", "bos"] = Field(
         "skip", description="triggers of one token: skip | bos (use the coefficient at `</s>`)"
