@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy.stats import binomtest, norm, rankdata, spearmanr, t
+from scipy.stats import binomtest, norm, spearmanr, t
 
 from ff_memories.base.draws import BLOCK, interval, resamples
 from ff_memories.base.draws import RESAMPLES as DRAWS
@@ -236,17 +236,6 @@ def mean_of(draws: Mapping[int, np.ndarray], layers: Sequence[int]) -> np.ndarra
     """Return resamples (draws,) of the mean over those of ``layers`` that have resamples."""
     measured = [draws[layer] for layer in layers if layer in draws]
     return np.mean(measured, axis=0) if measured else np.empty(0)
-
-
-def rank_correlations(x: Sequence[float], draws: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlation (draws,) of ``x`` (n,) with each row of ``draws`` (draws, n), 0 where undefined."""
-    if not len(draws):
-        return np.empty(0)
-    ranks = rankdata(draws, axis=1)
-    ranks -= ranks.mean(1, keepdims=True)
-    of_x = rankdata(x) - (len(x) + 1) / 2
-    size = np.sqrt((ranks**2).sum(1) * (of_x**2).sum())
-    return np.divide(ranks @ of_x, size, out=np.zeros(len(draws)), where=size > 0)
 
 
 def p_value(draws: np.ndarray, null: float, alternative: str) -> float:
