@@ -66,7 +66,7 @@ def of_run(results: Path) -> dict[str, Any]:
         "run": results.name,
         "heading": heading,
         "first": first,
-        "readme": [clause(row) for row in rows if row["shown"] == "readme" and row["measured"] is not None],
+        "readme": [clause(row) for row in rows if row["shown"] == "first" and row["measured"] is not None],
         "answers": {section.number: answer(section.number, rows) for section in outline.SECTIONS},
         "claims": [{key: row[key] for key in KEYS} for row in rows],
     }

@@ -13,11 +13,10 @@ from ff_memories.atlas.page import page
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
-from ff_memories.base.text import csv_text
+from ff_memories.base.text import csv_text, listed
 from ff_memories.figures import render
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.report.outline import BEYOND
-from ff_memories.report.wording import listed
 
 PAGE, FIGURES, NUMBERS = "atlas.html", "figures", "numbers.csv"
 

@@ -9,13 +9,13 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from ff_memories.atlas.member import Member
+from ff_memories.base.text import listed
 from ff_memories.figures import font
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report.html import inline, policy, render
 from ff_memories.report.outline import SECTIONS
-from ff_memories.report.wording import listed
 
 MANY = 4  # more runs than this do not fit beside a claim's statement
 UNKNOWN = "unknown"
@@ -55,7 +55,7 @@ def page(
         definitions=_definitions(members),
         sections=_sections(figures),
         scopes=[str(member.info["scope"]) for member in members],
-        used=[verdict for verdict in wording.VERDICTS if any(cell["verdict"] == verdict for cell in cells)],
+        used=[name for name in wording.WORDS if any(cell["standing"] == name for cell in cells)],
         font=Markup(font.face()),
         policy=Markup(policy(None)),
     )
@@ -74,9 +74,8 @@ def formula(text: str) -> Markup:
 def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:
     out = []
     for member in members:
-        verdicts = wording.counts(member.claims)
-        tally = [f"{verdicts[v]} {wording.VERDICTS[v]['many']}" for v in ("holds", "fails") if v in verdicts]
-        out.append({"name": member.name, "label": member.label, "tally": ", ".join(tally), "facts": _facts(member)})
+        tally = wording.told(wording.counts(member.claims))
+        out.append({"name": member.name, "label": member.label, "tally": tally, "facts": _facts(member)})
     return out
 
 

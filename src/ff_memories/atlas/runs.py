@@ -29,6 +29,7 @@ class Verdict(BaseModel):
 
     measured: float | None
     verdict: str
+    group: str | None = None
 
 
 def members(
@@ -173,10 +174,10 @@ def _untrained(folder: Path) -> list[Tables]:
 
 
 def _claims(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of a run's claims.json, as the report shows them."""
+    """Return what a run's claims.json says of each claim, with how it stands (``wording.standing``)."""
     rows = foreign.read_json(path, dict[str, Verdict], "run the workflow again", text=True)
-    return {
-        claim: {"verdict": wording.shown(rows[claim].verdict, rows[claim].measured), "measured": rows[claim].measured}
-        for claim in (claim.id for claim in register())
-        if claim in rows
-    }
+    out = {}
+    for claim in (claim for claim in register() if claim.id in rows):
+        row = rows[claim.id].model_dump() | {"by_construction": claim.by_construction}
+        out[claim.id] = row | {"standing": wording.standing(row)}
+    return out

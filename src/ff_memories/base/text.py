@@ -60,6 +60,11 @@ class SafeStream:
         return getattr(self.stream, name)
 
 
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Return ``a, b and c``."""
+    return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def cell(value: Any) -> Any:
     """Return one CSV cell that no spreadsheet reads as a formula; numbers stay numbers."""
     if not isinstance(value, str):

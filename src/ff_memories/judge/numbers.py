@@ -1,5 +1,8 @@
 """Format numbers for readers, by a claim's unit."""
 
+from collections.abc import Sequence
+
+from ff_memories.base.text import listed
 from ff_memories.judge.measurement import Limit
 
 SCALE = {"share": 100, "change": 100, "points": 100}
@@ -11,7 +14,7 @@ def number(value: float | None, digits: int = 3) -> str:
     """Return a number with so many significant digits, grouped thousands and a true minus sign."""
     if value is None:
         return NOTHING
-    if value and (abs(value) >= 10**digits or abs(value) < 1e-4):
+    if value and (abs(float(f"{value:.{digits}g}")) >= 10**digits or abs(value) < 1e-4):
         text = f"{value:,.0f}" if abs(value) >= 1 else f"{value:.{digits - 1}e}"
     else:
         text = f"{value:.{digits}g}"
@@ -28,6 +31,16 @@ def measured(value: float | None, unit: str) -> str:
     if unit == "points" and text in ("1", "−1"):
         return f"{text} point"
     return text + SIGN.get(unit, "")
+
+
+def joined(values: Sequence[float | None], unit: str) -> str:
+    """Return values of one unit for a sentence, such as ``73, 43 and 78 %``, to two digits unless that makes 100 %."""
+    if unit == "layer":
+        layers = listed([NOTHING if value is None else f"{value:.0f}" for value in values])
+        return f"layer{'s' if len(values) > 1 else ''} {layers}"
+    scaled = [None if value is None else value * SCALE.get(unit, 1) for value in values]
+    texts = [number(value, 3 if unit == "share" and value and 99 < value < 100 else 2) for value in scaled]
+    return listed(texts) + (" point" if unit == "points" and texts in (["1"], ["−1"]) else SIGN.get(unit, ""))
 
 
 def spread(low: float | None, high: float | None, unit: str) -> str:

@@ -31,7 +31,7 @@ class Claim:
         sentence: what a run found, wherever it is told in words; {value} is the measured number, {size} the
             same without its sign, and of {more|less} the first word is said of a number above zero
         shown: where the sentence stands besides the table of claims: section, the answer of its section in the
-            report; first, also on the first screen and the terminal; readme, also in the README
+            report; first, also on the first screen and the terminal; K1, also in the same sentence as that claim
         next_tokens: it is about tokens that follow triggers, which a text sampled from the model makes easy
         known: stated (in the paper's text or a table), read off a figure (by eye, roughly), derived from other
             values, or beyond the paper, which states no such thing

@@ -1,18 +1,19 @@
-"""Say claims and verdicts in words, which ``wording.toml`` holds."""
+"""Say claims, groups and verdicts in words, which ``wording.toml`` holds."""
 
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import polars as pl
 
-from ff_memories.judge.numbers import measured
+from ff_memories.base.text import listed
+from ff_memories.judge.numbers import joined
 from ff_memories.model.info import MARKS
-from ff_memories.tables import SAMPLED
+from ff_memories.tables import SAMPLED, SHOWS
 from ff_memories.tables.annotation import ANNOTATOR
 
 PAPERS = "K"  # the first letter of the paper's claims
@@ -22,7 +23,10 @@ SAMPLED_TEXT = (
     "the text was sampled from the model, so next tokens are its own draws: agreement is higher than on text that "
     "people wrote"
 )
+Row = Mapping[str, Any]  # of a claim
+SIGNED = re.compile(r"\{size\} \{([^{}|]*)\|([^{}]*)\}")
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
+OF_TYPES = tuple(TYPES.values())
 LINEAR = (
     "it holds by construction: neither the final norm nor the output layer adds a bias, so r, y and o are read by one "
     "linear map"
@@ -38,8 +42,10 @@ def contents() -> dict[str, Any]:
     return tomllib.loads(files("ff_memories.judge").joinpath("wording.toml").read_text(encoding="utf-8"))
 
 
-VERDICTS: Mapping[str, Mapping[str, str]] = contents()["verdict"]
-TRAINING: Mapping[str, str] = contents()["training"]
+Words = Mapping[str, Mapping[str, str]]
+GROUPS: Words = contents()["group"]
+VERDICTS: Words = contents()["verdict"]
+WORDS: Words = {**GROUPS, **VERDICTS}
 LIMITS: Mapping[str, str] = contents()["limit_source"]
 BASELINES: Mapping[str, str] = contents()["baseline"]
 
@@ -65,60 +71,97 @@ def notes(reason: str | None) -> list[str]:
     return [note for note, mark in ((PROXY, ANNOTATOR), (OWN_TEXT, SAMPLED_TEXT)) if mark in (reason or "")]
 
 
-def sentence(row: Mapping[str, Any]) -> str:
-    """Return the sentence of a claim that has a number. ``row``: of ``report.outline.rows``."""
-    return _filled(row["sentence"], row["measured"], row["unit"])
+def sentence(rows: Row | Sequence[Row]) -> str:
+    """Return the sentence of a claim that has a number, with that of one run or those of several.
+
+    ``rows``: of ``report.outline.rows``, of one claim.
+    """
+    first, *_ = several = _several(rows)
+    return _filled(first["sentence"], [row["measured"] for row in several], first["unit"])
 
 
-def beside(row: Mapping[str, Any]) -> str:
-    """Return what stands beside a claim's sentence: its verdict, and the same number elsewhere."""
-    parts = [f"{row['claim']} {'not judged' if row['verdict'] == 'measured' else word(row['verdict'])}"]
-    if row["judged_as"] != row["measured_as"] and row["judged_unit"] != "number" and row["judged"] is not None:
-        parts[0] += f", judged by the {row['judged_as']}: {measured(row['judged'], row['judged_unit'])}"
-    if not row["beyond"]:
-        parts.append(f"paper: {row['paper_value'].replace(';', ',')}")
-    if row["baseline"] is not None:
-        signed = re.search(r"\{size\} \{[^}]*\}", row["sentence"])
-        form = signed[0] if signed else "{value}"
-        here = "" if row["sample"] is None else f"same sentences: {_filled(form, row['sample'], row['unit'])}, "
-        same = ", the same" if row["training"] == "same" else ""
-        parts.append(f"{here}untrained {_filled(form, row['baseline'], row['unit'])}{same}")
-    guessed = {other["baseline"]: other["measured"] for other in row["baselines"]}.get("unigram")
-    if guessed is not None and guessed >= row["measured"]:
-        parts.append(f"always guessing the most frequent token: {measured(guessed, row['unit'])}")
-    parts += [part for part in (row["reason"] or "").split("; ") if part.endswith(tuple(TYPES.values()))]
-    return "; ".join([*parts, *row["notes"]])
+def control(rows: Row | Sequence[Row]) -> str:
+    """Return what stands beside a claim's sentence: what chance, random networks and the paper's model give."""
+    first, *_ = several = _several(rows)
+    signed = SIGNED.search(first["sentence"])
+    parts = []
+    for name, column in (("chance", "expected"), ("random networks", "baseline")):
+        values = [row[column] for row in several]
+        if any(value is not None for value in values):
+            parts.append(f"{name}: {_filled(signed[0] if signed else '{value}', values, first['unit'])}")
+    if not first["beyond"]:
+        parts.append(f"paper: {first['paper_value'].replace(';', ',')}")
+    if len(several) == 1:
+        parts += [part for part in (first["reason"] or "").split("; ") if part.endswith(OF_TYPES)]
+    return "; ".join([*parts, *dict.fromkeys(note for row in several for note in row["notes"])])
 
 
-def _filled(text: str, value: float, unit: str) -> str:
-    chosen = re.sub(r"\{([^{}|]*)\|([^{}]*)\}", lambda words: words[1 if value > 0 else 2], text)
-    return chosen.format(value=measured(value, unit), size=measured(abs(value), unit))
+def _several(rows: Row | Sequence[Row]) -> list[Row]:
+    return [rows] if isinstance(rows, Mapping) else list(rows)
 
 
-def counts(claims: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Return the count of each verdict on the paper's claims, as shown.
+def _filled(text: str, values: Sequence[float | None], unit: str) -> str:
+    """Return text with one run's value or those of several; of signed ones, each with its own word if signs differ."""
+    sizes = [None if value is None else abs(value) for value in values]
+    above = [value is not None and value > 0 for value in values]
+
+    def signed(found: re.Match[str]) -> str:
+        if len({up for up, size in zip(above, sizes, strict=True) if size is not None}) == 1:
+            return f"{joined(sizes, unit)} {found[1 if any(above) else 2]}"
+        return listed(
+            [f"{joined([size], unit)} {found[1 if up else 2]}" for up, size in zip(above, sizes, strict=True)]
+        )
+
+    return SIGNED.sub(signed, text).replace("{value}", joined(values, unit))
+
+
+def counts(claims: Mapping[str, Row]) -> dict[str, int]:
+    """Return how many of the paper's claims are in each group, and how many are reproduced and not.
 
     ``claims``: the content of a run's ``claims.json``, or other rows by claim.
     """
-    papers = (row for claim, row in claims.items() if not beyond(claim))
-    return dict(Counter(shown(row["verdict"], row.get("measured")) for row in papers))
+    papers = [row for claim, row in claims.items() if not beyond(claim)]
+    return dict(
+        Counter(row["group"] for row in papers if row.get("group"))
+        + Counter(row["verdict"] for row in papers if "many" in VERDICTS[row["verdict"]])
+    )
 
 
-def line(run: str, scope: str, verdicts: Mapping[str, int]) -> str:
-    """Return ``demo (surrogate): 11 hold, 5 fail, 14 measured``."""
-    tally = [f"{verdicts[verdict]} {words['many']}" for verdict, words in VERDICTS.items() if verdict in verdicts]
+def line(run: str, scope: str, counted: Mapping[str, int]) -> str:
+    """Return ``demo (surrogate): 3 here and not in random networks, 9 also in random networks, 15 not here``."""
     whose = MARKS["model"] if scope == "model" else scope
-    return f"{run} ({whose}): {', '.join(tally)}"
+    return f"{run} ({whose}): {told(counted)}"
 
 
-def word(verdict: str) -> str:
-    """Return a verdict in words."""
-    return VERDICTS[verdict]["word"]
+def told(counted: Mapping[str, int]) -> str:
+    """Return what ``counts`` found, in words."""
+    return ", ".join(f"{counted[name]} {WORDS[name]['many']}" for name in WORDS if name in counted) or "nothing judged"
 
 
-def shown(verdict: str, measured: float | None) -> str:
-    """Return the verdict to show: a claim that has a number but cannot be judged by it counts as measured."""
-    return "measured" if verdict == "not_applicable" and measured is not None else verdict
+def word(standing: str) -> str:
+    """Return a group or a verdict in words."""
+    return WORDS[standing]["word"]
+
+
+def standing(row: Row) -> str:
+    """Return what is said of a claim: its group, or ``check`` if it holds by construction, or else its verdict.
+
+    A claim that has a number but cannot be judged by it counts as measured.
+    """
+    if row["group"]:
+        return str(row["group"])
+    if row["by_construction"] and row["verdict"] in SHOWS["yes"]:
+        return "check"
+    unjudged = row["verdict"] == "not_applicable" and row["measured"] is not None
+    return "measured" if unjudged else str(row["verdict"])
+
+
+def against(row: Row) -> str:
+    """Return where the judged number lies, by the limit that the claim needs: ``within the paper's range``."""
+    if row["shows"] in (None, "undecided"):
+        return word("open" if row["shows"] else standing(row))
+    side = "within" if row["shows"] == "yes" else "above" if row["judged"] > row["limit"] else "below"
+    return side + (" the limit" if row["limit_source"] == "ours" else " the paper's range")
 
 
 def first_lines(markdown: str, heading: str) -> list[str] | None:
@@ -126,7 +169,7 @@ def first_lines(markdown: str, heading: str) -> list[str] | None:
 
     Args:
         markdown: the file's text.
-        heading: ``line`` of the run's current verdicts. If the file's heading differs, it is stale: return ``None``.
+        heading: ``line`` of the run's current claims. If the file's heading differs, it is stale: return ``None``.
     """
     text = re.sub(r"\\(.)", r"\1", markdown)
     if not text.startswith(f"# {heading}\n"):

@@ -1,25 +1,24 @@
-"""Tell a run's claims in sentences: its first lines, an answer for each section, and how many claims hold.
+"""Tell a run's claims in sentences: its first lines, an answer for each section, and how many claims are in each group.
 
 What is said of a claim is in ``claims.toml``.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
+from ff_memories.base.text import listed
 from ff_memories.config import Settings
 from ff_memories.judge.numbers import number
-from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, VERDICTS, beside, self_sampled, sentence, word
+from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, control, self_sampled, sentence, told
 from ff_memories.model.info import quantised
-from ff_memories.report.wording import counted, finished, listed, looked_at
+from ff_memories.report.wording import counted, finished, looked_at
 
 Row = dict[str, Any]  # of ``outline.rows``
-JUDGED = ("reproduced", "holds", "too_small", "not_reproduced", "fails", "undecided")
-FIRST = ("first", "readme")  # sentences of the first screen (``shown`` in claims.toml)
-SIGNIFICANT = 0.05
-NAMED = 6  # claims at most that are named where they are not told
+FIRST = "first"  # claims of the first screen (``shown`` in claims.toml)
 SOURCES = {
     "docstrings": "prose from the docstrings of pinned Python packages",
     "wikitext-103": "WikiText-103",
@@ -33,26 +32,29 @@ class FirstLines:
 
     Attributes:
         run: what was run.
-        findings: what was found, as far as it was measured: a claim's sentence, and what stands beside it.
-        training: what is due to training.
+        findings: what was found, as far as it was measured: one or two claims each, the sentence and its control.
+        common: what is not due to training.
         open: what the run cannot say.
     """
 
     run: str
-    findings: list[tuple[str, str]]
-    training: str
+    findings: list[list[tuple[str, str]]]
+    common: str
     open: str
 
     @property
     def lines(self) -> list[str]:
         """Return all of it as lines of text."""
-        findings = [f"{sentence} ({more})." for sentence, more in self.findings]
-        return [self.run, *findings, f"Due to training: {self.training}", f"What cannot be said: {self.open}"]
+        findings = ["; ".join(f"{sentence} ({control})" for sentence, control in finding) for finding in self.findings]
+        return [
+            self.run,
+            *(f"{finding}." for finding in findings),
+            f"Not due to training: {self.common}",
+            f"What cannot be said: {self.open}",
+        ]
 
 
-def first_lines(
-    rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any], models: int = 0
-) -> FirstLines:
+def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> FirstLines:
     """Return a run's first lines.
 
     Args:
@@ -60,28 +62,39 @@ def first_lines(
         counts: the table.
         config: the run's settings.
         info: the run's model info.
-        models: the number of untrained models that were measured.
     """
-    findings = [(sentence(row), beside(row)) for row in rows if row["shown"] in FIRST and row["measured"] is not None]
     paper = [row for row in rows if not row["beyond"]]
-    return FirstLines(
-        _what_was_run(len(paper), counts, config, info), findings, _training(rows, models), _open(paper, info["scope"])
-    )
+    findings = [
+        [(sentence(row), control(row)) for row in together]
+        for together in _shown(rows)
+        if together[0]["shown"] == FIRST
+    ]
+    return FirstLines(_what_was_run(counts, config, info), findings, _common(paper), _open(paper, info["scope"]))
+
+
+def _shown(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows of claims that have a sentence and a number, those of one sentence together."""
+    measured = [row for row in rows if row["measured"] is not None]
+    return [
+        [row, *(other for other in measured if other["shown"] == row["claim"])]
+        for row in measured
+        if row["shown"] in (FIRST, "section")
+    ]
 
 
 def answer(section: str, rows: Sequence[Row]) -> str:
-    """Return a section's answer: the sentences of its claims, and how many of them hold.
+    """Return a section's answer: the sentences of its claims, and how many of them are in each group.
 
     Args:
         section: its number in the paper.
         rows: all claims, from ``outline.rows``.
     """
     of_section = [row for row in rows if row["section"] == section]
-    sentences = [clause(row) for row in of_section if row["shown"] and row["measured"] is not None]
+    sentences = ["; ".join(map(clause, together)) for together in _shown(of_section)]
     sentences += [
-        f"{row['reason']} ({row['claim']} not applicable)"
+        row["reason"]
         for row in of_section
-        if row["shown"] and row["verdict"] == "not_applicable" and row["scope"] == "model"
+        if row["shown"] and row["standing"] == "not_applicable" and row["scope"] == "model"
     ]
     if any(SAMPLED_TEXT in (row["reason"] or "") for row in of_section):
         sentences.append(SAMPLED_TEXT)
@@ -89,21 +102,17 @@ def answer(section: str, rows: Sequence[Row]) -> str:
 
 
 def clause(row: Row) -> str:
-    """Return the sentence of a claim that has a number, with what stands beside it."""
-    return f"{sentence(row)} ({beside(row)})"
+    """Return the sentence of a claim that has a number, with its control."""
+    return f"{sentence(row)} ({control(row)})"
 
 
 def tally(rows: Sequence[Row]) -> str:
-    """Return how many claims have each verdict, and which, without the claims that are not judged."""
-    by_verdict = {verdict: of(rows, verdict) for verdict in JUDGED}
-    parts = [
-        f"{len(claims)} {word(verdict) if len(claims) == 1 else VERDICTS[verdict]['many']} ({ids(claims)})"
-        for verdict, claims in by_verdict.items()
-        if claims
-    ]
-    if parts:
-        return f"of {counted(sum(map(len, by_verdict.values())), 'judged claim', 'judged claims')}, {listed(parts)}"
-    return "no claim here is judged" if of(rows, "measured") else "nothing here was measured"
+    """Return how many claims are in each group, without those that are not judged."""
+    judged = [row for row in rows if row["group"]]
+    if not judged:
+        return "no claim here is judged"
+    groups = told(Counter(row["group"] for row in judged))
+    return f"of {counted(len(judged), 'judged claim', 'judged claims')}, {groups}"
 
 
 def how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
@@ -120,10 +129,6 @@ def how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
     parts = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
     if kinds := _resampled(rows):
         parts[0] += f", which says how it varies with other {kinds}, not with another training run"
-    if tested := [row for row in rows if row["p_holm"] is not None]:
-        clear = sum(row["p_holm"] < SIGNIFICANT for row in tested)
-        directions = counted(len(tested), "tested direction", "tested directions")
-        parts.append(f"significant (p < {SIGNIFICANT} after Holm's correction): {clear} of {directions}")
     if choices is None:
         parts.append("this run tried no alternative analysis choices")
     else:
@@ -141,81 +146,51 @@ def named(info: Mapping[str, Any]) -> str:
     return str(info.get("hub") or info.get("source") or f"a model of the family {info['model_type']}")
 
 
-def _what_was_run(claims: int, counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
+def _what_was_run(counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
+    """Return which model read which text, and how many keys, triggers and prefixes were looked at."""
     size = [f"{info['layers']} layers"]
     if parameters := info.get("parameters"):
         size.append(f"{parameters:,} parameters")
     if perplexity := info.get("perplexity"):
         alone = f", {number(perplexity)} one sentence at a time" if info.get("in_windows") else ""
         size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
-    corpus = dict(counts.filter(pl.col("step") == "corpus").select("reason", "n").iter_rows())
+    n = {f"{step} {reason}": n for step, reason, n in counts.select("step", "reason", "n").iter_rows()}
+    keys = f"{n['triggers keys']:,} keys and values, " if "triggers keys" in n else ""
+    prefixes = f"{n['composition examples']:,} prefixes" if "composition examples" in n else "prefixes"
     parts = [
-        f"{corpus[f'{split}_tokens']:,} tokens in "
-        f"{counted(corpus[f'{split}_sentences'], 'sentence', 'sentences')} {why}"
-        for split, why in (("train", "to find triggers"), ("validation", "to test predictions"))
-        if f"{split}_tokens" in corpus
+        f"{what} from {n[f'corpus {split}_tokens']:,} tokens in "
+        f"{counted(n[f'corpus {split}_sentences'], 'sentence', 'sentences')}"
+        for split, what in (
+            ("train", f"{keys}{counted(config.triggers.top, 'trigger', 'triggers')} per key"),
+            ("validation", prefixes),
+        )
+        if f"corpus {split}_tokens" in n
     ]
     text = SOURCES.get(config.corpus.source, config.corpus.source)
-    tested = f"{counted(claims, 'claim', 'claims')} of the paper, on {named(info)} ({', '.join(size)})"
-    sentences = f"{tested} and {': '.join(filter(None, [text, ' and '.join(parts)]))}."
-    notes = [quantised(info), SAMPLED_TEXT if self_sampled(counts) else None]
-    sentences += "".join(f" {finished(note)}" for note in notes if note)
+    model = f"the model {named(info)}" if info["scope"] == "model" else named(info)
+    sentences = f"{model} ({', '.join(size)}) read {': '.join(filter(None, [text, ' and '.join(parts)]))}"
+    notes = [sentences, quantised(info), SAMPLED_TEXT if self_sampled(counts) else None]
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
-    return sentences + (f" It looks at the triggers of {some}." if some else "")
+    return " ".join(finished(note) for note in [*notes, some and f"it looks at the triggers of {some}"] if note)
 
 
-def _training(rows: Sequence[Row], models: int) -> str:
-    """Return what training changes, by the comparison with untrained models on the same sentences."""
-    compared = [row for row in rows if row["training"] is not None]
-    if not compared:
-        return "no number could be compared with untrained models, so this run says nothing about training."
-    papers, beyond_paper = ([row for row in compared if row["beyond"] == beyond] for beyond in (False, True))
-    changed = [row for row in papers if row["training"] in ("higher", "lower")]
-    sentences = [
-        f"training changes {len(changed)} of {counted(len(papers), 'number', 'numbers')}, all on the same sentences"
-    ]
-    sentences += _changes(papers, counted(models, "untrained model does", "untrained models do")) + _of_scale(changed)
-    if beyond_paper:
-        sentences.append(f"beyond the paper's claims, {'; '.join(_changes(beyond_paper, 'untrained models do'))}")
-    return " ".join(map(finished, sentences))
-
-
-def _changes(rows: Sequence[Row], models: str) -> list[str]:
-    """Say which numbers training changes, and how, and which it does not."""
-    lowered = [row for row in rows if row["training"] == "lower"]
-    kinds = {
-        "it raises {}": [row for row in rows if row["training"] == "higher"],
-        "it lowers {}": [row for row in lowered if row["sample"] >= 0],
-        "it makes {} more negative": [row for row in lowered if row["sample"] < 0],
-        "it changes {} by less than what counts as a difference": [row for row in rows if row["training"] == "same"],
-        f"{models} not tell for {{}}": [row for row in rows if row["training"] == "undecided"],
-    }
-    return [
-        text.format(_few(claims) if "not tell" in text else ids(claims)) for text, claims in kinds.items() if claims
-    ]
-
-
-def _of_scale(changed: Sequence[Row]) -> list[str]:
-    """Say which numbers a model with the trained entries of each matrix, in a random order, comes halfway to."""
-    compared = [row for row in changed if row["shuffled"] is not None]
-    near = [row for row in compared if abs(row["shuffled"] - row["sample"]) < abs(row["baseline"] - row["sample"]) / 2]
-    if near:
-        return [f"for {ids(near)}, shuffling the entries of each trained matrix keeps more than half of the "
-                "difference, so the scale of the weights may explain it"]  # fmt: skip
-    return ["the scale of the weights explains none of them: shuffling the entries of each trained matrix keeps less "
-            "than half of each difference"] if compared else []  # fmt: skip
+def _common(rows: Sequence[Row]) -> str:
+    """Return what is seen in random networks too, so it is not due to training."""
+    if not any(row["random_models"] for row in rows):
+        return "no untrained model was measured, so this run says nothing about training."
+    common = [row for row in rows if row["group"] == "common"]
+    return finished("; ".join(row["words"] for row in common) or "nothing that random networks show too")
 
 
 def _open(rows: Sequence[Row], scope: str) -> str:
     """Return what the run's numbers leave open."""
-    proxied = [row for row in rows if PROXY in row["notes"]]
+    of = lambda standing: [row for row in rows if row["standing"] == standing]
     questions = {
-        "whether the model shows {}: the interval covers the limit, or the values are few": of(rows, "undecided"),
-        "whether training changes {}": [row for row in rows if row["training"] == "undecided"],
-        "what people would find: an automatic proxy labelled what {} count": proxied,
-        "anything on {}, not measured": of(rows, "not_attempted") + of(rows, "not_applicable"),
+        "whether {} hold, here or in random networks: intervals cover the limit, or numbers are few": of("open"),
+        "what people would find: an automatic proxy labelled what {} count": [r for r in rows if PROXY in r["notes"]],
+        "anything on {}, not measured": of("not_attempted") + of("not_applicable"),
     }
-    parts = [text.format(_few(claims)) for text, claims in questions.items() if claims]
+    parts = [text.format(counted(len(claims), "claim", "claims")) for text, claims in questions.items() if claims]
     if scope != "paper":
         parts.insert(0, "whether the paper's own numbers are right: this is another model")
     if kinds := _resampled(rows):
@@ -226,16 +201,3 @@ def _open(rows: Sequence[Row], scope: str) -> str:
 def _resampled(rows: Sequence[Row]) -> str:
     """Return what the intervals resample."""
     return listed(sorted({row["resampled"] for row in rows if row["low"] is not None and row["resampled"]}), "or")
-
-
-def of(rows: Sequence[Row], verdict: str) -> list[Row]:
-    return [row for row in rows if row["verdict"] == verdict]
-
-
-def _few(rows: Sequence[Row]) -> str:
-    """Name claims, or count them if they are many."""
-    return ids(rows) if len(rows) <= NAMED else f"{len(rows)} claims"
-
-
-def ids(rows: Sequence[Row]) -> str:
-    return listed([row["claim"] for row in rows])

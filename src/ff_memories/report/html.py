@@ -29,9 +29,8 @@ def environment() -> "Environment":
     jinja = templates("report")
     jinja.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
     jinja.globals |= {
-        "verdicts": wording.VERDICTS,
+        "words": wording.WORDS,
         "word": wording.word,
-        "trained": wording.TRAINING,
         "limits": wording.LIMITS,
     }
     return jinja

@@ -4,22 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ff_memories.base.text import escape_invisible
+from ff_memories.base.text import escape_invisible, listed
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.model.info import ABOUT
-from ff_memories.report.wording import listed
 
-COLUMNS = (
-    "Claim",
-    "Measure",
-    "Paper",
-    "Here",
-    "Here, on the sample",
-    "Untrained, on the sample",
-    "Verdict",
-    "Training",
-)
+COLUMNS = ("Claim", "Measure", "Paper", "Here", "n", "Chance", "Untrained", "Random networks", "Group")
 
 
 def markdown(
@@ -54,10 +44,11 @@ def markdown(
         here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
         what = row["measured_as"] + "".join(f" ({note})" for note in row["notes"])
         cells = [row["claim"], what, row["paper_value"], here]
-        for name in ("sample", "baseline"):
-            interval = spread(row[f"{name}_low"], row[f"{name}_high"], row["unit"])
-            cells.append(measured(row[name], row["unit"]) + (f" ({interval})" if interval else ""))
-        cells += [wording.word(row["verdict"]), wording.TRAINING.get(row["training"], "–")]
+        cells += ["–" if row["n"] is None else f"{row['n']:,}", measured(row["expected"], row["unit"])]
+        interval = spread(row["baseline_low"], row["baseline_high"], row["unit"])
+        cells.append(measured(row["baseline"], row["unit"]) + (f" ({interval})" if interval else ""))
+        also = row["limit_source"] is not None and row["random_models"]
+        cells += [f"{row['also_random']} of {row['random_models']}" if also else "–", wording.word(row["standing"])]
         lines.append("| " + " | ".join(map(_plain, cells)) + " |")
     if defined := [row for row in rows if row.get("definition")]:
         lines += ["", "## Definitions that differ from the paper's", ""]
@@ -67,9 +58,9 @@ def markdown(
         lines += [f"* {listed(claims)}: {_plain(said)}" for said, claims in by.items()]
     lines += [
         "",
-        "Brackets show the 95 % interval, and for untrained models that of one more of them. The sample is "
-        "the set of sentences on which untrained models are measured. For figures, methods and details of every "
-        "claim, see the [report](report/report.html).",
+        "Brackets show the 95 % interval, and for untrained models that of one more of them. The last column but one "
+        "says how many of them show the claim too. For figures, methods and details of every claim, see the "
+        "[report](report/report.html).",
         "",
     ]
     return "\n".join(lines)

@@ -10,13 +10,14 @@ import polars as pl
 from ff_memories.figures.registry import FIGURES
 from ff_memories.judge.numbers import needed
 from ff_memories.judge.register import Claim, register
-from ff_memories.judge.wording import BASELINES, natural, notes, shown
+from ff_memories.judge.wording import BASELINES, against, natural, notes, standing
 
 _SECTION = re.compile(r"section (\d(?:\.\d)?)")
 _PLACE = re.compile(r"(Figure|Table) (B?\d+)")
 
 OF_CLAIM = (  # attributes of a claim that its row shows
-    "sentence", "shown", "rests_on", "measured_as", "unit", "judged_as", "judged_unit", "limit_from", "beyond",
+    "sentence", "shown", "words", "rests_on", "measured_as", "unit", "judged_as", "judged_unit", "limit_from", "beyond",
+    "by_construction",
 )  # fmt: skip
 BEYOND = "beyond"  # the section of what the paper does not do
 
@@ -71,19 +72,21 @@ def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[di
     ``baselines``: the table, if the run has it; each claim's rows in it stand under that name.
     """
     by_id = {claim.id: claim for claim in register()}
-    return [
-        {name: getattr(by_id[row["claim"]], name) for name in OF_CLAIM}
-        | row
-        | {
-            "verdict": shown(row["verdict"], row["measured"]),
-            "needed": _needed(row, by_id[row["claim"]]),
-            "section": section_of(by_id[row["claim"]]),
-            "part": part_of(by_id[row["claim"]]),
+    out = []
+    for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"])):
+        claim = by_id[row["claim"]]
+        told = {name: getattr(claim, name) for name in OF_CLAIM} | row
+        told |= {
+            "standing": standing(told),
+            "against": against(told),
+            "needed": _needed(row, claim),
+            "section": section_of(claim),
+            "part": part_of(claim),
             "notes": notes(row["reason"]),
             "baselines": _baselines(row["claim"], baselines),
         }
-        for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
-    ]
+        out.append(told)
+    return out
 
 
 def _baselines(claim: str, baselines: pl.DataFrame | None) -> list[dict[str, Any]]:
@@ -96,12 +99,10 @@ def _baselines(claim: str, baselines: pl.DataFrame | None) -> list[dict[str, Any
 
 def _needed(row: dict[str, Any], claim: Claim) -> str:
     """Return in words what a claim needs here; of a number of layers, the paper's is scaled to the model's."""
-    return needed(
-        replace(claim.limit, low=math.ceil(row["limit"]))
-        if claim.judged_unit == "number" and row["limit"] is not None and claim.limit.high is None
-        else claim.limit,
-        claim.judged_unit,
-    )
+    if claim.limit is None:
+        return ""
+    scaled = claim.judged_unit == "number" and row["limit"] is not None and claim.limit.high is None
+    return needed(replace(claim.limit, low=math.ceil(row["limit"])) if scaled else claim.limit, claim.judged_unit)
 
 
 def section_of(claim: Claim) -> str:

@@ -17,7 +17,6 @@ from ff_memories.figures import font
 from ff_memories.figures.registry import DRAWN, caption, keys_behind, title
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
-from ff_memories.judge.training import MATTERS, OF_FACTOR
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import outline
 from ff_memories.report.answers import SOURCES, answer, first_lines, how_sure, named, tally
@@ -71,12 +70,11 @@ def report(
         row["definition"] = wording.definition(row["rests_on"], info, memories)
         moved = choices and row["claim"] in choices["strongest"]
         row["influence"] = influence(choices, [row["claim"]]) if choices and moved else None
-    models = _models(baselines)
     paper = [row for row in rows if not row["beyond"]]
-    first = first_lines(rows, counts, config, info, models)
+    first = first_lines(rows, counts, config, info)
     judged = [finished(tally(paper)), how_sure(paper, choices)]
     code = script() if specifications else None
-    tallied = Counter(row["verdict"] for row in paper)
+    tallied = Counter(row["standing"] for row in paper)
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
     html = render(
         "report/report.html.j2",
@@ -88,18 +86,15 @@ def report(
         model=_model(config, info),
         first=first,
         judged=judged,
-        tally=[(verdict, tallied[verdict]) for verdict in wording.VERDICTS if tallied[verdict]],
+        tally=[(name, tallied[name]) for name in wording.WORDS if tallied[name]],
         linked=_linked,
         sections=[_section(section, parts, rows, choices) for section in outline.SECTIONS],
         sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
         source=SOURCES.get(config.corpus.source, config.corpus.source),
-        tested=bool(read["claims"]["p_holm"].count()),
-        untrained=models,
+        untrained=_models(baselines),
         shuffled=_models(baselines, "shuffled"),
-        matters=MATTERS,
-        of_factor=OF_FACTOR,
         looked_at=some,
         claims_command=command(targets.get("claims")),
         font=Markup(font.face()),

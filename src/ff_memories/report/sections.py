@@ -6,11 +6,12 @@ from typing import Any
 
 import polars as pl
 
+from ff_memories.base.text import listed
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.judge.sensitivity import changes
 from ff_memories.judge.wording import word
-from ff_memories.report.wording import finished, listed
+from ff_memories.report.wording import finished
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED
 
 # measure: its description and unit

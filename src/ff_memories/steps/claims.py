@@ -16,7 +16,7 @@ from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import verdicts
-from ff_memories.judge.wording import OWN_TEXT, SAMPLED_TEXT, TRAINING, natural, notes, self_sampled, word
+from ff_memories.judge.wording import OWN_TEXT, SAMPLED_TEXT, natural, notes, self_sampled, standing, word
 from ff_memories.model.info import mark_latex, quantised, read_info
 
 
@@ -72,7 +72,7 @@ def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
 
 
 def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, dict[str, Any]]:
-    """Return each claim's measured value, to six significant digits, and its verdict, in natural order.
+    """Return each claim's measured value, to six significant digits, its verdict and its group, in natural order.
 
     ``weights``: what quantised weights are; it stands beside every number, as does a text's being the model's own.
     """
@@ -80,6 +80,7 @@ def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, d
         row["claim"]: {
             "measured": None if row["measured"] is None else float(f"{row['measured']:.6g}"),
             "verdict": row["verdict"],
+            "group": row["group"],
             **({"weights": weights} if weights else {}),
             **({"text": SAMPLED_TEXT} if SAMPLED_TEXT in (row["reason"] or "") else {}),
         }
@@ -88,33 +89,38 @@ def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, d
 
 
 def listing(claims: pl.DataFrame) -> str:
-    """Return the verdicts as text for a terminal, one claim per line."""
-    units = {claim.id: claim.unit for claim in register()}
-    lines = [f"{'claim':5}  {'verdict':15} {'measured':>12}  the paper's value"]
-    for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
-        value = measured(row["measured"], units[row["claim"]])
-        lines.append(f"{row['claim']:5}  {row['verdict']:15} {value:>12}  {row['paper_value']}")
+    """Return how each claim stands as text for a terminal, one claim per line."""
+    lines = [f"{'claim':5}  {'':28} {'measured':>12}  the paper's value"]
+    for row in _rows(claims):
+        value = measured(row["measured"], row["unit"])
+        lines.append(f"{row['claim']:5}  {word(standing(row)):28} {value:>12}  {row['paper_value']}")
     return "\n".join(lines)
+
+
+def _rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return the table's rows in natural order, each with its claim's unit and whether it holds by construction."""
+    declared = {claim.id: {"unit": claim.unit, "by_construction": claim.by_construction} for claim in register()}
+    rows = [row | declared[row["claim"]] for row in claims.iter_rows(named=True)]
+    return sorted(rows, key=lambda row: natural(row["claim"]))
 
 
 def to_latex(claims: pl.DataFrame, scope: str) -> str:
     """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
-    units = {claim.id: claim.unit for claim in register()}
-    lines = opened("longtable", "l", 0.2, 0.13, 0.11, "r", "r", "r", 0.1, 0.1)
+    lines = opened("longtable", "l", 0.2, 0.13, 0.11, "r", "r", "r", "r", 0.14)
     lines += mark_latex(scope, 9)
     lines += [
-        r"Claim & Statement & The paper & This run & $n$ & Same sentences & Untrained & Verdict & Training \\",
+        r"Claim & Statement & The paper & This run & $n$ & Chance & Same sentences & Untrained & Seen \\",
         r"\midrule",
         r"\endhead",
     ]
-    for row in sorted(claims.iter_rows(named=True), key=lambda r: natural(r["claim"])):
-        unit, interval = units[row["claim"]], spread(row["low"], row["high"], units[row["claim"]])
+    for row in _rows(claims):
+        unit, interval = row["unit"], spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
         note = f" ({OWN_TEXT})" if OWN_TEXT in notes(row["reason"]) else ""
         cells = [row["claim"], row["statement"] + note, row["paper_value"], here]
         cells += ["–" if row["n"] is None else f"{row['n']:,}"]
-        cells += [measured(row[column], unit) for column in ("sample", "baseline")]
-        cells += [word(row["verdict"]), TRAINING.get(row["training"], "–")]
+        cells += [measured(row[column], unit) for column in ("expected", "sample", "baseline")]
+        cells += [word(standing(row))]
         lines.append(" & ".join(map(_typeset, cells)) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{longtable}", ""])
 

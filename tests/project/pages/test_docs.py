@@ -164,9 +164,13 @@ def test_every_command_has_a_section():
 
 
 def test_the_line_of_verdicts_is_counted():
-    claims = {"K1": {"verdict": "holds"}, "K2": {"verdict": "fails"}, "K3": {"verdict": "holds"}}
+    held = {"verdict": "holds", "group": "signal"}
+    claims = {"K1": held, "K2": {"verdict": "fails", "group": "absent"}, "K3": held, "K29": held | {"group": None}}
     known = readme.facts(claims, "demo", "surrogate")
-    assert readme.badge(json.loads(json.dumps(known))) == "**demo (surrogate): 2 hold, 1 fail**"
+    assert (
+        readme.badge(json.loads(json.dumps(known)))
+        == "**demo (surrogate): 2 here and not in random networks, 1 not here**"
+    )
 
 
 def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
@@ -176,18 +180,18 @@ def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
         readme.main(["--out", str(page), "--results", str(run)])
     (run / "model").mkdir(parents=True)
     (run / "figures").mkdir()
-    (run / "claims.json").write_text('{"K1": {"verdict": "holds"}}')
+    (run / "claims.json").write_text('{"K1": {"verdict": "holds", "group": "common"}}')
     (run / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
     (run / "figures" / "figure11.svg").write_text("<svg/>")
     readme.main(["--out", str(page), "--results", str(run)])
-    assert "**mine (surrogate): 1 hold**" in page.read_text(encoding="utf-8")
+    assert "**mine (surrogate): 1 also in random networks**" in page.read_text(encoding="utf-8")
     assert (tmp_path / "docs" / "pictures" / "demo.svg").read_text() == "<svg/>"
     readme.main(["--out", str(page), "--check"])
-    page.write_text(page.read_text(encoding="utf-8").replace("1 hold", "30 hold"), encoding="utf-8")
+    page.write_text(page.read_text(encoding="utf-8").replace("1 also", "30 also"), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"README\.md is not up to date; run make docs-pages"):
         readme.main(["--out", str(page), "--check"])
     readme.main(["--out", str(page)])
-    assert "1 hold" in page.read_text(encoding="utf-8")
+    assert "1 also" in page.read_text(encoding="utf-8")
 
 
 def a_run(folder, judged):
@@ -225,7 +229,7 @@ def test_the_findings_are_those_of_the_runs_and_the_readme_leads_with_the_first(
     assert "| 98 % (95 to 100): holds | 40 %; 50 %; 90 %: raised |" in said
     assert "## one (" in said and "what was run" in said
     leading = " ".join(readme_.read_text(encoding="utf-8").split())
-    assert "- 98 % of the 100 values" in leading and "same sentences: 90 %, untrained 40 %)." in leading
+    assert "- 98 % of the 100 most confident values" in leading and "(random networks: 40 %; paper: 97 of" in leading
     findings.main([*given, "--check"])
     page.write_text(said.replace("98 %", "99 %"), encoding="utf-8")
     with pytest.raises(SystemExit, match=r"findings\.md is not up to date"):

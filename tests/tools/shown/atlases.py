@@ -11,7 +11,8 @@ from ff_memories import tables
 from ff_memories.judge.register import register
 
 VOCAB, NEURONS = 8, 4
-CLAIMS = {"K1": ("holds", -0.5), "K12": ("fails", 1.25), "K13": ("too_small", 3.0)}
+CLAIMS = {"K1": ("holds", -0.5, "signal"), "K4": ("holds", 0.1, "common"), "K12": ("fails", 1.25, "absent"),
+          "K13": ("undecided", 3.0, "open"), "K29": ("holds", 0.0, None)}  # fmt: skip
 LABELS = [["shallow", "none"], ["both"], ["semantic"], ["none"]]  # of the triggers of keys 0 to 3
 RANKS = {1: [0, 2, 4, 7], 2: [0, 0, 1, 1]}
 CHANGES = [[-0.5, -0.7], [-0.2], [-0.3]]  # of the triggers of keys 0 to 2, without their last tokens
@@ -91,10 +92,9 @@ def finished(project: Path, name: str, layers=2, agreeing=1, transformer=True, c
         info |= {"keys": NEURONS, "signs": 1}
     (folder / "model").mkdir(parents=True)
     (folder / "model" / "info.json").write_text(json.dumps(info))
-    verdicts: dict = {claim.id: ("measured", None) for claim in register()} | CLAIMS
-    (folder / "claims.json").write_text(
-        json.dumps({claim: {"verdict": verdict, "measured": value} for claim, (verdict, value) in verdicts.items()})
-    )
+    claims: dict = {claim.id: ("measured", None, None) for claim in register()} | CLAIMS
+    said = {claim: dict(zip(("verdict", "measured", "group"), row, strict=True)) for claim, row in claims.items()}
+    (folder / "claims.json").write_text(json.dumps(said))
     if config:
         write_config(project, name, transformer, **keys)
     return folder

@@ -102,14 +102,23 @@ CONFIG: dict[str, Any] = {
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/></svg>'
 
 
+GROUPS = {"yes": "signal", "too_small": "absent", "no": "absent", "undecided": "open"}  # by whether a model shows it
+
+
 def claims_table(scope="surrogate", measured=0.25, **verdicts):
-    """A table of all claims: those named have this verdict, and a number unless there is nothing to measure."""
-    rows = [
-        {"claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
-         "scope": scope, "verdict": verdicts.get(claim.id, "not_attempted"),
-         "measured": measured if claim.id in verdicts else None}
-        for claim in register()
-    ]  # fmt: skip
+    """A table of all claims: those named have this verdict, and a number unless there is nothing to measure.
+
+    No random network shows a claim that holds.
+    """
+    rows = []
+    for claim in register():
+        verdict = verdicts.get(claim.id, "not_attempted")
+        row = {"claim": claim.id, "statement": claim.statement, "source": claim.source, "paper_value": claim.paper,
+               "scope": scope, "verdict": verdict, "measured": measured if claim.id in verdicts else None}  # fmt: skip
+        if shows := next((shows for shows, words in tables.SHOWS.items() if verdict in words), None):
+            row |= {"shows": shows, "judged": measured, "limit": 0.2, "limit_source": claim.limit_source or "ours",
+                    "group": None if claim.by_construction else GROUPS[shows]}  # fmt: skip
+        rows.append(row)
     return tables.conform(pl.DataFrame(rows, schema=tables.TABLES["claims"].columns), tables.TABLES["claims"])
 
 
