@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 import polars as pl
 import pytest
@@ -221,7 +222,7 @@ def test_a_number_without_a_verdict_is_called_measured(tmp_path):
 
 
 def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):
-    row = {"claim": "K1", "baseline": "untrained", "measured": 0.1, "low": 0.05, "high": 0.15, "runs": 5, "models": 5,
+    row: dict[str, Any] = {"claim": "K1", "baseline": "untrained", "measured": 0.1, "low": 0.05, "high": 0.15, "runs": 5, "models": 5,
            "holding": 4, "judged": 15.0, "deviation": 0.01, "error": 0.01}  # fmt: skip
     other = row | {"baseline": "same_sample", "runs": 1}
     schema = tables.TABLES["baselines"]
