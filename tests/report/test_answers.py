@@ -222,12 +222,17 @@ def test_a_number_without_a_verdict_is_called_measured(tmp_path):
 
 
 def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):
-    row: dict[str, Any] = {"claim": "K1", "baseline": "untrained", "measured": 0.1, "low": 0.05, "high": 0.15, "runs": 5, "models": 5,
+    row = {"claim": "K1", "baseline": "untrained", "measured": 0.1, "low": 0.05, "high": 0.15, "runs": 5, "models": 5,
            "holding": 4, "judged": 15.0, "deviation": 0.01, "error": 0.01}  # fmt: skip
     other = row | {"baseline": "same_sample", "runs": 1}
     schema = tables.TABLES["baselines"]
     tables.write(pl.DataFrame([row, other], schema=schema.columns), tmp_path / "baselines.parquet")
-    beside = {"low": {"K1": 0.1}, "high": {"K1": 0.3}, "baseline": {"K1": 0.1}, "expected": {"K1": 0.06}}
+    beside: dict[str, Any] = {
+        "low": {"K1": 0.1},
+        "high": {"K1": 0.3},
+        "baseline": {"K1": 0.1},
+        "expected": {"K1": 0.06},
+    }
     beside |= {"also_random": {"K1": 4}, "random_models": {"K1": 5}, "group": {"K1": "common"}}
     judged = claims_table(K1="holds").with_columns(**known(**beside, p={"K1": 0.01}, p_holm={"K1": 0.03}))
     html = made_report(tmp_path, judged=judged, beside=[f"{tmp_path}/baselines.parquet"])[1].read_text()
