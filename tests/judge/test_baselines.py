@@ -201,7 +201,7 @@ def test_a_claim_has_a_corrected_p_value_if_and_only_if_it_is_judged_and_tested(
     tested = made.drop_nulls("p")
     assert len(tested) and set(tested["verdict"]) <= {"holds", "too_small", "fails", "undecided"}
     claims = {claim.id: claim for claim in register()}
-    assert all(claims[name].directional and claims[name].null is not None for name in tested["claim"])
+    assert all(claims[name].limit and claims[name].null is not None for name in tested["claim"])
     assert made.filter(pl.col("p").is_null())["p_holm"].null_count() == len(made) - len(tested)
     assert tested["p_holm"].to_list() == pytest.approx(holm(tested["p"].to_list()))
     assert set(made.drop_nulls("low")["resampled"]) <= {claim.resampled for claim in register()}

@@ -90,10 +90,6 @@ EDITS: dict[str, list[tuple[str, Callable[[pl.DataFrame, pl.Expr, pl.Expr], pl.D
         ("a matched memory's effect is turned round", _column("total"), pl.col("control") == "matched",
          -pl.col("direct")),
     ],
-    "removals": [
-        ("predictions survive", _column("layer_top_changed"), pl.col("by") == "margin", pl.lit(False)),
-        ("predictions do not survive", _column("layer_top_changed"), pl.col("by") == "margin", pl.lit(True)),
-    ],
 }  # fmt: skip
 
 
@@ -116,13 +112,12 @@ class Forger:
         self.behind = verify.behind(self.run, Path)
 
     def claims(self) -> list[Claim]:
-        return [claim for claim in register() if claim.judged(self.info["scope"])]
+        return [claim for claim in register() if claim.limit]
 
     def verdict(self, claim: Claim, edited: dict[str, pl.DataFrame]) -> str:
         """Return the verdict on a claim with some tables edited."""
         evidence = dataclasses.replace(self.evidence, tables=self.tables | edited)
-        beside = self.tables.get("baselines") if claim.less_untrained else None
-        return str(verdicts([claim], evidence, self.evidence.scope, beside)["verdict"][0])
+        return str(verdicts([claim], evidence, self.evidence.scope)["verdict"][0])
 
     def forge(self, claim: Claim) -> list[object] | None:
         """Return a line on the edit with the fewest rows that turns the verdict; ``None`` if no edit does."""

@@ -24,9 +24,11 @@ def interval(values: np.ndarray, seed: int | None, weights: np.ndarray | None = 
     return ends(resamples(values, seed, weights))
 
 
-def ends(draws: np.ndarray) -> tuple[float, float]:
-    """Return the 2.5 % and 97.5 % percentiles of the resamples; NaN if there are none."""
-    low, high = np.nanpercentile(draws, [2.5, 97.5]) if not np.isnan(draws).all() else (np.nan, np.nan)
+def ends(draws: np.ndarray, outside: float = 0.05) -> tuple[float, float]:
+    """Return the percentiles of the resamples with half of ``outside`` beyond each; NaN if there are none."""
+    if np.isnan(draws).all():
+        return float("nan"), float("nan")
+    low, high = np.nanpercentile(draws, [50 * outside, 100 - 50 * outside])
     return float(low), float(high)
 
 

@@ -86,7 +86,7 @@ def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None)
         seed: of the resampling; without one, there are no draws.
     """
     layers = frame["layer"].unique().sort()
-    if seed is None:
+    if seed is None or frame.is_empty():
         return np.empty((0, len(layers)))
     units = frame[unit].rank("dense").to_numpy() - 1
     at = np.searchsorted(layers.to_numpy(), frame["layer"].to_numpy())
@@ -241,10 +241,11 @@ def mean_of(draws: Mapping[int, np.ndarray], layers: Sequence[int]) -> np.ndarra
 def p_value(draws: np.ndarray, null: float, alternative: str) -> float:
     """Return the bootstrap's one-sided p-value: the share of resamples that are not on the claim's side of ``null``.
 
-    The measured number itself counts as one resample, so no p-value is below 1 / (draws + 1).
+    The measured number itself counts as one resample, so no p-value is below 1 / (draws + 1). A resample that has no
+    number is on neither side.
     """
-    against = draws <= null if alternative == "greater" else draws >= null
-    return float((1 + np.count_nonzero(against)) / (1 + len(draws)))
+    towards = draws > null if alternative == "greater" else draws < null
+    return float((1 + np.count_nonzero(~towards)) / (1 + len(draws)))
 
 
 def holm(values: Sequence[float]) -> list[float]:

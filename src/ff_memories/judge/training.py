@@ -80,11 +80,15 @@ def _gap(sample: Mapping[str, Any], untrained: Mapping[str, Any]) -> tuple[float
     return sample["measured"] - untrained["measured"], math.sqrt(total), degrees
 
 
-def groups(claim: Claim, shows: str | None, measured: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
-    """Return in how many untrained models a claim is seen too, and the group that follows (``tables.GROUPS``).
+def groups(
+    claim: Claim, shows: str | None, measured: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> tuple[dict[str, Any], str]:
+    """Return in how many untrained models a claim is seen too, the group that follows, and why it cannot be told.
 
-    ``signal`` needs three untrained models or more, the claim in at most every tenth of them, and the run itself to
-    show it on their sentences: a claim that needs more data than they have is not seen in any model there.
+    ``signal`` (``tables.GROUPS``) needs three untrained models or more, the claim in at most every tenth of them, and
+    the run itself to show it on their sentences: a claim that needs more data than they have is not seen in any model
+    there. The run's number there must also lie outside the interval for one more untrained model: of models that show
+    a claim in one case of six, one would seem to be the only one in 7 % of the cases.
 
     Args:
         shows: whether the run shows the claim; ``None``: it is not judged.
@@ -95,13 +99,20 @@ def groups(claim: Claim, shows: str | None, measured: Mapping[tuple[str, str], M
     also = untrained["holding"] if untrained else 0
     columns = {"also_random": also if models else None, "random_models": models or None, "group": None}
     if shows is None or claim.by_construction:
-        return columns
+        return columns, ""
     if shows != "yes":
-        return columns | {"group": "open" if shows == "undecided" else "absent"}
+        return columns | {"group": "open" if shows == "undecided" else "absent"}, ""
     if also > RARE * models:
-        return columns | {"group": "common"}
-    powerful = models >= FEWEST and sample is not None and sample["holding"]
-    return columns | {"group": "signal" if powerful else "open"}
+        return columns | {"group": "common"}, ""
+    numbers, why = compared(claim, measured), ""
+    low, number, high = (numbers[name] for name in ("baseline_low", "sample", "baseline_high"))
+    if models < FEWEST:
+        why = f"only {models} random networks were measured" if models else "no random networks were measured"
+    elif sample is None or not sample["holding"]:
+        why = "it is not seen on the random networks' sentences"
+    elif low is not None and low <= number <= high:
+        why = "one more random network could have this number"
+    return columns | {"group": "open" if why else "signal"}, why
 
 
 def decide(rows: Sequence[dict[str, Any]]) -> None:

@@ -89,6 +89,7 @@ def verdicts(
     )
     claims = list(claims)
     for claim in claims:
+        measurement, verdict, shows = Measurement(), "not_attempted", None
         try:
             measurement = measure(claim, evidence)
             verdict, reason, shows = judge(claim, measurement, scope)
@@ -97,7 +98,8 @@ def verdicts(
             if self_sampled and claim.next_tokens:
                 reason = _joined(reason or "", SAMPLED_TEXT)
         except Missing as missing:
-            measurement, verdict, reason, shows = Measurement(), "not_attempted", str(missing), None
+            reason = str(missing)
+        groups, why = training.groups(claim, shows, of_models)
         rows.append(
             {
                 "claim": claim.id,
@@ -112,13 +114,13 @@ def verdicts(
                 "verdict": verdict,
                 "shows": shows,
                 **_judged(claim, measurement.judged if shows else None),
-                **training.groups(claim, shows, of_models),
+                **groups,
                 "expected": _expected(claim, measurement, of_models),
                 **training.compared(claim, of_models),
                 "resampled": claim.resampled if measurement.low is not None else None,
                 "p": _p(claim, measurement, verdict),
                 "p_holm": None,
-                "reason": reason,
+                "reason": _joined(reason or "", why),
             }
         )
     for beyond in (False, True):  # two families of tests

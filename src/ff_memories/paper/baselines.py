@@ -147,8 +147,8 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
     rows = []
     for (claim_id, name), every in measurements.items():
         models = [one for one in every if one is not None]
-        runs = [one for one in models if one.value is not None]
-        judged = [one.judged.value for one in models if one.judged is not None]
+        runs = [one for one in models if one.value is not None and not one.few]
+        judged = [one.judged.value for one in runs if one.judged is not None]
         values = [one.value for one in runs if one.value is not None]
         low, high = min(values, default=None), max(values, default=None)
         if name == SAME_SAMPLE and runs:
@@ -166,7 +166,7 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
                 "judged": fmean(judged) if judged else None,
                 "judged_low": min(judged, default=None),
                 "judged_high": max(judged, default=None),
-                "holding": sum(one.judged is not None and not one.few and one.judged.shows == "yes" for one in runs),
+                "holding": sum(one.judged is not None and one.judged.shows == "yes" for one in runs),
                 "deviation": stdev(values) if len(values) > 1 else None,
                 "error": fmean(errors) if errors else None,
             }

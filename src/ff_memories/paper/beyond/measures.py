@@ -14,7 +14,7 @@ from ff_memories.base.draws import RESAMPLES, interval
 from ff_memories.judge.statistics import share_interval
 
 SIGNS = 1 << 20  # more than twice the keys of a layer: numbers memories, both signs of a key apart
-FIFTHS = 5
+SIZES = 20  # of direct effects that are told apart
 CONTROLS = ("none", "matched", "direction")  # that change something at the memory's own prefix
 
 
@@ -48,8 +48,8 @@ def paired(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
 def at_equal_size(pairs: pl.DataFrame, seed: int | None) -> tuple[float, np.ndarray, int]:
     """Return how much more often memories keep their sign than matched ones with a direct effect of the same size.
 
-    Both are compared within fifths of all sizes, each weighted by the smaller of both numbers of rows; a fifth without
-    one of them does not count.
+    Both are compared within twentieths of all sizes, each weighted by the smaller of both numbers of rows; where one of
+    them has none, they do not count. In fifths, sizes that differ twentyfold would still make 6 points of difference.
 
     Args:
         pairs: of ``paired``.
@@ -59,13 +59,13 @@ def at_equal_size(pairs: pl.DataFrame, seed: int | None) -> tuple[float, np.ndar
         The difference, resamples (draws,) of it, and the number of rows that can be compared.
     """
     sizes = [pairs[name].cast(pl.Float64).to_numpy() for name in ("size", "matched_size")]
-    edges = np.quantile(np.concatenate(sizes), np.linspace(0, 1, FIFTHS + 1)[1:-1])
+    edges = np.quantile(np.concatenate(sizes), np.linspace(0, 1, SIZES + 1)[1:-1])
     memory = pairs["memory"].rank("dense").to_numpy() - 1
-    shape = int(memory.max()) + 1, FIFTHS
-    cells = [memory * FIFTHS + np.searchsorted(edges, size) for size in sizes]
+    shape = int(memory.max()) + 1, SIZES
+    cells = [memory * SIZES + np.searchsorted(edges, size) for size in sizes]
     kept = [pairs[name].cast(pl.Float64).to_numpy() for name in ("kept", "matched")]
-    rows = [np.bincount(cell, minlength=shape[0] * FIFTHS).reshape(shape) for cell in cells]
-    hits = [np.bincount(cell, of, shape[0] * FIFTHS).reshape(shape) for cell, of in zip(cells, kept, strict=True)]
+    rows = [np.bincount(cell, minlength=shape[0] * SIZES).reshape(shape) for cell in cells]
+    hits = [np.bincount(cell, of, shape[0] * SIZES).reshape(shape) for cell, of in zip(cells, kept, strict=True)]
     weight = np.minimum(rows[0].sum(0), rows[1].sum(0))
     if not weight.sum():
         return float("nan"), np.empty(0), 0

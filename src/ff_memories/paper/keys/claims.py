@@ -12,6 +12,7 @@ from ff_memories.judge.layers import between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement, is_clear, itself
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.statistics import (
+    OUTSIDE,
     average,
     by_layer,
     expanded,
@@ -175,9 +176,10 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
                (("any", "upper"), ("any", "lower"))]  # fmt: skip
     values = [means[more] - means[less] for more, less in margins]
     margin_draws = [draws[more] - draws[less] for more, less in margins]
-    spreads = [ends(resampled) for resampled in margin_draws]
-    low, high = (min(one[end] for one in spreads) for end in (0, 1))  # the smallest of three resampled would be biased
-    smallest = int(np.argmin(values))
+    lows = [ends(resampled)[0] for resampled in margin_draws]
+    # the smallest of three resampled would be biased; one of three upper ends is too low three times as often
+    low, high = min(lows), min(ends(resampled, OUTSIDE / len(margins))[1] for resampled in margin_draws)
+    smallest, least_clear = int(np.argmin(values)), int(np.argmin(lows))
     shares = {kind: [percent(means[kind, part]) for part in ("lower", "upper")] for kind in kinds}
     estimate = values[smallest], low, high
     return Measurement(
@@ -190,7 +192,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
             "any", "with any semantic pattern"
         ),
         proxy=by_proxy,
-        draws=margin_draws[smallest],
+        draws=margin_draws[least_clear],
     )
 
 
