@@ -9,7 +9,7 @@ from ff_memories.base.draws import resamples
 from ff_memories.judge import wording
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.register import register
-from ff_memories.judge.statistics import holm, joint_medians, joint_shares, medians, p_value, rank_correlations
+from ff_memories.judge.statistics import holm, joint_medians, joint_shares, medians, p_value
 from ff_memories.judge.verdicts import verdicts
 from ff_memories.paper import baselines
 from ff_memories.report import outline
@@ -158,6 +158,7 @@ def test_p_values_count_resamples_on_the_wrong_side():
     draws = np.arange(1, 100) / 100
     assert p_value(draws, 0, "greater") == 1 / 100 and p_value(draws, 0.5, "greater") == 51 / 100
     assert p_value(draws, 0.5, "less") == (1 + 50) / 100 and p_value(-draws, 0, "less") == 1 / 100
+    assert p_value(np.append(draws, np.nan), 0, "greater") == 2 / 101  # a resample without a number is on no side
 
 
 def test_holms_correction():
@@ -180,15 +181,6 @@ def test_resamples_of_shares_and_medians_are_those_of_whole_examples(run):
             assert set(draws) <= set(values)
             assert np.percentile(draws, [10, 90]) == pytest.approx(np.percentile(naive, [10, 90]), abs=0.1)
     assert not joint_shares(frame, None).size and not medians(values, None).size
-
-
-def test_rank_correlations_are_spearmans():
-    from scipy.stats import spearmanr
-
-    rng = np.random.default_rng(2)
-    x, draws = rng.random(9).tolist(), rng.integers(0, 4, (20, 9)).astype(float)
-    assert rank_correlations(x, draws) == pytest.approx([spearmanr(x, row).statistic for row in draws])
-    assert rank_correlations(x, np.ones((2, 9))).tolist() == [0, 0] and not len(rank_correlations(x, np.empty((0, 9))))
 
 
 def test_without_a_seed_nothing_is_drawn_again():

@@ -907,7 +907,11 @@ def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twi
     assert run(tmp_path) == 0
     assert [(tmp_path / name).read_bytes() for name in outputs] == first
     assert tables.read(tmp_path / "out/counts.parquet").rows() == [("corpus", "split", 0)]
-    assert json.loads(first[2])["K5"] == json.loads(first[3]) == {"measured": -0.669, "verdict": "undecided"}
+    assert (
+        json.loads(first[2])["K5"]
+        == json.loads(first[3])
+        == {"measured": -0.669, "verdict": "undecided", "group": "open"}
+    )
     assert len(list((tmp_path / "claims").iterdir())) == len(json.loads(first[2]))
     assert "K5" in capsys.readouterr().out
 

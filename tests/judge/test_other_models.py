@@ -56,4 +56,4 @@ def test_what_differs_from_the_papers_definition_is_said_in_one_sentence():
 
 
 def test_a_run_in_one_line_is_not_called_a_surrogate():
-    assert line("x", "model", {"holds": 1}) == "x (not the paper's model): 1 hold"
+    assert line("x", "model", {"open": 1}) == "x (not the paper's model): 1 cannot tell"

@@ -31,11 +31,10 @@ def simulated(rng, kept=0.0, grows=0.0):
     return pl.concat(parts)
 
 
-def shown(check, **effect):
-    """Return how often a check shows its claim, of ``TRIALS`` simulations."""
+def above(check, limit, **effect):
+    """Return how often the interval of a check's number lies above zero, of ``TRIALS`` simulations."""
     rng = np.random.default_rng(3)
-    found = (check(evidence(simulated(rng, **effect)), limit=Limit(0.0)) for _ in range(TRIALS))
-    return sum(one.judged.shows == "yes" for one in found)
+    return sum(check(evidence(simulated(rng, **effect)), limit=limit).low > 0 for _ in range(TRIALS))
 
 
 def evidence(table, name="causal"):
@@ -52,18 +51,16 @@ def removed(rng, survives):
 
 @pytest.mark.slow
 def test_a_prediction_that_survives_half_of_the_time_is_seldom_said_to_survive():
-    rng, limit = np.random.default_rng(5), Limit(0.5)
-    often = lambda p: sum(
-        causal.prediction_survives(evidence(removed(rng, p), "removals"), limit=limit).judged.shows == "yes"
-        for _ in range(5 * TRIALS)
-    )
+    rng = np.random.default_rng(5)
+    found = lambda p: causal.prediction_survives(evidence(removed(rng, p), "removals"), limit=None)
+    often = lambda p: sum(found(p).low > 0.5 for _ in range(5 * TRIALS))
     assert often(0.5) <= 0.08 * 5 * TRIALS and often(0.65) >= 0.8 * 5 * TRIALS
 
 
 def test_removals_by_size_have_no_say_in_what_survives_and_prefixes_are_what_is_resampled():
     table = removed(np.random.default_rng(1), 0.7)
     found, other = (
-        causal.prediction_survives(evidence(one, "removals"), limit=Limit(0.5))
+        causal.prediction_survives(evidence(one, "removals"), limit=None)
         for one in (table, pl.concat([table, table.with_columns(by=pl.lit("size"), layer_top_changed=True)]))
     )
     assert found == other and (found.n, found.units) == (LAYERS * 40, 40) and found.low < found.value < found.high
@@ -79,21 +76,55 @@ def test_without_the_largest_memories_predictions_are_counted_by_layer_and_by_nu
 
 
 def test_a_sign_that_survives_as_often_as_a_matched_memorys_is_seldom_called_more_often():
-    assert shown(causal.sign_survives) <= 0.08 * TRIALS and shown(causal.sign_survives, kept=1) >= 0.8 * TRIALS
+    often = lambda **effect: above(causal.sign_survives, Limit(0.0), **effect)
+    assert often() <= 0.08 * TRIALS and often(kept=1) >= 0.8 * TRIALS
+
+
+def pairs(rng, ratio, memories=150):
+    """Return pairs in which larger effects keep their sign more often, and own ones are ``ratio`` times as large."""
+    size, matched_size = (times * rng.lognormal(0, 1.5, 4 * memories) for times in (ratio, 1))
+    keeps = lambda sizes: rng.random(len(sizes)) < 0.5 + 0.4 * np.clip(0.3 * np.log(sizes / ratio**0.5), -1, 1)
+    memory = np.repeat(np.arange(memories), 4)
+    return pl.DataFrame({"memory": memory, "size": size, "matched_size": matched_size, "kept": keeps(size),
+                         "matched": keeps(matched_size)})  # fmt: skip
+
+
+def test_of_memories_that_differ_in_size_alone_none_keeps_its_sign_more_often():
+    rng = np.random.default_rng(2)
+    made = [pairs(rng, 23) for _ in range(TRIALS)]
+    found = [removal.at_equal_size(one, 1) for one in made]
+    assert np.mean([one["kept"].mean() - one["matched"].mean() for one in made]) > 0.3
+    assert abs(np.mean([difference for difference, _, _ in found])) < 0.02
+    assert sum(np.percentile(draws, 2.5) > 0 for _, draws, _ in found) <= 0.08 * TRIALS
+
+
+def test_pairs_of_equal_size_are_those_of_a_loop_over_rows():
+    table = pairs(np.random.default_rng(4), 5, memories=30)
+    edges = np.quantile([*table["size"], *table["matched_size"]], np.arange(1, removal.SIZES) / removal.SIZES)
+    cells: dict[int, tuple[list[bool], list[bool]]] = {at: ([], []) for at in range(removal.SIZES)}
+    for row in table.iter_rows(named=True):
+        for side, (size, kept) in enumerate((("size", "kept"), ("matched_size", "matched"))):
+            cells[sum(row[size] > edge for edge in edges)][side].append(row[kept])
+    both = {at: min(map(len, sides)) for at, sides in cells.items() if min(map(len, sides))}
+    wanted = sum(n * (np.mean(cells[at][0]) - np.mean(cells[at][1])) for at, n in both.items()) / sum(both.values())
+    found, _, rows = removal.at_equal_size(table, None)
+    assert found == pytest.approx(wanted) and rows == sum(both.values())
+    none = removal.at_equal_size(table.with_columns(size=pl.col("size") + 1e6), None)
+    assert np.isnan(none[0]) and none[2] == 0
 
 
 def test_a_share_that_does_not_depend_on_the_layer_is_seldom_said_to_grow():
-    assert shown(causal.share_grows, kept=0.5) <= 0.08 * TRIALS
-    assert shown(causal.share_grows, grows=0.3) >= 0.8 * TRIALS
+    assert above(causal.share_grows, None, kept=0.5) <= 0.08 * TRIALS
+    assert above(causal.share_grows, None, grows=0.3) >= 0.8 * TRIALS
 
 
 def test_effects_correlate_within_layers_and_a_layers_size_adds_nothing():
     table = simulated(np.random.default_rng(1))
     scaled = table.with_columns(pl.col("direct", "total") * 10 ** pl.col("layer").cast(pl.Int64))
-    found, again = (causal.effects_correlate(evidence(one), limit=Limit(0.0)) for one in (table, scaled))
+    found, again = (causal.effects_correlate(evidence(one), limit=None) for one in (table, scaled))
     assert found.value == again.value and found.low < found.value < found.high and abs(found.value) < 0.3
     same = table.with_columns(total="direct")
-    assert causal.effects_correlate(evidence(same), limit=Limit(0.0)).value == pytest.approx(1)
+    assert causal.effects_correlate(evidence(same), limit=None).value == pytest.approx(1)
 
 
 def test_the_last_layer_other_interventions_and_changes_without_an_effect_have_no_say():
@@ -114,6 +145,4 @@ def test_a_run_that_changes_no_memory_measures_nothing_and_says_so():
     with pytest.raises(Missing, match="keys_per_layer"):
         causal.sign_survives(evidence(pl.DataFrame(schema=TABLES["causal"].columns)), limit=Limit(0.0))
     with pytest.raises(Missing, match=r"removals\.prefixes"):
-        causal.prediction_survives(
-            evidence(pl.DataFrame(schema=TABLES["removals"].columns), "removals"), limit=Limit(0.5)
-        )
+        causal.prediction_survives(evidence(pl.DataFrame(schema=TABLES["removals"].columns), "removals"), limit=None)
