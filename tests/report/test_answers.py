@@ -205,7 +205,7 @@ def test_numbers_by_the_proxys_labels_say_so_where_they_stand(tmp_path):
     table = judged.with_columns(**known(reason={"K6": "surrogate; automatic proxy"}))
     assert "labelled by an automatic proxy" in answer("3.2", outline.rows(table))
     assert [row["claim"] for row in outline.rows(table) if row["notes"]] == ["K6"]
-    assert wording.PROXY in markdown("x", "surrogate", [], [], outline.rows(table))
+    assert wording.PROXY in markdown("x", "surrogate", [], "", outline.rows(table))
     assert wording.PROXY not in made_report(tmp_path, judged=judged)[1].read_text()
 
 
@@ -238,8 +238,8 @@ def test_baselines_and_tests_stand_in_a_claims_details(tmp_path):
     html = made_report(tmp_path, judged=judged, beside=[f"{tmp_path}/baselines.parquet"])[1].read_text()
     assert (
         "10 points (5 to 15) over 5 seeds" in html
-        and "4 of 5 random networks" in html
-        and "judged: 15" in html
+        and '<td data-label="Untrained that show it">4 of 5</td>' in html
+        and "judged by 15" in html
         and ">6 points<" in html
         and "here, and in random networks</span></td>" in html
         and "This model, on the untrained models&#39; text sample" in html
@@ -262,7 +262,7 @@ def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
 
 def test_a_finished_run_says_its_first_lines_and_only_of_its_own_verdicts():
     shown, heading = rows(K13="holds", K2="holds"), "my_run (surrogate): 2 here and not in random networks"
-    text = markdown(heading, "surrogate", first(shown).lines, [tally(shown)], shown)
+    text = markdown(heading, "surrogate", first(shown).lines, tally(shown), shown)
     lines = wording.first_lines(text, heading)
     assert lines == first(shown).lines and len(lines) == 4 and lines[1].startswith("The upper layers' values")
     assert wording.first_lines(text, heading.replace("2 here", "3 here")) is None

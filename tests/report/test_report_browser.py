@@ -97,6 +97,13 @@ def test_it_opens_at_once_and_stays_small(report, driver):
     assert 0 < took < 2000
 
 
+def test_all_that_a_run_found_is_on_the_first_screen(report, driver):
+    driver.get(report.as_uri())
+    box = "const box = document.querySelector('dl.answers').getBoundingClientRect(); return [box.top, box.bottom]"
+    top, bottom = driver.execute_script(box)
+    assert 200 < top < bottom <= 900 and driver.execute_script("return innerWidth") == 1280
+
+
 def test_a_link_opens_what_is_folded(report, driver):
     shown = "return document.getElementById(arguments[0]).checkVisibility({contentVisibilityAuto: true})"
     driver.get(report.as_uri())

@@ -101,10 +101,12 @@ def last_token(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame
     return _medians(keys, "change", seed)
 
 
-def over_chance(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
-    """Return the agreement rate times the number of token types."""
+def over_pairs(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
+    """Return the agreement rate over that of random pairs; no rows for layers in which random pairs never agree."""
     rates = _named(values_measures.agreement(tables[VALUES], seed))
-    return rates.with_columns(pl.col("value", "low", "high") * member.info["vocab"])
+    chances = measures.chance_agreement(tables[VALUES], "top_token", "next_token").filter(pl.col("chance") > 0)
+    both = rates.join(chances, on="layer", maintain_order="left")
+    return both.with_columns(pl.col("value", "low", "high") / pl.col("chance"))
 
 
 def rank(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
@@ -188,11 +190,11 @@ PANELS = (
         last_token, MUTATIONS, "keys", ("triggers", "mutations"), "change", chance=(0.0, "no effect"),
     ),
     Panel(
-        "agreement", "Agreement over chance", "agreement rate × V", "4",
-        "V · share of values with argmax p(v) = the token after the key's top trigger; the axis is logarithmic above 1",
-        "A random token agrees with a rate of 1/V, which is 1 here. Always guessing a frequent token does better than "
-        "that, so compare with the untrained models too.",
-        over_chance, VALUES, "values", ("triggers", "values"), "factor", chance=(1.0, "chance, 1/V"),
+        "agreement", "Agreement against random pairs", "observed / random pairs", "4",
+        "share of values with argmax p(v) = the token after the key's top trigger / the same share with the layer's "
+        "values and keys paired at random; the axis is logarithmic above 1",
+        "Random pairs agree too, since values and triggers share their frequent tokens: 1 here.",
+        over_pairs, VALUES, "values", ("triggers", "values"), "factor", chance=(1.0, "random pairs"),
     ),
     Panel(
         "rank", "Rank of the next token", "median rank / V", "4",

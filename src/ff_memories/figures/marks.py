@@ -3,7 +3,7 @@
 Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
@@ -16,7 +16,6 @@ from ff_memories.model.info import MARKS
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
 NO_DATA = "No data"
-HALF = 0.5
 INTERVAL = "95% bootstrap interval"
 SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
 HALO: Options = {
@@ -165,24 +164,26 @@ def percent(share: float, signed: bool = False) -> str:
     return f"{value:{'+' if signed and value else ''}.4g}\u00a0%".replace("-", "\u2212")
 
 
-def in_layer(row: Mapping[str, Any], column: str, signed: bool = False) -> str:
-    """Return a value with its layer: ``81 % in layer 16``."""
-    return f"{percent(row[column], signed)}\u00a0in\u00a0layer\u00a0{row['layer']}"
-
-
 def first_and_last(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of the frame's lowest and highest layer; one row if there is only one layer."""
     ends = frame.filter(pl.col("layer").is_in([frame["layer"].min(), frame["layer"].max()]))
     return ends.sort("layer").to_dicts()
 
 
-def both_ends(frame: pl.DataFrame, column: str, signed: bool = False) -> str:
-    """Return a column's values in the lowest and in the highest layer."""
-    return ", ".join(in_layer(row, column, signed) for row in first_and_last(frame))
+def both_ends(frame: pl.DataFrame, column: str, number: Callable[[float], str] = percent) -> str:
+    """Return a column's values in the lowest and in the highest layer, beside those of random networks."""
+    return _in_layers(first_and_last(frame), column, number, ", ")
 
 
 def extremes(frame: pl.DataFrame, column: str, number: Callable[[float], str] = percent) -> str:
-    """Return a column's range over layers, with the layers of its minimum and maximum."""
+    """Return a column's range over layers, with the layers of its minimum and maximum, beside random networks."""
     rows = frame.sort(column, "layer").to_dicts()
     ends = rows[:1] if rows[0]["layer"] == rows[-1]["layer"] else [rows[0], rows[-1]]
-    return " to ".join(f"{number(row[column])}\u00a0in\u00a0layer\u00a0{row['layer']}" for row in ends)
+    return _in_layers(ends, column, number, " to ")
+
+
+def _in_layers(rows: list[dict[str, Any]], column: str, number: Callable[[float], str], between: str) -> str:
+    """Return values with their layers, and those of random networks: ``2 % in layer 1, 81 % in layer 16 (...)``."""
+    told = between.join(f"{number(row[column])}\u00a0in\u00a0layer\u00a0{row['layer']}" for row in rows)
+    bare = [row["untrained"] for row in rows if row.get("untrained") is not None]
+    return told + (f" (random networks: {', '.join(map(number, bare))})" if len(bare) == len(rows) else "")

@@ -12,16 +12,14 @@ from ff_memories.model.info import ABOUT
 COLUMNS = ("Claim", "Measure", "Paper", "Here", "n", "Chance", "Untrained", "Random networks", "Group")
 
 
-def markdown(
-    heading: str, scope: str, first: Sequence[str], judged: Sequence[str], rows: Sequence[dict[str, Any]]
-) -> str:
+def markdown(heading: str, scope: str, first: Sequence[str], judged: str, rows: Sequence[dict[str, Any]]) -> str:
     """Return ``summary.md``.
 
     Args:
         heading: the run and its verdicts, on one line.
         scope: whose results these are (``model.info``).
         first: the run's first lines, as bullets; a finished run prints them on the terminal.
-        judged: the sentences on its verdicts.
+        judged: how sure it all is.
         rows: all claims, from ``outline.rows``.
     """
     lines = [f"# {_plain(heading)}", ""]
@@ -34,7 +32,7 @@ def markdown(
         "",
         "## Claim by claim",
         "",
-        _plain(" ".join(judged)),
+        _plain(judged),
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),

@@ -2,12 +2,13 @@
 
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from ff_memories.figures.registry import FIGURES
+from ff_memories.judge.measurement import Limit
 from ff_memories.judge.numbers import needed
 from ff_memories.judge.register import Claim, register
 from ff_memories.judge.wording import BASELINES, against, natural, notes, standing
@@ -98,11 +99,13 @@ def _baselines(claim: str, baselines: pl.DataFrame | None) -> list[dict[str, Any
 
 
 def _needed(row: dict[str, Any], claim: Claim) -> str:
-    """Return in words what a claim needs here; of a number of layers, the paper's is scaled to the model's."""
-    if claim.limit is None:
+    """Return in words what a claim needs here; a number of layers is scaled to the model's, and a proxy needs less."""
+    limit = claim.limit
+    if limit is None:
         return ""
-    scaled = claim.judged_unit == "number" and row["limit"] is not None and claim.limit.high is None
-    return needed(replace(claim.limit, low=math.ceil(row["limit"])) if scaled else claim.limit, claim.judged_unit)
+    if row["limit"] is not None and limit.high is None:
+        limit = Limit(math.ceil(row["limit"]) if claim.judged_unit == "number" else row["limit"])
+    return needed(limit, claim.judged_unit)
 
 
 def section_of(claim: Claim) -> str:

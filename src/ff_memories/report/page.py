@@ -19,12 +19,12 @@ from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import outline
-from ff_memories.report.answers import SOURCES, answer, first_lines, how_sure, named, tally
+from ff_memories.report.answers import SOURCES, answer, first_lines, how_sure, named
 from ff_memories.report.html import embedded, inline, policy, render, script
 from ff_memories.report.markdown import markdown
 from ff_memories.report.sections import annotation_section, choices_section, influence
 from ff_memories.report.tables123 import EXCERPTS
-from ff_memories.report.wording import finished, looked_at
+from ff_memories.report.wording import looked_at
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ def report(
         row["influence"] = influence(choices, [row["claim"]]) if choices and moved else None
     paper = [row for row in rows if not row["beyond"]]
     first = first_lines(rows, counts, config, info)
-    judged = [finished(tally(paper)), how_sure(paper, choices)]
+    groups = wording.counts({row["claim"]: row for row in rows})
+    judged = how_sure(paper, choices)
     code = script() if specifications else None
     tallied = Counter(row["standing"] for row in paper)
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
@@ -85,6 +86,7 @@ def report(
         about=ABOUT[scope],
         model=_model(config, info),
         first=first,
+        groups=wording.told(groups),
         judged=judged,
         tally=[(name, tallied[name]) for name in wording.WORDS if tallied[name]],
         linked=_linked,
@@ -103,7 +105,7 @@ def report(
         live=[part for part in parts.values() if part["spec"]],
         compared=any(row["baseline"] is not None for row in rows),
     )
-    heading = wording.line(config.run, scope, wording.counts({row["claim"]: row for row in rows}))
+    heading = wording.line(config.run, scope, groups)
     return Report(html, markdown(heading, scope, first.lines, judged, rows))
 
 

@@ -25,7 +25,8 @@ def frames(layers=2, agreeing=1, annotator="proxy"):
     """Tables of a run: of 4 values in layer 1, ``agreeing`` agree, and in the other layers none."""
     every = range(1, layers + 1)
     values = [
-        {"layer": layer, "key": key, "top_token": 1, "top_probability": 0.5, "next_token": 2,
+        {"layer": layer, "key": key, "top_token": key, "top_probability": 0.5,
+         "next_token": key if layer == 1 and key < agreeing else (key + 1) % NEURONS,
          "next_token_rank": RANKS[min(layer, 2)][key], "agrees": layer == 1 and key < agreeing,
          "agreeing_triggers": 0, "triggers": 1}
         for layer in every for key in range(4)

@@ -1,5 +1,7 @@
 """Figures 2 and 3: the patterns of triggers, and what removing one of their tokens changes."""
 
+from functools import partial
+
 import altair as alt
 import polars as pl
 
@@ -45,7 +47,7 @@ def patterns_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
 
 
 def patterns_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 2: how purely shallow and purely semantic shares change from lower to upper layers (K9)."""
+    """Figure 2: the purely shallow and purely semantic shares of the lower layers and of the upper (K9)."""
     claim = next(claim for claim in register() if claim.check == "keys.shallow_then_semantic")
     halves = [between(claim.parameters[part], context.layers) for part in ("lower", "upper")]
     shares = {kind: by_layer(frame.filter(pl.col("series") == kind), "mean") for kind in ("shallow", "semantic")}
@@ -53,18 +55,8 @@ def patterns_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     if any(end is None for pair in ends.values() for end in pair):
         covered = frame.filter(pl.col("series") != "none").group_by("layer").agg(pl.col("mean").sum().clip(0, 1))
         return f"Share of triggers with a pattern: {extremes(covered, 'mean')}"
-    return "From lower to upper layers, " + ", ".join(
-        f"{what} {_goes(*(percent(end) for end in ends[kind]))}"  # type: ignore[arg-type]  # none is missing
-        for kind, what in (("shallow", "shallow patterns"), ("semantic", "semantic ones"))
-    )
-
-
-def _goes(below: str, above: str) -> str:
-    """Return how a share changes from lower to upper layers: ``fall from 61 % to 51 %``."""
-    if below == above:
-        return f"stay at {below}"
-    lower, upper = (float(share.split("\u00a0")[0]) for share in (below, above))
-    return f"{'rise' if upper > lower else 'fall'} from {below} to {above}"
+    lower, upper = ([percent(ends[kind][i] or 0.0) for kind in ends] for i in (0, 1))
+    return f"Lower layers: {lower[0]} shallow, {lower[1]} semantic; upper: {upper[0]} and {upper[1]}"
 
 
 def mutations(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -118,7 +110,7 @@ def mutations_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 3: which token's removal changes coefficients most, by medians, which keys near zero do not distort."""
     most = frame.group_by("mutation").agg(pl.col("median").abs().mean()).sort("median", "mutation")["mutation"][-1]
     token = "a random" if most == "random" else f"the {most}"
-    shares = both_ends(frame.filter(pl.col("mutation") == most), "mean", signed=True)
+    shares = both_ends(frame.filter(pl.col("mutation") == most), "mean", partial(percent, signed=True))
     return f"Removing {token} token matters most: {shares}"
 
 

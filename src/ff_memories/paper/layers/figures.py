@@ -9,7 +9,7 @@ from ff_memories.config import Settings
 from ff_memories.figures import controls
 from ff_memories.figures.charts import BOXES, EDGES, box_chart, rates, stack_chart, stacked
 from ff_memories.figures.context import Drawing, FigureContext, Tables
-from ff_memories.figures.marks import HALF, both_ends, counted, extremes, first_and_last, percent, share_axis
+from ff_memories.figures.marks import both_ends, counted, extremes, share_axis
 from ff_memories.figures.theme import KIND_COLOURS
 from ff_memories.paper.layers import measures
 
@@ -42,10 +42,7 @@ def active_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     if not context.active:
         median = extremes(frame, "median", lambda value: f"{value:,.3g}")
         return f"The effective number of memories: median {median}"
-    medians = frame["median"].to_numpy()
-    many = "Most memories are" if medians.min() > HALF else "In some layers, half or more of the memories are"
-    who = "A minority of memories is" if medians.max() < HALF else many
-    return f"{who} active: median {extremes(frame, 'median')}"
+    return f"Active memories: median {extremes(frame, 'median')}"
 
 
 def probabilities(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -60,12 +57,8 @@ def probabilities_chart(frame: pl.DataFrame, context: FigureContext) -> alt.Laye
 
 
 def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 10: whether the residual's probability of the output grows."""
-    ends = first_and_last(frame)
-    change = "grows" if ends[-1]["median"] > ends[0]["median"] else "does not grow"
-    if len(ends) == 1:
-        return f"The residual's median probability of the output: {both_ends(frame, 'median')}"
-    return f"The residual's probability of the output {change}: median {both_ends(frame, 'median')}"
+    """Figure 10: the residual's probability of the output in the lowest and the highest layer."""
+    return f"The residual's median probability of the output: {both_ends(frame, 'median')}"
 
 
 def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -76,11 +69,7 @@ def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -
 
 def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 8: how often no memory makes its layer's prediction."""
-    low, high = frame["mean"].to_numpy().min(), frame["mean"].to_numpy().max()
-    where = "Usually" if low > HALF else "In some layers, usually" if high > HALF else "Sometimes"
-    if high == 0:
-        return "Some active memory always predicts what its layer predicts"
-    return f"{where} no active memory predicts what its layer predicts: {extremes(frame, 'mean')}"
+    return f"No active memory predicts what its layer predicts: {extremes(frame, 'mean')}"
 
 
 def residual_predicts(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -90,16 +79,8 @@ def residual_predicts(tables: Tables, settings: Settings, context: FigureContext
 
 
 def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 9: whether the residual predicts the output more often in upper layers, with the untrained share."""
-    ends = first_and_last(frame)
-    last = ends[-1]
-    bare = last.get("untrained")
-    without = "" if bare is None else f" (untrained:\u00a0{percent(bare)})"
-    if len(ends) == 1:
-        share = percent(last["mean"])
-        return f"In layer\u00a0{last['layer']}, the residual predicts the output in {share} of cases{without}"
-    often = "more" if last["mean"] > ends[0]["mean"] else "no more"
-    return f"The residual predicts the output {often} often in upper layers: {both_ends(frame, 'mean')}{without}"
+    """Figure 9: how often the residual predicts the output in the lowest and the highest layer."""
+    return f"The residual predicts the output: {both_ends(frame, 'mean')}"
 
 
 def kinds(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -113,19 +94,15 @@ def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 
 
 def kinds_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 11: which prediction most outputs follow, over all layers."""
+    """Figure 11: which prediction the largest share of outputs follows, over all layers."""
     says = {
         "residual": "the residual only",
         "agreement": "both residual and feed-forward",
         "composition": "neither residual nor feed-forward",
         "ffn": "the feed-forward only",
     }
-    total = frame.group_by("series").agg(pl.col("mean").mean()).sort("mean", "series")
-    top = total.row(-1, named=True)["series"]
-    often = "Over all layers, most outputs follow"
-    if total["mean"][-1] <= HALF:
-        often = "The most frequent case: outputs follow"
-    return f"{often} {says[top]}: {extremes(frame.filter(pl.col('series') == top), 'mean')}"
+    top = frame.group_by("series").agg(pl.col("mean").mean()).sort("mean", "series")["series"][-1]
+    return f"The largest kind, outputs that follow {says[top]}: {extremes(frame.filter(series=top), 'mean')}"
 
 
 DRAWINGS = {

@@ -1,7 +1,6 @@
 """Figures 4 to 6, and our own of the table `projection_seeds`: how values agree with triggers."""
 
 from functools import partial
-from typing import Any
 
 import altair as alt
 import polars as pl
@@ -15,8 +14,8 @@ from ff_memories.figures.marks import (
     SEEN_THROUGH,
     Options,
     counted,
+    extremes,
     finish,
-    first_and_last,
     layer_axis,
     linked,
     percent,
@@ -31,37 +30,28 @@ from ff_memories.judge.evidence import of_types, other_types
 from ff_memories.paper.values import measures
 
 SHARE = "_share"  # suffix of ranks as shares of the vocabulary
-SAME = 0.1  # relative: a median rank that is lower by less does not count as better
 
 
 def agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers.
-
-    ``guess`` is the rate of the one token that most of a layer's triggers are followed by.
-    """
+    """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers."""
     values, measure = tables["values"], partial(measures.agreement, seed=settings.seed)
-    cases = values.drop_nulls("agrees")
-    guess = cases.group_by("layer").agg(guess=pl.col("next_token").unique_counts().max() / pl.len())
-    rates_by_layer = measure(values).join(guess, on="layer", how="left", maintain_order="left")
-    return controls.with_other_types(
-        controls.with_chance(rates_by_layer, cases, "top_token", "next_token"), values, "agrees", "mean", measure
-    )
+    rates_by_layer = controls.with_chance(measure(values), values.drop_nulls("agrees"), "top_token", "next_token")
+    return controls.with_other_types(rates_by_layer, values, "agrees", "mean", measure)
 
 
 def agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 4: the layer whose values agree most with their top triggers, and whether that is above two controls."""
+    """Figure 4: the layer whose values agree most with their top triggers, beside its controls."""
     peak = frame.sort("mean", "layer", descending=[True, False]).row(0, named=True)
     if not peak["mean"]:
         return f"No value predicts its top trigger's {context.target} token"
-    text = (
-        f"Values predict the {context.target} token most often in layer\u00a0{peak['layer']}: {percent(peak['mean'])}"
-    )
-    if context.layers == 1:
-        text = f"Values predict the {context.target} token in {percent(peak['mean'])} of cases"
-    for name, control in (("chance", "other keys' triggers"), ("guess", "always guessing one token")):
-        if peak.get(name) is not None:
-            text += f", {'above' if peak['mean'] > peak[name] else 'not above'} {control} ({percent(peak[name])})"
-    return text
+    text = f"At most {percent(peak['mean'])} of a layer's values predict the {context.target} token"
+    text += f", in layer\u00a0{peak['layer']}" if context.layers > 1 else ""
+    beside = [
+        f"{control}: {percent(peak[name])}"
+        for name, control in (("chance", "random pairs"), ("untrained", "random networks"))
+        if peak.get(name) is not None
+    ]
+    return f"{text} ({', '.join(beside)})" if beside else text
 
 
 def ranks(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -98,23 +88,10 @@ def ranks_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 
 
 def ranks_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 5: whether the target token ranks better in upper layers."""
-    ends = first_and_last(frame)
-
-    def rank(row: dict[str, Any]) -> str:
-        return percent(row["median"] / context.vocab) if context.vocab else format(row["median"], ",.0f")
-
-    medians = [f"{rank(row)} in layer\u00a0{row['layer']}" for row in ends]
-    unit = " of the vocabulary" if context.vocab else ""
-    medians[0] = medians[0].replace(" in layer", f"{unit} in layer", 1)
-    where = f"median rank {', '.join(medians)}"
-    if len(ends) == 1:
-        return f"For the {context.target} token, {where}"
-    best = frame.sort("median", "layer").row(0, named=True)
-    if best["median"] < (1 - SAME) * min(row["median"] for row in ends):
-        return f"The {context.target} token ranks best in layer\u00a0{best['layer']}, {rank(best)}: {where}"
-    higher = ends[-1]["median"] < (1 - SAME) * ends[0]["median"]
-    return f"The {context.target} token ranks {'higher' if higher else 'no higher'} in upper layers: {where}"
+    """Figure 5: the layers in which the target token ranks best and worst."""
+    rank = (lambda median: percent(median / context.vocab)) if context.vocab else (lambda median: f"{median:,.0f}")
+    unit = ", of the vocabulary" if context.vocab else ""
+    return f"Median rank of the {context.target} token{unit}: {extremes(frame, 'median', rank)}"
 
 
 def by_probability(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -207,18 +184,15 @@ def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.Lay
 
 
 def by_probability_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 6: whether values above the lowest probability bin agree more often, and in how many bins."""
+    """Figure 6: how often values above the lowest probability bin agree, and how often those in it."""
     filled = frame.drop_nulls("mean").sort("bin")
     lowest, others = filled.row(0, named=True), filled[1:]
     if others.is_empty():
         return f"Values agree in {percent(lowest['mean'])} of cases"
     above = float((others["mean"] * others["n"]).sum()) / int(others["n"].sum())
-    often = "more often" if above > lowest["mean"] else "no more often"
-    higher = others.filter(pl.col("mean") > lowest["mean"]).height
-    bins = f", but in {higher} of {others.height} bins" if often == "more often" and higher < others.height else ""
     return (
-        f"Values with a top probability above {lowest['bin']:.2g} agree {often}{bins}: "
-        f"{percent(above)}, against {percent(lowest['mean'])} for the rest"
+        f"Values with a top probability above {lowest['bin']:.2g} agree in {percent(above)} of cases, "
+        f"the others in {percent(lowest['mean'])}"
     )
 
 
