@@ -105,14 +105,18 @@ def _wrapped(text: str, width: int = 120) -> list[str]:
     return [line.replace("\u00a0", " ") for line in lines]
 
 
-def side_by_side(pictures: Sequence[str]) -> str:
-    """Return one SVG with several beside each other."""
-    parts, at, tallest = [], 0.0, 0.0
-    for picture in pictures:
-        width, height = (float(side) for side in SIZE.findall(picture)[0])
-        parts.append(re.sub(r"^.*?(?=<svg)", "", picture, flags=re.DOTALL).replace("<svg", f'<svg x="{at}" y="0"', 1))
-        at, tallest = at + width, max(tallest, height)
-    size = f'width="{at}" height="{tallest}" viewBox="0 0 {at} {tallest}"'
+def side_by_side(pictures: Sequence[str], columns: int = 9) -> str:
+    """Return one SVG with several beside each other, in rows of so many."""
+    parts, across, down = [], 0.0, 0.0
+    for start in range(0, len(pictures), columns):
+        at, tallest = 0.0, 0.0
+        for drawn in pictures[start : start + columns]:
+            width, height = (float(side) for side in SIZE.findall(drawn)[0])
+            inner = re.sub(r"^.*?(?=<svg)", "", drawn, flags=re.DOTALL)
+            parts.append(inner.replace("<svg", f'<svg x="{at}" y="{down:g}"', 1))
+            at, tallest = at + width, max(tallest, height)
+        across, down = max(across, at), down + tallest
+    size = f'width="{across}" height="{down}" viewBox="0 0 {across} {down}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{"".join(parts)}</svg>\n'
 
 

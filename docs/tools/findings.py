@@ -1,10 +1,12 @@
-"""Update docs/findings.md and the README's results from recorded runs; docs/data/findings.json keeps the data.
+"""Update docs/findings.md, its ledger and the README's results from recorded runs; docs/data/findings.json keeps them.
 
-``--results`` names the runs' folders, the one that leads first:
+``--results`` names the runs' folders, the one that leads first; with it, the page's pictures are drawn too:
 
     python docs/tools/findings.py --results results/smollm2 results/stories15m results/demo
 """
 
+import csv
+import io
 import json
 import re
 import sys
@@ -13,119 +15,319 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pages import ROOT, options, renew, replaced
+import findings_pictures as pictures
+from pages import ROOT, options, renew, replaced, table
 
 from ff_memories import tables
+from ff_memories.atlas.member import Member
+from ff_memories.atlas.runs import members
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.base.text import listed
 from ff_memories.judge import wording
-from ff_memories.judge.numbers import measured, spread
-from ff_memories.judge.register import register
-from ff_memories.model.info import read_info
-from ff_memories.report import outline
-from ff_memories.report.answers import answer, clause
+from ff_memories.judge.numbers import NOTHING, joined, measured, number, spread
+from ff_memories.judge.register import Claim, register
+from ff_memories.report.answers import FIRST, SOURCES, named
+from ff_memories.report.outline import OF_CLAIM, rows
 
-KEPT, PICTURE, FIGURE = Path("docs/data/findings.json"), Path("docs/pictures/findings.svg"), "figure4"
+KEPT, LEDGER = Path("docs/data/findings.json"), Path("docs/data/ledger.csv")
 BEGIN = "<!-- real models: python docs/tools/findings.py -->"
-DECIDED = {"higher": "raised", "lower": "lowered", "same": "the same"}
-KEYS = ("claim", "verdict", "training", "measured", "low", "high", "sample", "baseline", "shuffled")
-INTRODUCTION = """\
+LED = ("K13", "K16", "K31")  # rows of the headline table that the README shows
+NUMBERS = (
+    "measured", "low", "high", "n", "judged", "judged_low", "judged_high", "limit", "expected", "sample", "sample_low",
+    "sample_high", "baseline", "baseline_low", "baseline_high", "shuffled", "also_random", "random_models",
+)  # fmt: skip
+KEYS = ("claim", *NUMBERS, "group", "verdict", "standing", "needed", "reason", "notes")
+COLUMNS = (
+    "claim", "question", "model", "measured (95 %)", "n", "judged", "chance", "random networks (95 %)", "seen in",
+    "group",
+)  # fmt: skip
+DIGITS = 6  # of the numbers that are kept
+MANY, RAISED = 1e6, str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+CLAIMS = {claim.id: claim for claim in register()}
+PAGE = """\
 # What the models show
 
-This page puts the [paper's claims](paper.md) beside what each [recorded run](index.md#other-runs) measured, from the
-runs' tables. Brackets show 95 % intervals; [results](results.md#verdicts) says how claims are judged. Beside each
-run stand the same number for [untrained models](paper.md#untrained-model) of its shape (their mean), for a model with
-its own weights in a random order, and its own on the same sample of sentences, and whether training raises or lowers
-the number. The words: [trigger](paper.md#trigger), [active memory](paper.md#active-memory) and
-[residual](paper.md#residual).
+{scope}
 
-None of these is the paper's model, so nothing here confirms or refutes the paper's own numbers. A
-[proxy](paper.md#proxy) labelled what K6 to K9 and K30 count. A run is of one trained model and says nothing of another.
-`stories15m` was trained on children's stories and reads Wikipedia here: its perplexity is high because of the text.
+## What we found
 
-![Figure 4 of the first run: how often values predict the token after their keys' triggers](pictures/findings.svg)
+{counted}
+
+{found}
+
+## Headline numbers
+
+Brackets show 95 % intervals. *Chance* is what random pairs, random activity or the most frequent token give. *Random
+networks* are [untrained models](paper.md#untrained-model) of each model's shape, in the models' order: their mean. The
+words: [trigger](paper.md#trigger), [value](paper.md#value), [residual](paper.md#residual).
+
+{marks}
+
+{headline}
+
+{notes}
+
+## All claims
+
+![Every claim's number in every model, beside what random networks show, by unit](pictures/claims.svg)
+
+*Coloured marks are the models' numbers with their intervals. A grey band is where one more random network of that
+model's shape would lie; × is what chance gives, and a black line the limit that the claim needs. A diamond is the
+paper's number, hollow if it was read off a figure. The shade of a row is its group.*
+
+## By depth
+
+![Four measures over relative depth: agreement over random pairs, the residual that predicts the output, predictions
+that a layer keeps, and the correlation of direct and total effects](pictures/layers.svg)
+
+*Dashed lines are random networks. Direct and total effect correlate by 1 where no layer above reacts to a change.*
+
+## How much was looked at
+
+{sizes}
+
+A row of the headline compares a model with chance and with its own random networks. It does not rank the models: their
+texts and samples differ.
+
+## What cannot be said
+
+- Whether the paper's own numbers are right: none of these models and texts is the paper's, and most samples are
+  smaller.
+- How numbers differ between training runs: each model was trained once. Intervals come from other keys, values,
+  examples or memories.
+- What people would find: an automatic [proxy](paper.md#proxy) labelled patterns and distant compositions.
+- What 4-bit weights change in `smollm2`, and what text of its own kind would change in `stories15m`, which was trained
+  on children's stories.
+- Why a number differs from random networks: scale alone may do it, and one or few models with shuffled entries do not
+  tell ([a statistician's review](statistics.md)).
+
+## How claims are judged
+
+{groups}
+
+[Results](results.md#verdicts) has the rules, [a statistician's review](statistics.md) what they leave open. To cite one
+number, copy its row of `docs/data/ledger.csv` with the commit, such as:
+
+{cited}
+
+## Ledger
+
+A row per claim and model. *Judged* has the number that decides, if it is another than the measured one, and what the
+claim needs of it. *Seen in* counts the random networks that show the claim too. Claims that begin with B go beyond the
+paper.
+
+{ledger}
 """
 
 
-def of_run(results: Path) -> dict[str, Any]:
-    """Return what the page says of a run: its first lines, an answer for each section, and its claims' numbers.
-
-    Raises:
-        ValueError: the run's summary is not of its verdicts.
-    """
-    baselines = results / "tables/baselines.parquet"
-    rows = outline.rows(
-        tables.read(results / "tables/claims.parquet"), tables.read(baselines) if baselines.exists() else None
-    )
-    claims = json.loads((results / "claims.json").read_text(encoding="utf-8"))
-    scope = read_info(str(results / "model/info.json"))["scope"]
-    heading = wording.line(results.name, scope, wording.counts(claims))
-    first = wording.first_lines((results / "summary.md").read_text(encoding="utf-8"), heading)
-    if first is None:
-        raise ValueError(f"{results}/summary.md is of other verdicts")
+def of_run(member: Member) -> dict[str, Any]:
+    """Return what the page says of a run: what it is, how much it looked at, and its claims' numbers."""
+    claims = rows(tables.read(member.folder / "tables/claims.parquet"))
     return {
-        "run": results.name,
-        "heading": heading,
-        "first": first,
-        "readme": [clause(row) for row in rows if row["shown"] == "first" and row["measured"] is not None],
-        "answers": {section.number: answer(section.number, rows) for section in outline.SECTIONS},
-        "claims": [{key: row[key] for key in KEYS} for row in rows],
+        "run": member.name,
+        "model": named(member.info),
+        "text": str(SOURCES.get(member.text.source, member.text.source)),
+        "sizes": _sizes(member, claims),
+        "claims": [{key: _rounded(row[key]) for key in KEYS} for row in claims],
     }
 
 
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def _sizes(member: Member, claims: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the sizes of a run's model and samples, and how well it and its random networks predict the text."""
+    read = lambda name: tables.read(member.folder / f"tables/{name}.parquet")
+    counts, mutations = dict(read("counts").select("reason", "n").iter_rows()), member.tables["mutations"]
+    keys = mutations.select({"layer", "key", "sign"} & set(mutations.columns)).n_unique()
+    prefixes = [frames["composition"]["example"].n_unique() for frames in (member.tables, *member.untrained[:1])]
+    annotated = next((row["n"] for row in claims if row["claim"] == "K6"), None)
+    return {
+        "layers": f"{member.info['layers']}",
+        "parameters": _grouped(member.info.get("parameters")),
+        "token types": f"{member.info['vocab']:,}",
+        "tokens searched for triggers": _grouped(counts.get("train_tokens")),
+        "triggers per key, at most": _grouped(read("triggers")["rank"].max()),
+        "values with a trigger": f"{member.tables['values'].drop_nulls('agrees').height:,}",
+        "keys whose triggers lose a token": f"{keys:,}",
+        "keys that the proxy labelled": _grouped(annotated),
+        "prefixes to test predictions": f"{prefixes[0]:,}",
+        "the same, in random networks": listed([f"{n:,}" for n in prefixes[1:]]),
+        "perplexity": _perplexity(member.folder, "same_sample"),
+        "perplexity of random networks": _perplexity(member.folder, "untrained-*"),
+        "perplexity with shuffled entries": _perplexity(member.folder, "shuffled-*"),
+    }
+
+
+def _perplexity(folder: Path, models: str) -> str:
+    """Return the perplexity in windows of some of a run's models, or its range."""
+    files = sorted(folder.glob(f"models/{models}/perplexity.json"))
+    found = [json.loads(file.read_text(encoding="utf-8"))["in_windows"]["perplexity"] for file in files]
+    ends = sorted({min(found), max(found)}) if found else []
+    return " to ".join(_power(end) if end > MANY else number(end) for end in ends)
+
+
+def _power(value: float) -> str:
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits} × 10{str(int(power)).translate(RAISED)}"
+
+
+def _grouped(count: Any) -> str:
+    return NOTHING if count is None else f"{count:,}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- page
+
+
 def page(known: Sequence[Mapping[str, Any]]) -> str:
-    """Return docs/findings.md."""
-    out = [INTRODUCTION, *(_run(run) for run in known)]
-    return "\n".join([*out, *(_section(section, known) for section in outline.SECTIONS)])
+    """Return docs/findings.md from what ``of_run`` says of each run."""
+    sizes = [[name, *(run["sizes"][name] for run in known)] for name in known[0]["sizes"]]
+    return PAGE.format(
+        scope=_filled(_scope(known), "> "),
+        found="\n".join(_filled(said, "- ") for said in found(known)),
+        counted=_filled(_groups(known)),
+        marks=_filled("; ".join(f"{words['mark']} {words['word']}" for words in wording.GROUPS.values()) + "."),
+        headline=headline(known),
+        notes=_filled(_other_types(known)),
+        sizes=table(["", *(run["run"] for run in known)], sizes),
+        groups="\n".join(_filled(f"{words['word']}: {words['meaning']}.", "- ") for words in wording.GROUPS.values()),
+        cited=_filled(_cited(known), "> "),
+        ledger=table(list(COLUMNS), ledger(known)),
+    )
 
 
-def _run(run: Mapping[str, Any]) -> str:
-    return f"## {_plain(run['heading'])}\n\n{_filled(run['first'][0])}\n"
+def _scope(known: Sequence[Mapping[str, Any]]) -> str:
+    each = listed([f"{run['run']} is {run['model']} on {run['text']}" for run in known])
+    return (
+        f"None of these models is the paper's: {each}. Each was trained once; numbers stand in this order. Of each "
+        "claim we ask: does the model show it, and do random networks of its shape?"
+    )
 
 
-def _section(section: outline.PaperSection, known: Sequence[Mapping[str, Any]]) -> str:
-    place, title = section.heading, section.title
-    out = [f"## {place[0].upper()}{place[1:]}: {title[0].lower()}{title[1:]}", "", section.question, ""]
-    columns = [name for run in known for name in (run["run"], "untrained; shuffled; same sentences")]
-    out += ["| claim | paper | " + " | ".join(columns) + " |", "|---" * (len(columns) + 2) + "|"]
-    for claim in (claim for claim in register() if outline.section_of(claim) == section.number):
-        cells = [f"{claim.id}: {claim.measured_as}", claim.paper_value]
-        for run in known:
-            row = next((row for row in run["claims"] if row["claim"] == claim.id), None)
-            cells += ["not measured", ""] if row is None else [_here(row, claim.unit), _beside(row, claim.unit)]
-        out.append("| " + " | ".join(map(_plain, cells)) + " |")
-    return "\n".join([*out, ""])
+def found(known: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the sentences on what was found: the claims of a run's first screen, each with its control."""
+    rows = [_row(known, claim) for claim in register() if claim.shown == FIRST]
+    told = [[row for row in of if row["measured"] is not None] for of in rows]
+    return [f"{wording.sentence(of)}; {wording.control(of)}." for of in told if of]
 
 
-def _filled(text: str, start: str = "") -> str:
-    """Return a paragraph or an item as lines that fit the page."""
-    return textwrap.fill(start + _plain(text), 120, subsequent_indent="  " * (start == "- "), break_on_hyphens=False)
+def _groups(known: Sequence[Mapping[str, Any]]) -> str:
+    counts = [wording.counts({row["claim"]: row for row in _rows(run)}) for run in known]
+    groups = [name for name in wording.GROUPS if any(name in of for of in counts)]
+    many = [f"{joined([of.get(name, 0) for of in counts], 'number')} {wording.GROUPS[name]['many']}" for name in groups]
+    return f"Of the paper's claims in each model: {'; '.join(many)}."
+
+
+def headline(known: Sequence[Mapping[str, Any]], only: Sequence[str] = ()) -> str:
+    """Return the headline table, or the rows of some claims."""
+    out = []
+    for claim in (claim for claim in register() if claim.headline and (not only or claim.id in only)):
+        of = _row(known, claim)
+        random = [row["baseline"] for row in of]
+        told = NOTHING if random == [None] * len(of) else joined(random, claim.unit)
+        out.append([claim.words, claim.paper, *(_here(row, claim.unit) for row in of), told])
+    head = ["question", "paper", *(run["run"] for run in known), "random networks"]
+    return table(head, [[_plain(cell) for cell in row] for row in out])
 
 
 def _here(row: Mapping[str, Any], unit: str) -> str:
+    """Return the mark of a claim's group, the run's number with its interval, and what chance gives."""
     if row["measured"] is None:
-        return wording.word(row["verdict"])
-    interval = spread(row["low"], row["high"], unit)
-    told = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
-    return told if row["verdict"] == "measured" else f"{told}: {wording.word(row['verdict'])}"
+        return wording.word(row["standing"])
+    chance = "" if row["expected"] is None else f"; chance {measured(row['expected'], unit)}"
+    mark = wording.WORDS[row["standing"]]["mark"]
+    return f"{mark} {_with_interval(row, '', unit)}{chance}"
 
 
-def _beside(row: Mapping[str, Any], unit: str) -> str:
-    numbers = [row[column] for column in ("baseline", "shuffled", "sample")]
-    if not any(number is not None for number in numbers):
-        return ""
-    said = "; ".join("–" if number is None else measured(number, unit) for number in numbers)
-    return f"{said}: {DECIDED.get(row['training'], 'undecided')}" if row["training"] else said
+def _with_interval(row: Mapping[str, Any], of: str, unit: str) -> str:
+    """Return a number of a row with its interval: the measured one, or that ``of`` names."""
+    value, start = (row[of], f"{of}_") if of else (row["measured"], "")
+    interval = "" if value is None else spread(row[f"{start}low"], row[f"{start}high"], unit)
+    return measured(value, unit) + (f" ({interval})" if interval else "")
+
+
+def _other_types(known: Sequence[Mapping[str, Any]]) -> str:
+    """Return the headline's numbers with the other choice of token types, where a run has both."""
+    said: dict[tuple[str, str], list[str]] = {}
+    for claim in (claim for claim in register() if claim.headline):
+        for run, row in zip(known, _row(known, claim), strict=True):
+            for types in wording.OF_TYPES:
+                for value in re.findall(rf"(?:^|; )([^;]*) {re.escape(types)}(?:;|$)", row["reason"] or ""):
+                    said.setdefault((run["run"], types), []).append(f"{claim.words}, {value}")
+    return " ".join(f"In {run}, {types}: {'; '.join(parts)}." for (run, types), parts in said.items())
+
+
+def _cited(known: Sequence[Mapping[str, Any]]) -> str:
+    claim, run = CLAIMS[LED[0]], known[0]
+    row = _row(known, claim)[0]
+    random = _with_interval(row, "baseline", claim.unit)
+    return (
+        f"{claim.words}, {run['run']}: {_with_interval(row, '', claim.unit)}, n = {_grouped(row['n'])}; chance "
+        f"{measured(row['expected'], claim.unit)}; random networks {random}; {wording.word(row['standing'])}"
+    )
+
+
+def ledger(known: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the rows of the ledger, one for each claim and run, in the columns ``COLUMNS``."""
+    out = []
+    for claim in register():
+        for run, row in zip(known, _row(known, claim), strict=True):
+            other = row["judged"] is not None and claim.judged_as != claim.measured_as
+            judged = [_with_interval(row, "judged", claim.judged_unit)] if other else []
+            cells = [
+                claim.id,
+                claim.words,
+                run["run"],
+                _with_interval(row, "", claim.unit),
+                _grouped(row["n"]),
+                "; ".join([*judged, row["needed"]]) if claim.limit else "",
+                "" if row["expected"] is None else measured(row["expected"], claim.unit),
+                "" if row["baseline"] is None else _with_interval(row, "baseline", claim.unit),
+                f"{row['also_random']} of {row['random_models']}" if row["judged"] is not None else "",
+                wording.word(row["standing"]),
+            ]
+            out.append([_plain(cell) for cell in cells])
+    return out
+
+
+def ledger_csv(known: Sequence[Mapping[str, Any]]) -> str:
+    """Return docs/data/ledger.csv: the ledger's numbers, shares as fractions."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["claim", "question", "unit", "judged_unit", "model", *NUMBERS, "needed", "group"])
+    for claim in register():
+        for run, row in zip(known, _row(known, claim), strict=True):
+            about = claim.id, claim.words, claim.unit, claim.judged_unit, run["run"]
+            needed = row["needed"] if claim.limit else ""
+            writer.writerow([*about, *(row[name] for name in NUMBERS), needed, wording.word(row["standing"])])
+    return file.getvalue()
+
+
+def _rows(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a run's rows with what the register says of each claim."""
+    out = []
+    for row in run["claims"]:
+        claim = CLAIMS[row["claim"]]
+        out.append({name: getattr(claim, name) for name in OF_CLAIM} | {"paper_value": claim.paper} | row)
+    return out
+
+
+def _row(known: Sequence[Mapping[str, Any]], claim: Claim) -> list[dict[str, Any]]:
+    """Return each run's row of a claim."""
+    return [next(row for row in _rows(run) if row["claim"] == claim.id) for run in known]
+
+
+def _filled(text: str, start: str = "") -> str:
+    """Return a paragraph, an item or a quotation as lines that fit the page."""
+    after = start if start == "> " else " " * len(start)
+    return textwrap.fill(start + _plain(text), 120, subsequent_indent=after, break_on_hyphens=False)
 
 
 def _plain(text: str) -> str:
     """Return text escaped for a Markdown table."""
     return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", text).replace("\n", " ")
-
-
-def led(readme: str, known: Sequence[Mapping[str, Any]]) -> str:
-    """Return the README with the first run's findings. Raises ``ValueError`` if its markers are missing."""
-    lines = "\n".join(_filled(f"{said}.", "- ") for said in known[0]["readme"])
-    return replaced(readme, BEGIN, f"**{_plain(known[0]['heading'])}**\n\n{lines}")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -135,15 +337,18 @@ def main(argv: list[str] | None = None) -> None:
     root = args.out.parents[1]
     readme = root / "README.md"
     try:
-        known = [of_run(run) for run in args.results] if args.results else json.loads((root / KEPT).read_text())
-        picture = args.results and (args.results[0] / f"figures/{FIGURE}.svg").read_text(encoding="utf-8")
-        new, leading = page(known), led(readme.read_text(encoding="utf-8"), known)
-    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration) as error:
+        runs = members(args.results) if args.results else []
+        known = [of_run(run) for run in runs] or json.loads((root / KEPT).read_text(encoding="utf-8"))
+        new, kept = page(known), ledger_csv(known)
+        leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(known, LED))
+    except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, UserError) as error:
         sys.exit(f"{args.out}: cannot be written ({error}); run snakemake for each run first")
-    if picture and not args.check:
-        write_whole(root / KEPT, json.dumps(known, indent=1, ensure_ascii=False) + "\n")
-        write_whole(root / PICTURE, picture)
+    if runs and not args.check:
+        write_whole(root / KEPT, re.sub(r"\n {4,}|\n {3}(?=[}\]])", " ", json.dumps(known, indent=1)) + "\n")
+        write_whole(root / pictures.CLAIMS, pictures.claims(known))
+        write_whole(root / pictures.LAYERS, pictures.layers(runs))
     renew(args.out, new, args.check)
+    renew(root / LEDGER, kept, args.check)
     renew(readme, leading, args.check)
 
 

@@ -50,7 +50,6 @@ MOVED = {  # pages of earlier sites -> the pages that have their content
     "rehearsal": "cluster",
     "released": "exports",
     "start": "index",
-    "statistics": "results",
     "steps": "commands",
     "style": "contributing",
     "tests": "contributing",

@@ -123,7 +123,7 @@ class _y:
             self.axis = alt.Axis(values=ticks, format=",d")
         else:
             self.scale = alt.Scale(domain=[0, top], nice=False) if top else alt.Scale(zero=True)
-            self.axis = alt.Axis(format="~%", tickCount=5)
+            self.axis = alt.Axis(format="~g" if panel.form == "correlation" else "~%", tickCount=5)
         self.title = panel.axis
 
     def __call__(self, field: str) -> alt.Y:

@@ -52,7 +52,7 @@ class Panel:
         table: the table that it needs.
         of: the units that are counted and resampled.
         sections: the config sections that it depends on besides those that all do.
-        form: how its numbers are written: ``share``, ``change`` or ``factor``.
+        form: how its numbers are written: ``share``, ``change``, ``factor`` or ``correlation``.
         together: panels with the same word share one axis.
         chance: a level to compare with, and its name.
     """

@@ -44,6 +44,7 @@ class Claim:
         resampled: what the interval and the test resample: keys, values, examples, compositions or memories
         baselines: what the same check measures besides untrained models (ff_memories.paper.baselines)
         words: what is measured in plain words, for tables and figures that show no number of a claim
+        paper_number: the paper's value as one number in the claim's unit, where it has one
         headline: it stands in the table of findings
         by_construction: it is true of any such network, so it is a check and counts for nothing
         chance: the baseline whose number is what chance gives, unless the check says it itself
@@ -78,6 +79,7 @@ class Claim:
     limit_source: str | None = None
     limit_from: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    paper_number: float | None = None
     headline: bool = False
     by_construction: bool = False
     chance: str | None = None

@@ -87,6 +87,7 @@ def control(rows: Row | Sequence[Row]) -> str:
     parts = []
     for name, column in (("chance", "expected"), ("random networks", "baseline")):
         values = [row[column] for row in several]
+        values = values[:1] if len(set(values)) == 1 else values
         if any(value is not None for value in values):
             parts.append(f"{name}: {_filled(signed[0] if signed else '{value}', values, first['unit'])}")
     if not first["beyond"]:

@@ -36,9 +36,9 @@ def test_facts_are_means_over_the_layers(atlas):
     with (atlas / "numbers.csv").open(newline="") as file:
         found = atlas_pictures.facts([*csv.DictReader(file)])
     assert found["steps"] == [1, 2000] and found["layers"] == 2
-    assert found["agreement"] == [1.0, 3.0]  # 2 and 0 of 8 types, then 6 and 0
+    assert found["agreement"] == [0.5, 1.5]  # a quarter as of random pairs and nothing, then three times that
     assert found["residual"] == [0.75, 1.0]
-    assert found["untrained agreement"] == 1.0
+    assert found["untrained agreement"] == 0.5
 
 
 def test_sentences_have_the_numbers():
@@ -63,7 +63,7 @@ def test_a_picture_has_every_line_and_no_hidden_text(atlas, tmp_path):
     page = tmp_path / "atlas.md"
     page.write_text(f"{atlas_pictures.BEGIN}\n{END}\n", encoding="utf-8")
     atlas_pictures.main(["--out", str(page), "--training", str(atlas)])
-    assert "values agree with the next token 1 times" in page.read_text(encoding="utf-8")
+    assert "values agree with the next token 0 times" in page.read_text(encoding="utf-8")
     drawn = (tmp_path / "pictures" / "training-steps.svg").read_text(encoding="utf-8")
     panels = [part for part in ET.fromstring(drawn) if part.tag.endswith("svg")]
     assert len(panels) == len(atlas_pictures.SHOWN["training"])
