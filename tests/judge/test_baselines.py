@@ -112,7 +112,7 @@ def test_on_text_of_the_models_own_every_number_on_next_tokens_says_so(run):
     assert {row["weights"] for row in found.values()} == {"4-bit weights"}
     assert to_latex(own, "model").count("on text sampled from the model") == len(told)
     shown = outline.rows(own)
-    assert markdown("x", "model", [], "", shown).count(f"({wording.OWN_TEXT})") == len(told)
+    assert markdown("x", "model", [], shown).count(f"({wording.OWN_TEXT})") == len(told)
     assert clause(shown[10]).endswith(f"{wording.OWN_TEXT})")
     assert "next tokens are its own draws" in answer("4", shown) and "own draws" not in answer("3.2", shown)
 

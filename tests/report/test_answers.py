@@ -16,9 +16,8 @@ from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.judge.wording import control, sentence
 from ff_memories.report import outline
-from ff_memories.report.answers import answer, clause, first_lines, how_sure, tally
+from ff_memories.report.answers import answer, clause, first_lines, tally
 from ff_memories.report.markdown import markdown
-from ff_memories.report.sections import choices_section, influence
 
 N = sum(not claim.beyond for claim in register())
 INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
@@ -153,25 +152,11 @@ def test_a_number_among_other_types_stands_beside_the_claims_own():
 def test_what_the_run_leaves_open_is_said():
     columns = known(low={"K1": 0.1}, high={"K1": 0.3}, resampled={"K1": "keys"})
     said = first(rows(columns=columns, K1="undecided", K2="holds")).open
-    for part in ("another model", "whether 1 claim hold", "from other keys alone", f"on {N - 2} claims, not measured"):
+    for part in ("another model", "1 claim undecided, since", "from other keys alone", f"{N - 2} claims not measured"):
         assert part in said, part
     assert "another model" not in first(rows("paper", K1="reproduced"), PAPER).open
     every = {claim.id: "reproduced" for claim in register()}
     assert first(rows("paper", **every), PAPER).open == "Nothing was left open."
-
-
-def test_how_sure_it_is_counts_intervals_and_changed_verdicts():
-    ends = {"K1": 0.1, "K24": 0.1}
-    shown = rows(
-        columns=known(low=ends, high=ends, resampled={"K1": "keys", "K24": "examples"}), K1="holds", K24="fails"
-    )
-    said = how_sure(shown, None)
-    assert "2 of 2 numbers have a 95 % interval, which says how it varies with other examples or keys, not" in said
-    assert "tried no alternative" in said and how_sure(rows(), None).endswith("Nothing was measured.")
-    own = claims_table(K1="holds").filter(claim="K1")
-    other = sensitivity.rows(claims_table(K1="fails").filter(claim="K1"), "values.target", "last")
-    said = how_sure(shown, choices_section(pl.concat([sensitivity.rows(own), other]), None))
-    assert said.endswith("under at least one of 1 alternative analysis choice: 1 verdict (K1 to “does not hold”).")
 
 
 @pytest.mark.parametrize("verdict", tables.VERDICTS)
@@ -205,7 +190,7 @@ def test_numbers_by_the_proxys_labels_say_so_where_they_stand(tmp_path):
     table = judged.with_columns(**known(reason={"K6": "surrogate; automatic proxy"}))
     assert "labelled by an automatic proxy" in answer("3.2", outline.rows(table))
     assert [row["claim"] for row in outline.rows(table) if row["notes"]] == ["K6"]
-    assert wording.PROXY in markdown("x", "surrogate", [], "", outline.rows(table))
+    assert wording.PROXY in markdown("x", "surrogate", [], outline.rows(table))
     assert wording.PROXY not in made_report(tmp_path, judged=judged)[1].read_text()
 
 
@@ -262,20 +247,7 @@ def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
 
 def test_a_finished_run_says_its_first_lines_and_only_of_its_own_verdicts():
     shown, heading = rows(K13="holds", K2="holds"), "my_run (surrogate): 2 here and not in random networks"
-    text = markdown(heading, "surrogate", first(shown).lines, tally(shown), shown)
+    text = markdown(heading, "surrogate", first(shown).lines, shown)
     lines = wording.first_lines(text, heading)
     assert lines == first(shown).lines and len(lines) == 4 and lines[1].startswith("The upper layers' values")
     assert wording.first_lines(text, heading.replace("2 here", "3 here")) is None
-
-
-def test_choices_that_reach_no_number_of_a_section_show_no_robustness():
-    own = (
-        claims_table(K1="holds", K10="holds", K11="holds")
-        .filter(pl.col("measured") > 0)
-        .with_columns(low=pl.lit(0.1), high=pl.lit(0.4))
-    )
-    within = own.with_columns(measured=pl.when(pl.col("claim") == "K10").then(0.3).otherwise("measured"))
-    table = pl.concat([sensitivity.rows(own), sensitivity.rows(within, "mutations.mean", "of_sums")])
-    choices = choices_section(table, None)
-    assert influence(choices, ["K1", "K11"]).startswith("No choice that was tried changes a number here, so this run")
-    assert influence(choices, ["K1", "K10"]).startswith("Choices that were tried change K10, none of them beyond")

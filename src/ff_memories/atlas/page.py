@@ -72,11 +72,11 @@ def formula(text: str) -> Markup:
 
 
 def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:
-    out = []
-    for member in members:
-        tally = wording.told(wording.counts(member.claims))
-        out.append({"name": member.name, "label": member.label, "tally": tally, "facts": _facts(member)})
-    return out
+    tallies = [wording.told(wording.counts(member.claims)) for member in members]
+    return [
+        {"name": member.name, "label": member.label, "tally": tally, "facts": _facts(member)}
+        for member, tally in zip(members, tallies, strict=True)
+    ]
 
 
 def _facts(member: Member) -> dict[str, str]:

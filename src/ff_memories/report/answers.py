@@ -55,14 +55,7 @@ class FirstLines:
 
 
 def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> FirstLines:
-    """Return a run's first lines.
-
-    Args:
-        rows: all claims, from ``outline.rows``.
-        counts: the table.
-        config: the run's settings.
-        info: the run's model info.
-    """
+    """Return a run's first lines, from all claims (of ``outline.rows``) and the table counts."""
     paper = [row for row in rows if not row["beyond"]]
     findings = [
         [(sentence(row), control(row)) for row in together]
@@ -83,12 +76,7 @@ def _shown(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def answer(section: str, rows: Sequence[Row]) -> str:
-    """Return a section's answer: the sentences of its claims, and how many of them are in each group.
-
-    Args:
-        section: its number in the paper.
-        rows: all claims, from ``outline.rows``.
-    """
+    """Return the answer of a section of the paper: its claims' sentences, and how many of them are in each group."""
     of_section = [row for row in rows if row["section"] == section]
     sentences = ["; ".join(map(clause, together)) for together in _shown(of_section)]
     sentences += [
@@ -113,30 +101,6 @@ def tally(rows: Sequence[Row]) -> str:
         return "no claim here is judged"
     groups = told(Counter(row["group"] for row in judged))
     return f"of {counted(len(judged), 'judged claim', 'judged claims')}, {groups}"
-
-
-def how_sure(rows: Sequence[Row], choices: Mapping[str, Any] | None) -> str:
-    """Return how certain the verdicts are.
-
-    Args:
-        rows: the claims, from ``outline.rows``.
-        choices: from ``sensitivity.choices_section``, if the run measured it.
-    """
-    numbers = [row for row in rows if row["measured"] is not None]
-    if not numbers:
-        return "How sure is this? Nothing was measured."
-    intervals = [row for row in numbers if row["low"] is not None]
-    parts = [f"{len(intervals)} of {counted(len(numbers), 'number has', 'numbers have')} a 95 % interval"]
-    if kinds := _resampled(rows):
-        parts[0] += f", which says how it varies with other {kinds}, not with another training run"
-    if choices is None:
-        parts.append("this run tried no alternative analysis choices")
-    else:
-        becomes = f" ({listed(choices['becomes'])})" if choices["becomes"] else ""
-        changed = counted(len({row["claim"] for row in choices["changed"]}), "verdict", "verdicts")
-        tried = counted(choices["tried"], "alternative analysis choice", "alternative analysis choices")
-        parts.append(f"verdicts that change under at least one of {tried}: {changed}{becomes}")
-    return f"How sure is this? {finished('; '.join(parts))}"
 
 
 def named(info: Mapping[str, Any]) -> str:
@@ -186,18 +150,13 @@ def _open(rows: Sequence[Row], scope: str) -> str:
     """Return what the run's numbers leave open."""
     of = lambda standing: [row for row in rows if row["standing"] == standing]
     questions = {
-        "whether {} hold, here or in random networks: intervals cover the limit, or numbers are few": of("open"),
-        "what people would find: an automatic proxy labelled what {} count": [r for r in rows if PROXY in r["notes"]],
-        "anything on {}, not measured": of("not_attempted") + of("not_applicable"),
+        "{} undecided, since an interval covers the limit or numbers are few, here or in random networks": of("open"),
+        "what people would find: an automatic proxy labelled for {}": [row for row in rows if PROXY in row["notes"]],
+        "{} not measured": of("not_attempted") + of("not_applicable"),
     }
     parts = [text.format(counted(len(claims), "claim", "claims")) for text, claims in questions.items() if claims]
     if scope != "paper":
         parts.insert(0, "whether the paper's own numbers are right: this is another model")
-    if kinds := _resampled(rows):
+    if kinds := listed(sorted({row["resampled"] for row in rows if row["low"] is not None and row["resampled"]}), "or"):
         parts.append(f"how numbers differ between training runs: intervals come from other {kinds} alone")
     return finished("; ".join(parts) or "nothing was left open")
-
-
-def _resampled(rows: Sequence[Row]) -> str:
-    """Return what the intervals resample."""
-    return listed(sorted({row["resampled"] for row in rows if row["low"] is not None and row["resampled"]}), "or")

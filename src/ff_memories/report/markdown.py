@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ff_memories.base.text import escape_invisible, listed
+from ff_memories.base.text import escape_invisible
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.model.info import ABOUT
@@ -12,14 +12,13 @@ from ff_memories.model.info import ABOUT
 COLUMNS = ("Claim", "Measure", "Paper", "Here", "n", "Chance", "Untrained", "Random networks", "Group")
 
 
-def markdown(heading: str, scope: str, first: Sequence[str], judged: str, rows: Sequence[dict[str, Any]]) -> str:
+def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     """Return ``summary.md``.
 
     Args:
         heading: the run and its verdicts, on one line.
         scope: whose results these are (``model.info``).
         first: the run's first lines, as bullets; a finished run prints them on the terminal.
-        judged: how sure it all is.
         rows: all claims, from ``outline.rows``.
     """
     lines = [f"# {_plain(heading)}", ""]
@@ -31,8 +30,6 @@ def markdown(heading: str, scope: str, first: Sequence[str], judged: str, rows: 
     lines += [
         "",
         "## Claim by claim",
-        "",
-        _plain(judged),
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),
@@ -48,12 +45,6 @@ def markdown(heading: str, scope: str, first: Sequence[str], judged: str, rows: 
         also = row["limit_source"] is not None and row["random_models"]
         cells += [f"{row['also_random']} of {row['random_models']}" if also else "–", wording.word(row["standing"])]
         lines.append("| " + " | ".join(map(_plain, cells)) + " |")
-    if defined := [row for row in rows if row.get("definition")]:
-        lines += ["", "## Definitions that differ from the paper's", ""]
-        by: dict[str, list[str]] = {}
-        for row in defined:
-            by.setdefault(row["definition"], []).append(row["claim"])
-        lines += [f"* {listed(claims)}: {_plain(said)}" for said, claims in by.items()]
     lines += [
         "",
         "Brackets show the 95 % interval, and for untrained models that of one more of them. The last column but one "

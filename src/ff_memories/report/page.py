@@ -5,7 +5,6 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,20 +18,12 @@ from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import outline
-from ff_memories.report.answers import SOURCES, answer, first_lines, how_sure, named
+from ff_memories.report.answers import SOURCES, answer, first_lines, named
 from ff_memories.report.html import embedded, inline, policy, render, script
 from ff_memories.report.markdown import markdown
 from ff_memories.report.sections import annotation_section, choices_section, influence
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.wording import looked_at
-
-
-@dataclass(frozen=True)
-class Report:
-    """A run's report as an HTML page and as a short Markdown summary."""
-
-    html: str
-    markdown: str
 
 
 def report(
@@ -45,8 +36,8 @@ def report(
     targets: Mapping[str, str],
     figures_at: str,
     configfile: str | None = None,
-) -> Report:
-    """Return the report as one self-contained HTML page, and its summary.
+) -> tuple[str, str]:
+    """Return the report as one self-contained HTML page, and its summary as Markdown.
 
     Args:
         config: the run's settings.
@@ -68,14 +59,12 @@ def report(
     rows = outline.rows(read["claims"], baselines)
     for row in rows:
         row["definition"] = wording.definition(row["rests_on"], info, memories)
-        moved = choices and row["claim"] in choices["strongest"]
-        row["influence"] = influence(choices, [row["claim"]]) if choices and moved else None
-    paper = [row for row in rows if not row["beyond"]]
+        moved = choices and choices["strongest"].get(row["claim"])
+        row["influence"] = influence(moved) if moved else None
     first = first_lines(rows, counts, config, info)
     groups = wording.counts({row["claim"]: row for row in rows})
-    judged = how_sure(paper, choices)
     code = script() if specifications else None
-    tallied = Counter(row["standing"] for row in paper)
+    tallied = Counter(row["standing"] for row in rows if not row["beyond"])
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
     html = render(
         "report/report.html.j2",
@@ -87,10 +76,9 @@ def report(
         model=_model(config, info),
         first=first,
         groups=wording.told(groups),
-        judged=judged,
         tally=[(name, tallied[name]) for name in wording.WORDS if tallied[name]],
         linked=_linked,
-        sections=[_section(section, parts, rows, choices) for section in outline.SECTIONS],
+        sections=[_section(section, parts, rows) for section in outline.SECTIONS],
         sensitivity=choices,
         annotation=None if scores is None else annotation_section(scores),
         counts=[(step, reason.replace("_", " "), n) for step, reason, n in counts.sort("step", "reason").iter_rows()],
@@ -106,7 +94,7 @@ def report(
         compared=any(row["baseline"] is not None for row in rows),
     )
     heading = wording.line(config.run, scope, groups)
-    return Report(html, markdown(heading, scope, first.lines, judged, rows))
+    return html, markdown(heading, scope, first.lines, rows)
 
 
 def _parts(
@@ -142,21 +130,16 @@ def _headline(specification: str) -> str | None:
 
 
 def _section(
-    section: outline.PaperSection,
-    parts: Mapping[str, dict[str, Any]],
-    rows: Sequence[dict[str, Any]],
-    choices: dict[str, Any] | None,
+    section: outline.PaperSection, parts: Mapping[str, dict[str, Any]], rows: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     shown = [parts[name] for name in section.parts if name in parts]
-    of_section = [row for row in rows if row["section"] == section.number]
     return {
         "section": section,
         "answer": answer(section.number, rows),
         "figures": [part for part in shown if "svg" in part],
         "tables": [part for part in shown if "table" in part],
         "parts": [part for part in shown if part["target"]],
-        "rows": of_section,
-        "influence": choices and influence(choices, [row["claim"] for row in of_section]),
+        "rows": [row for row in rows if row["section"] == section.number],
     }
 
 

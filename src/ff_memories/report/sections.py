@@ -1,7 +1,6 @@
 """Build the report's sections on annotators and on analysis choices."""
 
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -60,8 +59,8 @@ def annotation_section(scores: pl.DataFrame) -> dict[str, Any]:
 def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[str, Any]:
     """Return the template's data from the `sensitivity` table: its figure, counts, changed verdicts, largest effects.
 
-    ``reaching`` maps each claim to the number of choices that change its number at all, and ``strongest`` each
-    claim that a choice moves to a choice that changes its verdict, or else to the one with the largest effect.
+    ``strongest`` maps each claim that a choice moves to a choice that changes its verdict, or else to the one with the
+    largest effect.
     """
     frame, units = changes(table), {claim.id: claim.unit for claim in register()}
     tried = frame.select("choice", "value").unique().height
@@ -87,27 +86,13 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
         "moving": moving,
         "changed": changed,
         "changing": finished("; ".join(changing)),
-        "becomes": [f"{claim} to “{verdict}”" for claim, verdict in dict.fromkeys((c, v) for c, _, v in choices)],
         "farthest": sorted(farthest.values(), key=rows.index),
-        "reaching": Counter(row["claim"] for row in rows if row["change"] != 0),
         "strongest": farthest | {row["claim"]: row for row in reversed(changed) if row["measured"] is not None},
     }
 
 
-def influence(choices: Mapping[str, Any], claims: Collection[str]) -> str:
-    """Return a sentence on the choice with the largest effect on any of these claims.
-
-    ``choices``: from ``choices_section``.
-    """
-    moved = [row for claim, row in choices["strongest"].items() if claim in claims]
-    if not moved:
-        reaching = [claim for claim in claims if choices["reaching"][claim]]
-        if not reaching:
-            return "No choice that was tried changes a number here, so this run does not show how robust they are."
-        return f"Choices that were tried change {listed(reaching)}, none of them beyond its 95 % interval."
-    row = max(moved, key=lambda row: (bool(row["changed"]), abs(row["change"] or 0)))
+def influence(row: Mapping[str, Any]) -> str:
+    """Return a sentence on the choice with the largest effect on a claim: of ``strongest`` in ``choices_section``."""
     verdict = f", and the verdict becomes “{word(row['verdict'])}”" if row["changed"] else ""
-    return (
-        f"With {row['choice']}: {row['value']}, {row['claim']} is {measured(row['measured'], row['unit'])} "
-        f"instead of {measured(row['baseline'], row['unit'])}{verdict}."
-    )
+    number, own = (measured(row[column], row["unit"]) for column in ("measured", "baseline"))
+    return f"With {row['choice']}: {row['value']}, it is {number} instead of {own}{verdict}."

@@ -42,7 +42,7 @@ def run(
         described = {**described, **_perplexity(perplexity)}
     drawings, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
     folder = next(iter(drawings.values()), html).parent
-    page = report(
+    page, short = report(
         config,
         described,
         read,
@@ -53,9 +53,9 @@ def run(
         Path(os.path.relpath(folder, html.parent)).as_posix(),
         configfile and in_project(Path(configfile)),
     )
-    write_whole(html, page.html)
+    write_whole(html, page)
     if summary is not None:
-        write_whole(summary, page.markdown)
+        write_whole(summary, short)
 
 
 def _perplexity(path: Path) -> dict[str, float | None]:
