@@ -391,6 +391,6 @@ def test_a_model_of_transformers_is_no_surrogate_and_no_stand_in(tmp_path):
         assert "urrogate" not in page and "stand-in" not in page and "reproduced" not in page
         assert "not the paper's model" in page.replace("&#39;", "'").lower()
         assert "nothing about the paper's numbers" in page.replace("&#39;", "'")
-        assert "−v" in page, "what a memory of negative coefficients is"
+    assert "−v" in html, "what a memory of negative coefficients is"
     assert "32 keys and values per layer" in html and "after the token &lt;s&gt;" in html
     assert "abab" in html

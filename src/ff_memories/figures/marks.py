@@ -164,15 +164,10 @@ def percent(share: float, signed: bool = False) -> str:
     return f"{value:{'+' if signed and value else ''}.4g}\u00a0%".replace("-", "\u2212")
 
 
-def first_and_last(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the rows of the frame's lowest and highest layer; one row if there is only one layer."""
-    ends = frame.filter(pl.col("layer").is_in([frame["layer"].min(), frame["layer"].max()]))
-    return ends.sort("layer").to_dicts()
-
-
 def both_ends(frame: pl.DataFrame, column: str, number: Callable[[float], str] = percent) -> str:
     """Return a column's values in the lowest and in the highest layer, beside those of random networks."""
-    return _in_layers(first_and_last(frame), column, number, ", ")
+    ends = frame.filter(pl.col("layer").is_in([frame["layer"].min(), frame["layer"].max()]))
+    return _in_layers(ends.sort("layer").to_dicts(), column, number, ", ")
 
 
 def extremes(frame: pl.DataFrame, column: str, number: Callable[[float], str] = percent) -> str:

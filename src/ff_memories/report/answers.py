@@ -96,11 +96,9 @@ def clause(row: Row) -> str:
 
 def tally(rows: Sequence[Row]) -> str:
     """Return how many claims are in each group, without those that are not judged."""
-    judged = [row for row in rows if row["group"]]
-    if not judged:
-        return "no claim here is judged"
-    groups = told(Counter(row["group"] for row in judged))
-    return f"of {counted(len(judged), 'judged claim', 'judged claims')}, {groups}"
+    groups = Counter(row["group"] for row in rows if row["group"])
+    n = counted(groups.total(), "judged claim", "judged claims")
+    return f"of {n}, {told(groups)}" if groups else "no claim here is judged"
 
 
 def named(info: Mapping[str, Any]) -> str:

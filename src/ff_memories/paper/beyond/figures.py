@@ -12,7 +12,6 @@ from ff_memories.figures.charts import Looks, lines
 from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.marks import (
     INTERVAL,
-    NO_DATA,
     Options,
     counted,
     finish,
@@ -75,8 +74,6 @@ def effects_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart
 
 def effects_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure B1: how much of a memory's direct effect is left, and how much another memory does."""
-    if frame.is_empty():
-        return NO_DATA
     means = [frame.filter(pl.col("series") == SERIES[name])["mean"].to_numpy() for name in ("none", "matched")]
     share, *other = [percent(float(np.median(of))) for of in means if len(of)]
     text = f"Of a memory's direct effect, {share} is left in the median layer"
@@ -114,8 +111,6 @@ def memories_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
 
 def memories_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure B2: how many memories' total effects have the sign of their direct ones."""
-    if frame.is_empty():
-        return NO_DATA
     kept = frame.select((pl.col("direct") * pl.col("total") > 0).mean()).item()
     return f"The layers above keep the sign of the direct effect for {percent(kept)} of the memories"
 
@@ -185,8 +180,6 @@ def _untrained_line(whole: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
 
 def predictions_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure B3: how many of the layers' predictions, and of the model's, change without the largest memories."""
-    if frame.is_empty():
-        return NO_DATA
     shares = {(row["removed"], row["series"]): percent(row["mean"]) for row in _whole(frame).to_dicts()}
     few, *more = frame["removed"].unique().sort().to_list()
     largest = "the largest memory" if few == 1 else f"the {few} largest memories"

@@ -94,15 +94,9 @@ def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 
 
 def kinds_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 11: which prediction the largest share of outputs follows, over all layers."""
-    says = {
-        "residual": "the residual only",
-        "agreement": "both residual and feed-forward",
-        "composition": "neither residual nor feed-forward",
-        "ffn": "the feed-forward only",
-    }
+    """Figure 11: the kind with the largest share over all layers."""
     top = frame.group_by("series").agg(pl.col("mean").mean()).sort("mean", "series")["series"][-1]
-    return f"The largest kind, outputs that follow {says[top]}: {extremes(frame.filter(series=top), 'mean')}"
+    return f"The largest kind, {KIND_NAMES[top]}: {extremes(frame.filter(series=top), 'mean')}"
 
 
 DRAWINGS = {
