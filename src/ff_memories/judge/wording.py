@@ -42,10 +42,9 @@ def contents() -> dict[str, Any]:
     return tomllib.loads(files("ff_memories.judge").joinpath("wording.toml").read_text(encoding="utf-8"))
 
 
-Words = Mapping[str, Mapping[str, str]]
-GROUPS: Words = contents()["group"]
-VERDICTS: Words = contents()["verdict"]
-WORDS: Words = {**GROUPS, **VERDICTS}
+GROUPS: Mapping[str, Mapping[str, str]] = contents()["group"]
+VERDICTS: Mapping[str, Mapping[str, str]] = contents()["verdict"]
+WORDS: Mapping[str, Mapping[str, str]] = {**GROUPS, **VERDICTS}
 LIMITS: Mapping[str, str] = contents()["limit_source"]
 BASELINES: Mapping[str, str] = contents()["baseline"]
 

@@ -13,11 +13,10 @@ import polars as pl
 from ff_memories.base.text import listed
 from ff_memories.config import Settings
 from ff_memories.judge.numbers import number
-from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, control, self_sampled, sentence, told
+from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, Row, control, self_sampled, sentence, told
 from ff_memories.model.info import quantised
 from ff_memories.report.wording import counted, finished, looked_at
 
-Row = dict[str, Any]  # of ``outline.rows``
 FIRST = "first"  # claims of the first screen (``shown`` in claims.toml)
 SOURCES = {
     "docstrings": "prose from the docstrings of pinned Python packages",
@@ -75,7 +74,7 @@ def _shown(rows: Sequence[Row]) -> list[list[Row]]:
     ]
 
 
-def answer(section: str, rows: Sequence[Row]) -> str:
+def answer(section: str, rows: Sequence[Row]) -> list[str]:
     """Return the answer of a section of the paper: its claims' sentences, and how many of them are in each group."""
     of_section = [row for row in rows if row["section"] == section]
     sentences = ["; ".join(map(clause, together)) for together in _shown(of_section)]
@@ -86,7 +85,7 @@ def answer(section: str, rows: Sequence[Row]) -> str:
     ]
     if any(SAMPLED_TEXT in (row["reason"] or "") for row in of_section):
         sentences.append(SAMPLED_TEXT)
-    return " ".join(map(finished, [*sentences, tally(of_section)]))
+    return [finished(said) for said in (*sentences, tally(of_section))]
 
 
 def clause(row: Row) -> str:
@@ -128,10 +127,13 @@ def _what_was_run(counts: pl.DataFrame, config: Settings, info: Mapping[str, Any
         )
         if f"corpus {split}_tokens" in n
     ]
-    text = SOURCES.get(config.corpus.source, config.corpus.source)
+    text = ": ".join(filter(None, [SOURCES.get(config.corpus.source, config.corpus.source), " and ".join(parts)]))
     model = f"the model {named(info)}" if info["scope"] == "model" else named(info)
-    sentences = f"{model} ({', '.join(size)}) read {': '.join(filter(None, [text, ' and '.join(parts)]))}"
-    notes = [sentences, quantised(info), SAMPLED_TEXT if self_sampled(counts) else None]
+    notes = [
+        f"{model} ({', '.join(size)}) read {text}",
+        quantised(info),
+        SAMPLED_TEXT if self_sampled(counts) else None,
+    ]
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
     return " ".join(finished(note) for note in [*notes, some and f"it looks at the triggers of {some}"] if note)
 
@@ -140,8 +142,8 @@ def _common(rows: Sequence[Row]) -> str:
     """Return what is seen in random networks too, so it is not due to training."""
     if not any(row["random_models"] for row in rows):
         return "no untrained model was measured, so this run says nothing about training."
-    common = [row for row in rows if row["group"] == "common"]
-    return finished("; ".join(row["words"] for row in common) or "nothing that random networks show too")
+    common = "; ".join(row["words"] for row in rows if row["group"] == "common")
+    return finished(common or "nothing that random networks show too")
 
 
 def _open(rows: Sequence[Row], scope: str) -> str:
@@ -155,6 +157,6 @@ def _open(rows: Sequence[Row], scope: str) -> str:
     parts = [text.format(counted(len(claims), "claim", "claims")) for text, claims in questions.items() if claims]
     if scope != "paper":
         parts.insert(0, "whether the paper's own numbers are right: this is another model")
-    if kinds := listed(sorted({row["resampled"] for row in rows if row["low"] is not None and row["resampled"]}), "or"):
-        parts.append(f"how numbers differ between training runs: intervals come from other {kinds} alone")
+    if kinds := sorted({row["resampled"].partition(" by ")[0] for row in rows if row["resampled"]}):
+        parts.append(f"how numbers differ between training runs: intervals come from other {listed(kinds, 'or')} alone")
     return finished("; ".join(parts) or "nothing was left open")
