@@ -20,7 +20,7 @@ from ff_memories.report.answers import answer, clause, first_lines, tally
 from ff_memories.report.markdown import markdown
 
 N = sum(not claim.beyond for claim in register())
-INFO = {"scope": "surrogate", "layers": 16, "parameters": 1234567}
+INFO = {"scope": "surrogate", "layers": 16, "keys": 64, "parameters": 1234567}
 PAPER = INFO | {"scope": "paper"}
 COUNTS = tables.counts(
     "corpus", {"train_tokens": 900, "train_sentences": 80, "validation_tokens": 100, "validation_sentences": 1}

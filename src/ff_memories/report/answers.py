@@ -129,13 +129,9 @@ def _what_was_run(counts: pl.DataFrame, config: Settings, info: Mapping[str, Any
     ]
     text = ": ".join(filter(None, [SOURCES.get(config.corpus.source, config.corpus.source), " and ".join(parts)]))
     model = f"the model {named(info)}" if info["scope"] == "model" else named(info)
-    notes = [
-        f"{model} ({', '.join(size)}) read {text}",
-        quantised(info),
-        SAMPLED_TEXT if self_sampled(counts) else None,
-    ]
-    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
-    return " ".join(finished(note) for note in [*notes, some and f"it looks at the triggers of {some}"] if note)
+    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed)
+    notes = [quantised(info), self_sampled(counts) and SAMPLED_TEXT, some and f"it looks at the triggers of {some}"]
+    return " ".join(finished(note) for note in [f"{model} ({', '.join(size)}) read {text}", *notes] if note)
 
 
 def _common(rows: Sequence[Row]) -> str:

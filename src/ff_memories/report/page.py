@@ -65,7 +65,7 @@ def report(
     groups = wording.counts({row["claim"]: row for row in rows})
     code = script() if specifications else None
     tallied = Counter(row["standing"] for row in rows if not row["beyond"])
-    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed) if config.looked_at else ""
+    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed)
     html = render(
         "report/report.html.j2",
         config=config,
