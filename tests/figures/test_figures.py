@@ -22,7 +22,6 @@ from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, paper, render, theme
 from ff_memories.figures.context import from_info
 from ff_memories.figures.registry import FIGURES, caption
-from ff_memories.judge import measures
 from ff_memories.model.info import MARKS
 from ff_memories.paper.keys import figures as figures_of_keys
 from ff_memories.paper.keys import measures as keys_measures
@@ -293,14 +292,6 @@ def test_every_mark_leads_to_the_keys_behind_it(drawn):
         assert addresses and all(address.startswith("../gallery/index.html#/?") for address in addresses)
         assert "../gallery/index.html#/?" in html.unescape((drawn / f"{figure}.svg").read_text())
         assert "href" not in (drawn / f"{figure}.csv").read_text().partition("\n")[0]
-
-
-def test_chance_is_the_share_of_equal_pairs_over_all_pairings():
-    frame = pl.DataFrame({"layer": [1, 1, 1, 2, 2], "said": [5, 5, 6, 1, 2], "wanted": [5, 7, 6, 3, None]})
-    held = frame.filter(pl.col("layer") == 1)
-    brute = np.mean([a == b for a in held["said"] for b in held["wanted"]])
-    made = measures.chance_agreement(frame, "said", "wanted")
-    assert made.rows() == [(1, pytest.approx(brute)), (2, 0.0)]
 
 
 def figure_3(change, coefficient):

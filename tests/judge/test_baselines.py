@@ -5,7 +5,6 @@ import polars as pl
 import pytest
 
 from ff_memories import tables
-from ff_memories.base.draws import resamples
 from ff_memories.judge import wording
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.register import register
@@ -138,22 +137,6 @@ def test_the_table_has_mean_least_and_largest_of_all_draws(run):
     assert by["K11", "untrained"]["measured"] == own_rate
 
 
-def test_a_clearly_better_rank_has_a_small_p_value_and_a_worse_one_a_large():
-    rng = np.random.default_rng(3)
-    layer = np.repeat(np.arange(1, 17), 40)
-    for scale, small in ((17 - layer, True), (layer, False)):
-        values = pl.DataFrame({
-            "layer": layer, "key": np.tile(np.arange(40), 16), "top_token": 1, "top_probability": 0.5, "next_token": 2,
-            "next_token_rank": rng.integers(0, 50, len(layer)) + 100 * scale, "agrees": False, "agreeing_triggers": 0,
-            "triggers": 3,
-        })  # fmt: skip
-        own = {"values": tables.conform(values, tables.TABLES["values"])}
-        evidence = Evidence(tables=own, layers=16, keys=40, vocab=5000)
-        row = verdicts(register(), evidence, "surrogate").filter(claim="K14").row(0, named=True)
-        assert (row["p"] < 0.01) == small and (row["verdict"] in ("holds", "undecided")) == small
-        assert row["low"] < row["measured"] < row["high"]
-
-
 def test_p_values_count_resamples_on_the_wrong_side():
     draws = np.arange(1, 100) / 100
     assert p_value(draws, 0, "greater") == 1 / 100 and p_value(draws, 0.5, "greater") == 51 / 100
@@ -181,10 +164,6 @@ def test_resamples_of_shares_and_medians_are_those_of_whole_examples(run):
             assert set(draws) <= set(values)
             assert np.percentile(draws, [10, 90]) == pytest.approx(np.percentile(naive, [10, 90]), abs=0.1)
     assert not joint_shares(frame, None).size and not medians(values, None).size
-
-
-def test_without_a_seed_nothing_is_drawn_again():
-    assert not len(resamples(np.arange(5.0), None)) and len(resamples(np.arange(5.0), 1)) == 1000
 
 
 def test_a_claim_has_a_corrected_p_value_if_and_only_if_it_is_judged_and_tested(run):

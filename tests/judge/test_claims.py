@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-import time
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,10 +15,9 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.layers import at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement
-from ff_memories.judge.numbers import measured, number, spread
+from ff_memories.judge.numbers import measured, number
 from ff_memories.judge.register import KNOWN, register
 from ff_memories.judge.statistics import (
-    clustered_shares,
     expanded,
     highest,
     lowest_of_joint,
@@ -30,10 +27,8 @@ from ff_memories.judge.statistics import (
 )
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
 from ff_memories.judge.wording import natural
-from ff_memories.paper.keys import claims as mutations_
-from ff_memories.paper.keys import claims as patterns_
-from ff_memories.paper.layers import claims as composition_
-from ff_memories.paper.layers import claims as refinement_
+from ff_memories.paper.keys import claims as keys_
+from ff_memories.paper.layers import claims as layers_
 from ff_memories.paper.values import claims as values_
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000
@@ -177,16 +172,6 @@ def causal(share=lambda i, k: 0.5, kept=lambda i, p: True, matched=lambda i, p: 
     return "causal", table("causal", rows)
 
 
-def removals(changed=lambda i, p: p < 5):
-    """Return what becomes of 20 prefixes' predictions without the memory that makes the margin."""
-    rows = [
-        {"layer": layer, "prefix": prefix, "by": "margin", "removed": 1, "share": 0.1, "top_changed": False,
-         "layer_top_changed": changed(layer, prefix), "top_log_probability": 0.0, "kl": 0.0}
-        for layer in LAYERS for prefix in range(20)
-    ]  # fmt: skip
-    return "removals", table("removals", rows)
-
-
 def covered(n):
     return labels(lambda i, r: "shallow" if r <= n else "none")
 
@@ -242,7 +227,16 @@ CASES = {
     "B1": ([causal()], [causal(kept=lambda i, p: p == 0, matched=lambda i, p: True)],
            [causal(kept=lambda i, p: i % 2 == 0, matched=lambda i, p: i % 2 > 0)]),
 }  # fmt: skip
-MEASURED = {"B2": [causal(lambda i, k: i / 16)], "B3": [causal()], "B4": [removals()]}  # without a limit
+REMOVED = pl.DataFrame({"layer": [1, 2] * 9, "prefix": list(range(9)) * 2, "by": "margin",
+                        "layer_top_changed": [True, False, False] * 6})  # fmt: skip
+MEASURED = {"B2": [causal(lambda i, k: i / 16)], "B3": [causal()], "B4": [("removals", REMOVED)]}  # without a limit
+# the number that is judged in the tables of the first column, by hand
+NUMBERS = {
+    "K1": 16, "K2": 15, "K3": 16, "K4": 0.24, "K5": -0.669, "K6": 1, "K7": 3.5, "K8": 0.7, "K9": 0.3, "K10": 0,
+    "K11": 8 / 200, "K12": 30, "K13": 200, "K14": 8 / 125, "K15": 6288 / (72 * 108), "K16": 1, "K17": 0.46, "K18": 0.2,
+    "K19": 10, "K20": 1, "K21": 0.6, "K22": 0.4, "K23": 0.3, "K24": 0.15, "K25": 0.48, "K26": 1, "K27": 16, "K28": 1,
+    "K29": 0, "K30": 0.65, "K31": 0.95, "B1": 0.5,
+}  # fmt: skip
 WIDE = {"K10", "K11", "K21", "K22", "K23", "K29", "K30", "K31"}  # intervals wider than the range
 ANY = {claim.id: dataclasses.replace(claim, least=1) for claim in register()}  # whatever the number of units
 
@@ -260,21 +254,22 @@ def test_every_claim_has_a_case_here():
     assert {claim.id for claim in register() if claim.limit is None} == set(MEASURED)
 
 
+@pytest.mark.parametrize("scope", ["paper", "surrogate", "model"])
 @pytest.mark.parametrize("claim", CASES)
-def test_each_claim_holds_by_tables_that_show_it(claim):
-    row = verdict(claim, *CASES[claim][0], **({"seed": None} if claim in WIDE else {}))
+def test_each_claim_holds_by_tables_that_show_it_and_fails_by_those_that_contradict_it(claim, scope):
+    new = scope != "paper" or CLAIMS[claim].beyond
+    row = verdict(claim, *CASES[claim][0], scope=scope, **({"seed": None} if claim in WIDE else {}))
+    assert row["judged"] == pytest.approx(NUMBERS[claim]) and row["n"] > 0 and row["measured"] is not None
     if claim == "K29":  # whose interval is Wilson's, without a seed too
-        assert row["verdict"] == "undecided" and row["judged_high"] > row["limit"] > row["judged"] == 0
-        return
-    assert (row["verdict"], row["shows"]) == ("holds" if CLAIMS[claim].beyond else "reproduced", "yes"), row
-    assert row["n"] > 0 and row["measured"] is not None and row["limit_source"] == CLAIMS[claim].limit_source
-
-
-@pytest.mark.parametrize("claim", CASES)
-def test_each_claim_fails_by_tables_that_contradict_it(claim):
-    row = verdict(claim, *CASES[claim][1])
-    assert row["verdict"] == ("fails" if CLAIMS[claim].beyond else "not_reproduced"), row
-    assert row["shows"] in ("no", "too_small")
+        assert row["verdict"] == "undecided" and row["judged_high"] > row["limit"] and row["group"] is None
+    else:
+        assert (row["verdict"], row["shows"]) == ("holds" if new else "reproduced", "yes"), row
+        assert row["limit_source"] == CLAIMS[claim].limit_source and row["also_random"] is None
+        assert row["group"] == "open" and row["reason"].endswith("no random networks were measured")
+    row = verdict(claim, *CASES[claim][1], scope=scope)
+    assert row["verdict"] in (("fails", "too_small") if new else ("not_reproduced",)), row
+    assert row["shows"] in ("no", "too_small") and row["measured"] is not None
+    assert row["group"] == (None if claim == "K29" else "absent")
 
 
 @pytest.mark.parametrize("claim", [claim for claim in CASES if CASES[claim][2]])
@@ -308,18 +303,6 @@ def test_too_few_units_decide_nothing_and_the_reason_says_so():
     row = verdict("K15", by_probability(lambda b: 2 * b, tokens=9))  # values with one token agree together or not
     assert row["verdict"] == "undecided" and row["measured"] > 0.7
     assert row["reason"].startswith("the values that agree predict only 9 tokens, and 10 are needed; of the hundredth")
-
-
-@pytest.mark.parametrize("claim", CASES)
-def test_every_claim_with_a_limit_is_judged_on_every_model_and_reproduces_nothing(claim):
-    for scope in ("surrogate", "model"):
-        found = [verdict(claim, *made, scope=scope) for made in CASES[claim][:2]]
-        assert found[0]["verdict"] in ("holds", "undecided") and found[1]["verdict"] in ("fails", "too_small")
-        assert all(row["measured"] is not None for row in found)
-        unknown = found[0]["shows"] == "yes" and claim != "K29"
-        assert ("no random networks were measured" in (found[0]["reason"] or "")) == unknown
-        assert found[0]["group"] == (None if claim == "K29" else "open") and found[0]["also_random"] is None
-        assert found[1]["group"] == (None if claim == "K29" else "absent")
 
 
 @pytest.mark.parametrize("claim", MEASURED)
@@ -393,82 +376,17 @@ def test_stop_words_and_short_prefixes_come_with_their_base_rate():
     assert row["measured"] == pytest.approx(0.5) and row["reason"] == "base rate 25 %"
 
 
-K22 = [composition(agreeing=TEN_OF_TWENTY), examples(lambda e: 4 if e < 5 else 5)]
 STEPS = settled(lambda i: i if i <= 8 else 8 + 1.5 * (i - 8))
-EARLY_AND_LATE = {"early": [1, 8], "late": [8, 16]}
-ONLY_THERE = (STEPS[0], STEPS[1].filter(pl.col("layer").is_in([1, 8, 16])))
-EIGHT = labels(lambda i, r: "shallow" if i <= 8 or (i == 9 and r <= 5) else "semantic")
-FADING = mutations(last=lambda i: -0.8 + 0.04 * i)
-QUARTER = [composition(active=lambda i: KEYS // 4)]
-HALVES = mixture(residual=5, agreement=5, composition=5, ffn=5)
 GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26, 16: 0.5}.get(i, 0.28))
-
-TENFOLD = values(agreeing=lambda i: 1 if i < 11 else 10)
-TWOFOLD = values(agreeing=lambda i: 25 if i < 11 else 50)
 BETTER = values(agreeing=lambda i: 0, rank=lambda i: 100 if i < 9 else 10)
 HALF_AND_HALF = {"lower": [1, 8], "upper": [9, 16]}
 PERFECT = by_probability(lambda b: 20 * (b > 4))
 DIPPING = composition(active=lambda i: 40 if i in (8, 10) else 80)
-STOPPING = [composition(agreeing=TEN_OF_TWENTY, top=lambda e: 10 if e < 6 else 20)]
-ALIKE = mutations(first=lambda i: -0.2)
 PROXYS = [labels(lambda i, r: "shallow", "proxy"), annotations(lambda k: k, "proxy")]
 SHALLOW_STAYS = lambda i, r: "shallow" if r <= 5 else "none" if i < 9 else "semantic"
 SEMANTIC_STAYS = lambda i, r: "semantic" if r <= 3 else "none" if i >= 9 and r == 4 else "shallow"
 NEITHER_PREVAILS = lambda i, r: ("shallow" if r <= 5 else "semantic") if i < 9 else "semantic"
-
-# a check, its tables and parameters, and the judged number, which must lie within limits
-WITHIN: list[Any] = [
-    (values_.peak_above, [values(lambda i: 50)], {"layers": [11, 16]}, 0.25),
-    (values_.predictive_values_agree, [best_values(100, 50)], {"most": 100}, 0.5),
-    (composition_.agreeing_stop_words, STOPPING, {}, 0.6),
-    (composition_.agreeing_short_prefixes, K22, {"shorter_than": 5}, 0.5),
-    (composition_.minority_active, QUARTER, {}, 0.25),
-    (patterns_.patterns_per_key, [covered(5), annotations(lambda k: 3)], {}, 3),
-    (patterns_.coverage, [covered(5)], {}, 0.5),
-    (refinement_.settled_early, [settled(lambda i: 10)], {"layers": [1, 3]}, 0.5),
-    (refinement_.distant_compositions, [distances(10)], {}, 0.5),
-]
-# the same with one limit, and whether the number must not exceed it
-ONE_END: list[Any] = [
-    (values_.near_zero_below, [values(lambda i: 50)], {"layers": [1, 10]}, 0.25, True),
-    (values_.predictive_values_above, [best_values(50, 0)], {"most": 100, "layers": [9, 16]}, 0.5, False),
-    (values_.contrast, [TWOFOLD], {"lower": [1, 10], "upper": [11, 16]}, 2, False),
-    (values_.above_chance, [values(lambda i: 50, tokens=40)], {"layers": [11, 16]}, 40, False),
-    (values_.rank_improves, [BETTER], HALF_AND_HALF, 0.1, True),
-    (values_.rises_with_probability, [PERFECT], {}, 1, False),
-    (composition_.zero_agreement_dominates, [composition(agreeing=TEN_OF_TWENTY), values()], {}, 0.5, False),
-    (mutations_.first_layer_loss, [mutations()], {}, -0.669, True),
-    (mutations_.weakens_more, [mutations()], {"stronger": "last", "weaker": "first"}, 16, False),
-    (mutations_.weakens_more, [ALIKE], {"stronger": "first", "weaker": "random", "ties": True}, 16, False),
-    (mutations_.last_token_fades, [FADING], {"lower": [1, 8], "upper": [9, 16]}, 0.32, False),
-    (patterns_.shallow_then_semantic, [EIGHT], {"lower": [1, 8], "upper": [10, 16]}, 1, False),
-    (refinement_.residual_stands, [HALVES], {}, 0.5, False),
-    (refinement_.settles_late, [STEPS], EARLY_AND_LATE, 0.025, False),
-    (refinement_.settles_late, [ONLY_THERE], EARLY_AND_LATE, 0.025, False),
-    (refinement_.confidence_grows, [GROWING], {"start": 1}, 0.25, False),
-    (refinement_.feed_forward_disagrees, [mixture(residual=8, agreement=7, ffn=5)], {}, 16, False),
-    (refinement_.compromise, [HALVES], {}, 0.5, False),
-    (refinement_.no_third_token, [mixture(residual=15, third=5)], {}, 0.25, True),
-]
-NEAR, ANYTHING = 1e-6, Limit(0, 1)
-
-
-@pytest.mark.parametrize("check, made, more, number", WITHIN)
-def test_a_number_must_lie_within_its_limits(check, made, more, number):
-    say = lambda *limit: check(evidence(*made, seed=None), limit=Limit(*limit), **more).judged.shows
-    assert check(evidence(*made, seed=None), limit=ANYTHING, **more).judged.value == pytest.approx(number)
-    assert say(number - NEAR, number + NEAR) == "yes"
-    assert say(number + NEAR, number + 1) == say(number - 1, number - NEAR) == "no"
-
-
-@pytest.mark.parametrize("check, made, more, number, below", ONE_END)
-def test_a_number_must_reach_its_limit(check, made, more, number, below):
-    end = (lambda limit: Limit(high=limit)) if below else Limit
-    say = lambda limit: check(evidence(*made, seed=None), limit=end(limit), **more).judged.shows
-    assert check(evidence(*made, seed=None), limit=ANYTHING, **more).judged.value == pytest.approx(number, rel=1e-5)
-    over = 1e-5 * abs(number)
-    assert say(number + (over if below else -over)) == "yes"
-    assert say(number + (-over if below else over)) in ("no", "too_small")
+ANYTHING = Limit(0, 1)
 
 
 def test_a_number_on_its_limit_reaches_it_unless_it_is_no_difference():
@@ -481,10 +399,10 @@ def test_a_number_on_its_limit_reaches_it_unless_it_is_no_difference():
     assert Limit(1, 7).nearest(5) == 7 and Limit(1).nearest(5) == 1
 
 
-NOT_MET: list[Any] = [
+NOT_MET = [
     (values_.predictive_values_above, [best_values(50, 0)], {"most": 200, "layers": [9, 16]}),
-    (refinement_.confidence_grows, [GROWING], {"start": 16}),
-    (refinement_.settles_late, [STEPS], {"early": [8, 8], "late": [8, 16]}),
+    (layers_.confidence_grows, [GROWING], {"start": 16}),
+    (layers_.settles_late, [STEPS], {"early": [8, 8], "late": [8, 16]}),
 ]
 
 
@@ -502,15 +420,15 @@ def test_what_cannot_be_judged_is_not(check, made, more):
 
 @pytest.mark.parametrize("label", [SHALLOW_STAYS, SEMANTIC_STAYS, NEITHER_PREVAILS])
 def test_semantic_patterns_must_rise_and_shallow_ones_dominate_below(label):
-    found = patterns_.shallow_then_semantic(evidence(labels(label)), limit=Limit(0), **HALF_AND_HALF)
+    found = keys_.shallow_then_semantic(evidence(labels(label)), limit=Limit(0), **HALF_AND_HALF)
     assert found.judged.shows == ("yes" if label is SHALLOW_STAYS else "no")
 
 
 def test_reasons_name_what_was_compared():
     said = lambda check, made, **more: check(evidence(*made), **more).reason
-    grows = said(refinement_.confidence_grows, [GROWING], start=1, limit=Limit(0))
+    grows = said(layers_.confidence_grows, [GROWING], start=1, limit=Limit(0))
     assert grows == "from 0.25 in layer 1 to 0.5 in layer 16; the median falls once"
-    late = said(refinement_.settles_late, [STEPS], early=[1, 8], late=[8, 16], limit=Limit(0))
+    late = said(layers_.settles_late, [STEPS], early=[1, 8], late=[8, 16], limit=Limit(0))
     assert late == "gain per layer 5 points early, 7.5 late"
     low = said(values_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], limit=Limit(0.25))
     assert low == "in layer 1; all together, 500 of 2,000 agree, and 2.5 in random pairs"
@@ -518,13 +436,9 @@ def test_reasons_name_what_was_compared():
     assert rises == (
         "of the hundredth with the highest probability 100 % agree, 100 % of the next nine, 38.3 % of the others"
     )
-    anything = said(patterns_.shallow_then_semantic, [labels(lambda i, r: "both" if r <= i % 2 else "shallow")],
+    anything = said(keys_.shallow_then_semantic, [labels(lambda i, r: "both" if r <= i % 2 else "shallow")],
                     lower=[1, 9], upper=[10, 16], limit=Limit(0))  # fmt: skip
     assert anything.endswith(", semantic 0 % and 0 %, with any semantic pattern 5.56 % and 4.29 %")
-    none = composition_.agreeing_short_prefixes(
-        evidence(composition(), examples(lambda e: 4)), shorter_than=5, limit=ANYTHING
-    )
-    assert none.n == 0 and none.judged is None and none.reason == "no memory ever agrees with its layer"
 
 
 def test_one_agreeing_trigger_is_enough_and_values_without_any_have_no_say():
@@ -537,55 +451,48 @@ def test_one_agreeing_trigger_is_enough_and_values_without_any_have_no_say():
 
 
 def test_what_is_not_there_is_said():
-    none = composition_.agreeing_stop_words(evidence(composition()), limit=ANYTHING)
-    assert (none.n, none.judged, none.reason) == (0, None, "no memory ever agrees with its layer")
+    never = evidence(composition(), examples(lambda e: 4))
+    for none in (layers_.agreeing_stop_words(never, limit=ANYTHING),
+                 layers_.agreeing_short_prefixes(never, shorter_than=5, limit=ANYTHING)):  # fmt: skip
+        assert (none.n, none.judged, none.reason) == (0, None, "no memory ever agrees with its layer")
     name, made = composition()
-    dip = lambda frame: composition_.active_dip(evidence((name, frame)), limit=Limit(8, 10), bottom=[1, 3]).reason
+    dip = lambda frame: layers_.active_dip(evidence((name, frame)), limit=Limit(8, 10), bottom=[1, 3]).reason
     assert dip(made.filter(pl.col("layer") > 8)) == "too few layers" != dip(made.clear())
 
 
-def test_coverage_is_the_share_of_triggers_with_a_pattern():
-    found = patterns_.coverage(evidence(covered(7)), limit=ANYTHING)
-    assert found.value == pytest.approx(0.7) and found.reason == "from 70 % to 70 % by layer"
-
-
 def test_people_and_the_proxy_have_their_own_limits():
-    say = lambda made, **more: patterns_.keys_with_a_pattern(evidence(*made, seed=None), **more).judged.shows
+    say = lambda made, **more: keys_.keys_with_a_pattern(evidence(*made, seed=None), **more).judged.shows
     people = [covered(5), annotations(lambda k: k)]  # every other key has a pattern
     assert say(people, limit=Limit(0.5), proxy=1) == "yes" and say(people, limit=Limit(0.6), proxy=0.1) == "no"
     assert say(PROXYS, limit=Limit(1), proxy=0.5) == "yes" and say(PROXYS, limit=Limit(0.1), proxy=0.6) == "no"
 
 
 def test_factors_are_measured_as_such():
-    ten = values_.contrast(evidence(TENFOLD), lower=[1, 10], upper=[11, 16], limit=Limit(1))
-    assert ten.value == pytest.approx(10) and ten.n == 16 * KEYS and ten.reason == "5 % against 0.5 %"
     chance = values_.above_chance(evidence(values(lambda i: 50, tokens=40)), layers=[11, 16], limit=Limit(1))
     assert chance.value == 40 and chance.expected == 1 and chance.low < chance.value < chance.high
     assert chance.reason.startswith(
         "all together, 300 of 1,200 agree, and 7.5 in random pairs; the highest rate is 1.25"
     )
     better = values_.rank_improves(evidence(BETTER), **HALF_AND_HALF, limit=Limit(1))
-    assert better.judged.value == pytest.approx(0.1) and better.reason == "median rank 10 against 100"
-    assert better.value == 10 / VOCAB and better.expected == pytest.approx(0.5, abs=1e-4)
+    assert better.reason == "median rank 10 against 100" and better.value == 10 / VOCAB
+    assert better.expected == pytest.approx(0.5, abs=1e-4)
     best = values_.rank_improves(evidence(values(rank=lambda i: max(0, i - 9), agreeing=lambda i: 0)),
                                     **HALF_AND_HALF, limit=Limit(1))  # fmt: skip
     assert best.judged is None and best.few == "the lower layers' median rank is 0"  # it cannot be better than 0
-    dip = composition_.active_dip(evidence(DIPPING), limit=Limit(8, 10), bottom=[1, 3])
+    dip = layers_.active_dip(evidence(DIPPING), limit=Limit(8, 10), bottom=[1, 3])
     assert (dip.value, dip.n, dip.reason) == (8, 20, "20 % there, 40 % in the bottom layers")
     assert dip.judged.limit == Limit(8, 10) and dip.judged.shows == "yes"
-    assert composition_.active_dip(evidence(DIPPING), limit=Limit(9, 10), bottom=[1, 3]).judged.shows == "no"
+    assert layers_.active_dip(evidence(DIPPING), limit=Limit(9, 10), bottom=[1, 3]).judged.shows == "no"
 
 
 def test_where_nothing_changes_there_is_no_compromise_to_count():
-    unchanged = refinement_.compromise(evidence(mixture(residual=20)), limit=Limit(0.5))
+    unchanged = layers_.compromise(evidence(mixture(residual=20)), limit=Limit(0.5))
     assert (unchanged.value, unchanged.judged, unchanged.reason) == (None, None, "no layer changes a prediction")
-    none = refinement_.compromise(evidence(*empty().items()), limit=Limit(0.5))
-    assert (none.value, none.judged, none.reason) == (None, None, "no examples")
 
 
 def test_a_layer_without_either_kind_has_no_say():
     without = refinement(lambda e, i: "composition" if i == 1 else "residual")
-    say = lambda n: refinement_.feed_forward_disagrees(evidence(without), limit=Limit(n))
+    say = lambda n: layers_.feed_forward_disagrees(evidence(without), limit=Limit(n))
     assert say(15).judged.shows == "yes" and say(16).judged is None
     assert say(16).reason == "the larger share in 15 of 16 layers, 1 without data"
 
@@ -604,11 +511,6 @@ def test_three_layers_are_enough_for_a_correlation_and_two_are_not():
     assert rank_correlation([1, 2, 3], [5, 6, 9]) == 1 and rank_correlation([1, 2], [5, 6]) is None
     assert rank_correlation([1, 1, 2], [5, 6, 9]) == rank_correlation([5, 6, 9], [1, 1, 2]) == pytest.approx(0.75**0.5)
     assert rank_correlation([1, 1, 1], [5, 6, 9]) is rank_correlation([5, 6, 9], [1, 1, 1]) is None
-
-
-def test_an_interval_lacks_what_one_of_its_ends_lacks():
-    assert [spread(0.1, None, "share"), spread(None, 0.2, "share"), spread(0.1, 0.2, "share")] == ["", "", "10 to 20"]
-    assert spread(1, 2, "factor") == "1 to 2"
 
 
 def test_a_measured_value_is_shown_in_its_unit():
@@ -630,12 +532,6 @@ def test_keys_without_triggers_leave_the_denominators():
     assert verdict("K11", (name, unknown))["measured"] == pytest.approx(6 / 100)
     silent = frame.with_columns(pl.lit(0, dtype=pl.UInt16).alias("triggers"))
     assert verdict("K17", (name, silent))["verdict"] == "not_applicable"
-
-
-def test_a_mean_difference_lies_inside_its_interval():
-    row = verdict("K1", mutations())
-    assert row["low"] < row["measured"] < row["high"] and row["n"] == 48
-    assert row["measured"] == pytest.approx((-0.7 + 0.03 * 8.5) - -0.1)  # the last token against the first
 
 
 Z2 = norm.ppf(0.975) ** 2
@@ -694,24 +590,6 @@ def of_independent(shares, keys, seed):
     return highest(shares, np.full(len(shares), keys), draws)
 
 
-def test_of_one_layer_alone_nothing_is_selected():
-    wanted = binom.ppf([0.025, 0.975], 4096, 0.05) / 4096
-    assert of_independent(np.array([0.05]), 4096, 1) == pytest.approx(wanted, abs=5e-4)
-    wanted = binom.ppf([0.025, 0.975], 4000, 0.1) / 4000
-    assert lowest_of_joint(joint(np.arange(4000) < 400), 1) == pytest.approx(wanted, abs=1e-3)
-
-
-@pytest.mark.slow
-def test_layers_that_say_the_same_of_every_example_cost_nothing():
-    """Examples must be resampled jointly: sixteen independent layers would have a wider interval."""
-    own = np.random.default_rng(0).random(2000) < 0.3
-    one, alike = (lowest_of_joint(joint(own, layers=n), 1) for n in (1, 16))
-    assert alike == one
-    others = [np.random.default_rng(seed).permutation(own) for seed in range(16)]
-    low, high = lowest_of_joint(joint(*others), 1)
-    assert low == pytest.approx(one[0], abs=0.003) and high > one[1] + 0.005
-
-
 def test_the_lowest_of_hits_mirrors_the_highest_of_misses():
     rng = np.random.default_rng(3)
     hits = [rng.random(3000) < share for share in (0.7, 0.8, 0.75, 0.9)]
@@ -720,13 +598,6 @@ def test_the_lowest_of_hits_mirrors_the_highest_of_misses():
     mirrored = of_independent(shares, 3000, 1)
     assert (1 - high, 1 - low) == pytest.approx(mirrored, abs=0.002)
     assert low < min(own.mean() for own in hits) < high
-
-
-def test_an_example_that_a_layer_lacks_leaves_that_layer_alone():
-    own = np.arange(2000) % 10 < 3
-    lacking = joint(own, own, own).filter((pl.col("layer") != 2) | (pl.col("example") < 100))
-    low, high = lowest_of_joint(lacking, 1)
-    assert low == pytest.approx(lowest_of_joint(joint(own[:100]), 1)[0], abs=0.02) and 0.3 < high < 0.33
 
 
 @pytest.mark.slow
@@ -746,12 +617,6 @@ def test_the_interval_of_a_selected_layer_covers_where_all_layers_are_alike(shar
     assert share < 0.1 or covers(naive) < 0.8 * trials
 
 
-def test_it_covers_where_one_layer_stands_out():
-    rng, truth = np.random.default_rng(5), np.array([0.01] * 5 + [0.035])
-    found = [of_independent(rng.binomial(2048, truth) / 2048, 2048, seed) for seed in range(100)]
-    assert sum(low <= 0.035 <= high for low, high in found) >= 90
-
-
 SELECTED = ["K10", "K11", "K20"]
 
 
@@ -761,18 +626,6 @@ def test_the_seed_of_the_run_decides_the_intervals_of_selected_layers():
     alone = verdicts([CLAIMS[claim] for claim in SELECTED], evidence(*made.items(), seed=3), "paper")
     assert found.drop("p_holm").equals(alone.drop("p_holm"))  # the correction depends on the number of judged claims
     assert (found["low"] < found["measured"]).all() and (found["measured"] < found["high"]).all()
-    known = made["values"].with_columns(unit=pl.int_range(pl.len()))
-    one, again, other = (clustered_shares(known, "agrees", "unit", seed) for seed in (1, 1, 2))
-    assert (one == again).all() and (one != other).any()
-
-
-def test_selected_intervals_of_a_whole_run_take_little_time():
-    rows = joint(*np.random.default_rng(0).random((16, 4000)) < 0.6)
-    begun = time.process_time()
-    lowest_of_joint(rows, 1)
-    known = pl.DataFrame({"layer": np.repeat(np.arange(16), 4096), "unit": np.arange(16 * 4096) % 9000, "hit": True})
-    clustered_shares(known, "hit", "unit", 1)
-    assert time.process_time() - begun < 3  # about half a second on an idle core
 
 
 def test_a_single_third_token_is_too_much_under_a_flat_softmax():
@@ -836,12 +689,6 @@ def test_other_depths_are_measured_without_a_crash(layers):
     assert found.height == len(CLAIMS) and "reproduced" not in found["verdict"].to_list()
 
 
-def test_verdicts_are_the_same_every_time():
-    made = {n: t for case in CASES.values() for n, t in case[0]}
-    one, two = (verdicts(register(), evidence(*made.items()), "paper") for _ in range(2))
-    assert one.equals(two)
-
-
 def test_a_number_that_is_none_is_null_and_not_nan():
     found = Measurement(float("nan"), float("inf"), n=1)
     assert found.value is None and found.low is None
@@ -870,22 +717,12 @@ CONFIG = {
                     "memories": "active", "stop_words": "sklearn"},
     "values": {"target": "next", "projection": "adaptive", "projection_seed": 1},
 }  # fmt: skip
+INFO = {"scope": "surrogate", "layers": 16, "keys": KEYS, "vocab": VOCAB, "adaptive_output": True, "final_norm": False,
+        "max_positions": 64}  # fmt: skip
 
 
 def run(folder, *more, counts="counts"):
-    (folder / "info.json").write_text(
-        json.dumps(
-            {
-                "scope": "surrogate",
-                "layers": 16,
-                "keys": KEYS,
-                "vocab": VOCAB,
-                "adaptive_output": True,
-                "final_norm": False,
-                "max_positions": 64,
-            }
-        )
-    )
+    (folder / "info.json").write_text(json.dumps(INFO))
     (folder / "dict.txt").write_text("the 3\nbees 2\n")
     (folder / "counts").mkdir(exist_ok=True)
     tables.write(mutations()[1], folder / "mutations.parquet")
@@ -914,10 +751,6 @@ def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twi
     )
     assert len(list((tmp_path / "claims").iterdir())) == len(json.loads(first[2]))
     assert "K5" in capsys.readouterr().out
-
-
-def test_the_verdicts_come_as_latex(tmp_path):
-    assert run(tmp_path) == 0
     assert r"\begin{longtable}" in (tmp_path / "claims.tex").read_text()
 
 
@@ -961,6 +794,6 @@ def test_a_mean_of_ratios_has_its_median_beside_it_and_keys_near_zero_are_counte
     name, rows = mutations()
     small = (pl.col("layer") == 6) & (pl.col("key") == 1)
     rows = rows.with_columns(pl.when(small).then(1e-6).otherwise("coefficient").cast(pl.Float32).alias("coefficient"))
-    found = mutations_.weakens_more(evidence((name, rows)), stronger="last", weaker="first", limit=Limit(16))
+    found = keys_.weakens_more(evidence((name, rows)), stronger="last", weaker="first", limit=Limit(16))
     assert found.reason.startswith("in 16 of 16 layers; median −") and "trimmed mean −" in found.reason
     assert found.reason.endswith("; keys with coefficients near zero: 1")

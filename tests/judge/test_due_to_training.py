@@ -1,5 +1,7 @@
 """Is a number due to training? Against untrained models on the same sentences, on simulated numbers."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ from ff_memories.judge import training
 from ff_memories.judge.register import register
 
 CLAIMS = {claim.id: claim for claim in register()}
-SHARE, FACTOR = CLAIMS["K16"], CLAIMS["K12"]
+SHARE, FACTOR, CONSTRUCTED = CLAIMS["K16"], CLAIMS["K12"], CLAIMS["K29"]
 
 
 def of_models(numbers, error=0.0):
@@ -102,3 +104,43 @@ def test_the_shuffled_models_number_stands_beside_and_decides_nothing():
     without = compared(SHARE, of_run(0.9, 0.01), of_models([0.40, 0.41, 0.39], 0.005))
     beside = compared(SHARE, of_run(0.9, 0.01), of_models([0.40, 0.41, 0.39], 0.005), shuffled={"measured": 0.7})
     assert without["shuffled"] is None and beside == without | {"shuffled": 0.7}
+
+
+def grouped(shows="yes", models=5, holding=0, sample=0.9, same=1, claim=SHARE):
+    """Return the group and why it is open, with as many untrained models, whose numbers are 0.40, 0.41, ..."""
+    untrained = of_models(0.4 + 0.01 * np.arange(max(models, 1))) | {"models": models, "holding": holding}
+    own = of_run(sample, 0.01) | {"models": 1, "holding": same}
+    every = {(claim.id, "same_sample"): own, (claim.id, "untrained"): untrained} if models else {}
+    columns, why = training.groups(claim, shows, every)
+    assert columns["random_models"] == (models or None) and columns["also_random"] == (holding if models else None)
+    return columns["group"], why
+
+
+def test_what_a_run_shows_is_signal_only_if_three_random_networks_and_one_more_would_not():
+    assert grouped() == grouped(models=3) == grouped(models=10, holding=1) == ("signal", "")
+    assert grouped(holding=1) == grouped(models=10, holding=2) == grouped(models=1, holding=1) == ("common", "")
+    assert grouped(models=0) == ("open", "no random networks were measured")
+    assert grouped(models=2) == ("open", "random networks: 2, and 3 are needed")
+    assert grouped(models=1) == ("open", "random networks: 1, and 3 are needed")
+    assert grouped(same=0) == ("open", "it is not seen on the random networks' sentences")
+    assert grouped(sample=0.45) == ("open", "one more random network could have this number")
+
+
+def test_what_a_run_does_not_show_needs_no_random_network():
+    for models in (0, 1, 5):
+        assert [grouped(shows, models)[0] for shows in ("no", "too_small", "undecided", None)] == [
+            "absent", "absent", "open", None]  # fmt: skip
+        assert grouped(models=models, claim=CONSTRUCTED)[0] is None
+
+
+@pytest.mark.parametrize("more, said", [
+    ({"limit": {"at_least": 1}}, "limit_source"), ({"limit_source": "ours"}, "limit_source"),
+    ({"limit": {"at_least": 1}, "limit_source": "hearsay"}, "limit_source"),
+    ({"limit": {"at_leats": 1}, "limit_source": "ours"}, "at_leats"),
+    ({"limit": {}, "limit_source": "ours"}, "nothing"), ({"directional": True}, "directional"),
+    ({"chance": "unigram"}, "none of its baselines"), ({"baselines": ["dice"]}, "dice"),
+    ({"known": "stated"}, "K1 and so on"), ({"rests_on": ["luck"]}, "luck"),
+])  # fmt: skip
+def test_an_entry_of_claims_that_makes_no_sense_is_refused_by_name(more, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        dataclasses.replace(CLAIMS["B2"], **more)

@@ -1,31 +1,19 @@
 """Claims on models of `transformers`: what is judged, what is not defined, and what differs."""
 
 import polars as pl
-import pytest
 
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.measurement import Judged, Limit, Measurement
 from ff_memories.judge.register import register
-from ff_memories.judge.verdicts import judge, verdicts
+from ff_memories.judge.verdicts import verdicts
 from ff_memories.judge.wording import definition, line
 
 CLAIMS = {claim.id: claim for claim in register()}
-ENOUGH = 10_000
 COMPOSITION = pl.DataFrame(
     {"example": [e for e in range(12) for _ in (1, 2)], "layer": [1, 2] * 12, "active": [50, 50] * 12,
      "effective": [8.0, 4.0] * 12, "ffn_top": [1] * 24, "output_top": [1] * 24, "agreeing_memories": [0] * 24}
 )  # fmt: skip
 INFO = {"scope": "model", "gated": True, "signs": 2, "activation": "silu", "final_norm": True, "readout_bias": False,
         "wiring": "sequential", "norm_after": False, "inactive_memories": False}  # fmt: skip
-
-
-@pytest.mark.parametrize("claim", CLAIMS)
-def test_what_has_a_limit_is_judged_and_nothing_is_reproduced(claim):
-    say = lambda low, high, limit: judge(
-        CLAIMS[claim], Measurement(0.5, n=ENOUGH, judged=Judged(0.5, low, high, Limit(limit))), "model"
-    )[0]
-    found = [say(0.4, 0.6, limit) for limit in (0.3, 0.7, 0.5)]
-    assert found == (["measured"] * 3 if CLAIMS[claim].limit is None else ["holds", "fails", "undecided"])
 
 
 def of(**more):

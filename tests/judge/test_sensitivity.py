@@ -153,17 +153,10 @@ def test_a_choice_under_which_a_run_is_refused_has_no_values_and_no_verdict(plan
 
 
 def row(claim, choice, value, measured, verdict, low=None, high=None):
-    return {
-        "claim": claim,
-        "choice": choice,
-        "value": value,
-        "measured": measured,
-        "low": low,
-        "high": high,
-        "verdict": verdict,
-    }
+    return dict(zip(COLUMNS, (claim, choice, value, measured, low, high, verdict), strict=True))
 
 
+COLUMNS = ("claim", "choice", "value", "measured", "low", "high", "verdict")
 TABLE = pl.DataFrame(
     [
         row("K2", "baseline", "", 10.0, "holds", 9.0, 11.0),

@@ -9,7 +9,6 @@ import pytest
 from projects import run
 
 from ff_memories import tables
-from ff_memories.audit import compare
 from ff_memories.base import machine
 from ff_memories.judge.register import register
 from ff_memories.workflow import dvc_lock_file
@@ -50,19 +49,6 @@ def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(r
     assert any(
         fault.startswith("untrained-") and ", mutations, " in fault for fault in made["parts"]["audit"]["faults"]
     )
-
-
-@pytest.mark.more
-def test_a_row_left_out_of_an_untrained_models_causal_is_different(recorded_run, tmp_path, monkeypatch):
-    """The row that one run has is right; that the other lacks it is the difference."""
-    monkeypatch.chdir(recorded_run)
-    copy = shutil.copytree("results/planted", tmp_path / "planted", symlinks=True)
-    path = copy / "models/untrained-1/tables/causal.parquet"
-    frame = tables.read(path)
-    tables.write(frame.slice(0, len(frame) // 2).vstack(frame.slice(len(frame) // 2 + 1)), path)
-    found = compare.compare(Path("results/planted"), copy)
-    assert found.answer == "different"
-    assert any("models/untrained-1/tables/causal" in line for line in found.different), found.different
 
 
 @pytest.mark.more

@@ -107,7 +107,7 @@ def groups(
     numbers, why = compared(claim, measured), ""
     low, number, high = (numbers[name] for name in ("baseline_low", "sample", "baseline_high"))
     if models < FEWEST:
-        why = f"only {models} random networks were measured" if models else "no random networks were measured"
+        why = f"random networks: {models}, and {FEWEST} are needed" if models else "no random networks were measured"
     elif sample is None or not sample["holding"]:
         why = "it is not seen on the random networks' sentences"
     elif low is not None and low <= number <= high:

@@ -49,14 +49,6 @@ def removed(rng, survives):
                          "layer_top_changed": rng.random(len(layer)) >= of_prefix})  # fmt: skip
 
 
-@pytest.mark.slow
-def test_a_prediction_that_survives_half_of_the_time_is_seldom_said_to_survive():
-    rng = np.random.default_rng(5)
-    found = lambda p: causal.prediction_survives(evidence(removed(rng, p), "removals"), limit=None)
-    often = lambda p: sum(found(p).low > 0.5 for _ in range(5 * TRIALS))
-    assert often(0.5) <= 0.08 * 5 * TRIALS and often(0.65) >= 0.8 * 5 * TRIALS
-
-
 def test_removals_by_size_have_no_say_in_what_survives_and_prefixes_are_what_is_resampled():
     table = removed(np.random.default_rng(1), 0.7)
     found, other = (

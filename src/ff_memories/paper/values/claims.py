@@ -16,6 +16,7 @@ from ff_memories.judge.statistics import (
     average,
     by_layer,
     clustered_shares,
+    expanded,
     highest,
     mean_of,
     medians,
@@ -158,6 +159,7 @@ def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
         return Measurement(n=values.height, reason="all values agree, or none does" if values.height else UNKNOWN)
     tokens = values.filter("agrees")["top_token"].n_unique()
     few = f"the values that agree predict only {tokens} tokens, and {FEWEST} are needed" if tokens < FEWEST else ""
+    draws = expanded(draws, area, max(tokens, 2)).clip(0, 1)
     estimate = area, *ends(draws)
     ranked = agree[np.argsort(-probability, kind="stable")]
     cuts = [0, *(max(1, round(share * len(ranked))) for share in (0.01, 0.1)), len(ranked)]
