@@ -89,16 +89,6 @@ def test_a_guess_by_frequency_is_the_commonest_type_and_ranks_by_counts(run):
     assert set(made["refinement"]["residual_top"]) == {1}
 
 
-def test_a_random_type_agrees_one_time_in_v(run):
-    own, triggers = run
-    rates: list[float] = []
-    for draw in range(60):
-        made = baselines.random_types(own, triggers, VOCAB, np.random.default_rng(draw))
-        rates.append(float(made["values"]["agrees"].drop_nulls().to_numpy().mean()))
-    assert told(made["values"]) == followed(made["values"], triggers)
-    assert np.mean(rates) == pytest.approx(1 / VOCAB, abs=0.01)
-
-
 def test_on_text_of_the_models_own_every_number_on_next_tokens_says_so(run):
     evidence = Evidence(tables=run[0], layers=LAYERS, keys=KEYS, vocab=VOCAB)
     plain, own = (verdicts(register(), evidence, "model", self_sampled=own) for own in (False, True))

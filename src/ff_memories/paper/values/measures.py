@@ -30,23 +30,13 @@ def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int | None) 
 
     The bins have equal width on [0, max]; empty bins are left out.
     """
-    binned = by_probability(values, bins)
-    if binned.is_empty():
-        return pl.DataFrame(schema={"left": pl.Float64(), "bin": pl.Float64(), **MEAN})
-    out = means(binned, ["bin"], "agrees", seed)
-    return out.select((pl.col("bin") - binned["width"][0]).alias("left"), pl.all())
-
-
-def by_probability(values: pl.DataFrame, bins: int) -> pl.DataFrame:
-    """Return the values with a target, with the right edge of their ``bin`` and the bins' ``width``.
-
-    There are ``bins`` bins of equal width on [0, max] of the top probability.
-    """
     compared = values.drop_nulls("agrees")
-    most = float(compared["top_probability"].to_numpy().max()) if len(compared) else 1.0
-    width = most / bins
+    if compared.is_empty():
+        return pl.DataFrame(schema={"left": pl.Float64(), "bin": pl.Float64(), **MEAN})
+    width = float(compared["top_probability"].to_numpy().max()) / bins
     index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
-    return compared.with_columns((index * width).alias("bin"), pl.lit(width).alias("width"))
+    out = means(compared.with_columns(bin=index * width), ["bin"], "agrees", seed)
+    return out.select((pl.col("bin") - width).alias("left"), pl.all())
 
 
 def predictive_values(values: pl.DataFrame, most: int = 100) -> pl.DataFrame:
