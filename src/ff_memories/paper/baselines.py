@@ -93,19 +93,6 @@ def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
     }
 
 
-def random_types(run: Tables, targets: pl.DataFrame, vocab: int, rng: np.random.Generator) -> Tables:
-    """Return a run in which every value predicts a uniformly random type."""
-    n = len(run["values"])
-    predicted = pl.DataFrame(
-        {
-            "top_token": rng.integers(0, vocab, n).astype(np.uint32),
-            "top_probability": np.full(n, 1 / vocab, dtype=np.float32),
-            "next_token_rank": rng.integers(0, vocab, n).astype(np.uint32),
-        }
-    )
-    return {"values": with_tops(run["values"], targets, predicted)}
-
-
 def every_case(run: Tables) -> Tables:
     """Return a run in which some memory agrees in every case, which turns claims about those cases into base rates."""
     return {"composition": run["composition"].with_columns(pl.lit(1, pl.UInt16).alias("agreeing_memories"))}
@@ -124,9 +111,7 @@ def _with_residuals(refinement: pl.DataFrame, tops: np.ndarray) -> pl.DataFrame:
 def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -> Iterator[tuple[str, Tables]]:
     """Yield every baseline that needs no model as (name, tables), once per draw."""
     for draw in range(DRAWS):
-        rng = generator(seed, f"random baselines {draw}")
-        yield "random_pairs", run | random_pairs(run, targets, rng)
-        yield "random_types", run | random_types(run, targets, len(counts), rng)
+        yield "random_pairs", run | random_pairs(run, targets, generator(seed, f"random baselines {draw}"))
     yield "unigram", run | unigram(run, targets, counts)
     yield "every_case", run | every_case(run)
 
