@@ -190,7 +190,7 @@ const Key = {
     const memory = `${layer}:${Memory.key(key)}${Memory.negative(key) ? "-" : ""}`;
     return make("section", { class: "trace", "aria-labelledby": "trace" }, make("h2", { id: "trace" }, "Trace your own text"),
       ...shown(""),
-      make("p", { class: "quiet" }, `${manifest.configfile ? "Run it in the folder that you started the run in." : "Replace my.yaml with this run's config file."} The page shows which memories act after each token of your text, and links to them here. See docs/trace.md.`),
+      make("p", { class: "quiet" }, `${manifest.configfile ? "Run it in the folder that you started the run in." : "Replace my.yaml with this run's config file."} The page shows which memories act after each token of your text, and links to them here. See docs/gallery.md.`),
       make("h3", {}, "Your text without this memory"), ...shown(` --set ${memory}=0`),
       make("p", { class: "quiet" }, "The page then has two predictions: the model's own, and the one with this coefficient at zero."));
   },
