@@ -499,6 +499,13 @@ def test_numbers_change_their_form_at_a_thousand_and_at_a_ten_thousandth():
     assert [number(n) for n in (999, 1000, 1001, 1e-4, 9.99e-5)] == ["999", "1,000", "1,001", "0.0001", "9.99e−05"]
 
 
+def test_of_some_memories_nothing_is_said_of_as_many_active_ones_at_random():
+    name, frame = values()
+    every, some = (verdict("K20", composition(), (name, of)) for of in (frame, frame.filter(pl.col("key") < 100)))
+    assert every["expected"] is not None and "at random" in every["reason"]
+    assert some["expected"] is None and "at random" not in some["reason"] and some["measured"] == every["measured"]
+
+
 def test_keys_without_triggers_leave_the_denominators():
     name, frame = values()
     unknown = frame.with_columns(

@@ -135,15 +135,18 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
     if (lowest := _lowest_share(zero, evidence.seed)) is None:
         return Measurement(reason=EMPTY)
     share, n, layer = lowest
-    by_chance = zero_agreement_by_chance(evidence.table("composition"), evidence.table("values"), evidence.prediction)
+    values = evidence.table("values")
+    found = Measurement(*share, n, judged=itself(*share, limit), reason=f"in layer {layer}")
+    if values.select("layer", "key").n_unique() < evidence.layers * evidence.keys:  # active memories are among all
+        return found
+    by_chance = zero_agreement_by_chance(evidence.table("composition"), values, evidence.prediction)
     rows = zero.join(by_chance, on=["example", "layer"], maintain_order="left")
     hit, chance = (rows[name].cast(pl.Float64).to_numpy() for name in ("hit", "chance"))
     reason = (
-        f"in layer {layer}; in all layers, a memory agrees in {percent(1 - hit.mean())} of the cases, and if as many "
+        f"{found.reason}; in all layers, a memory agrees in {percent(1 - hit.mean())} of the cases, and if as many "
     )
     reason += f"were active at random, one would in {percent(1 - chance.mean())}"
-    expected = float(chance[rows["layer"].to_numpy() == layer].mean())
-    return Measurement(*share, n, judged=itself(*share, limit), expected=expected, reason=reason)
+    return replace(found, expected=float(chance[rows["layer"].to_numpy() == layer].mean()), reason=reason)
 
 
 def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
