@@ -16,12 +16,11 @@ from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.layers import at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement
 from ff_memories.judge.numbers import measured, number
-from ff_memories.judge.register import KNOWN, register
+from ff_memories.judge.register import register
 from ff_memories.judge.statistics import (
     expanded,
     highest,
     lowest_of_joint,
-    rank_correlation,
     share_interval,
     wilson,
 )
@@ -387,13 +386,6 @@ def test_a_number_on_its_limit_reaches_it_unless_it_is_no_difference():
     assert Limit(1, 7).nearest(5) == 7 and Limit(1).nearest(5) == 1
 
 
-def test_values_of_a_single_layer_cannot_be_in_the_lower_ones():
-    name, made = best_values(100, 0)
-    one = dataclasses.replace(evidence((name, made.with_columns(layer=pl.lit(1, pl.UInt8)))), layers=1)
-    row = verdicts([claim for claim in register() if claim.id == "K16"], one, "model").row(0, named=True)
-    assert (row["verdict"], row["measured"]) == ("not_applicable", None) and "has no lower layers" in row["reason"]
-
-
 @pytest.mark.parametrize("label", [SHALLOW_STAYS, SEMANTIC_STAYS, NEITHER_PREVAILS])
 def test_semantic_patterns_must_rise_and_shallow_ones_dominate_below(label):
     found = keys_.shallow_then_semantic(evidence(labels(label)), limit=Limit(0), **HALF_AND_HALF)
@@ -415,15 +407,6 @@ def test_reasons_name_what_was_compared():
     anything = said(keys_.shallow_then_semantic, [labels(lambda i, r: "both" if r <= i % 2 else "shallow")],
                     lower=[1, 9], upper=[10, 16], limit=Limit(0))  # fmt: skip
     assert anything.endswith(", semantic 0 % and 0 %, with any semantic pattern 5.56 % and 4.29 %")
-
-
-def test_one_agreeing_trigger_is_enough_and_values_without_any_have_no_say():
-    name, made = best_values(100, 50)
-    made = made.with_columns(agreeing_triggers=pl.col("agreeing_triggers").clip(0, 1), triggers=pl.lit(1, pl.UInt16))
-    found = values_.predictive_values_agree(evidence((name, made)), most=100, limit=ANYTHING)
-    assert (found.value, found.n) == (0.5, 100)
-    made = made.with_columns(triggers=(pl.col("key") < 80).cast(pl.UInt16))
-    assert values_.predictive_values_agree(evidence((name, made)), most=100, limit=ANYTHING).n == 80
 
 
 def test_what_is_not_there_is_said():
@@ -473,20 +456,8 @@ def test_a_layer_without_either_kind_has_no_say():
     assert say(16).reason == "the larger share in 15 of 16 layers, 1 without data"
 
 
-def test_a_value_that_the_paper_does_not_state_says_how_it_is_known():
-    for claim in CLAIMS.values():
-        assert claim.paper == claim.paper_value + ("" if claim.known == "stated" else f" ({claim.known})")
-    assert {claim.known for claim in CLAIMS.values()} == set(KNOWN)
-
-
 def test_the_papers_claims_are_sorted_by_their_numbers_and_come_first():
     assert sorted(["B1", "K10", "K2", "K", "K1"], key=natural) == ["K", "K1", "K2", "K10", "B1"]
-
-
-def test_three_layers_are_enough_for_a_correlation_and_two_are_not():
-    assert rank_correlation([1, 2, 3], [5, 6, 9]) == 1 and rank_correlation([1, 2], [5, 6]) is None
-    assert rank_correlation([1, 1, 2], [5, 6, 9]) == rank_correlation([5, 6, 9], [1, 1, 2]) == pytest.approx(0.75**0.5)
-    assert rank_correlation([1, 1, 1], [5, 6, 9]) is rank_correlation([5, 6, 9], [1, 1, 1]) is None
 
 
 def test_a_measured_value_is_shown_in_its_unit():
@@ -579,17 +550,6 @@ def test_the_interval_of_a_selected_layer_covers_where_all_layers_are_alike(shar
     assert covers(ours) >= 0.93 * trials and covers(naive) <= covers(ours)
     assert np.mean([low for low, _ in ours]) < np.mean([low for low, _ in naive])
     assert share < 0.1 or covers(naive) < 0.8 * trials
-
-
-SELECTED = ["K10", "K11", "K20"]
-
-
-def test_the_seed_of_the_run_decides_the_intervals_of_selected_layers():
-    made = dict([values(lambda i: 20), composition(agreeing=TEN_OF_TWENTY)])
-    found = verdicts(register(), evidence(*made.items(), seed=3), "paper").filter(pl.col("claim").is_in(SELECTED))
-    alone = verdicts([CLAIMS[claim] for claim in SELECTED], evidence(*made.items(), seed=3), "paper")
-    assert found.drop("p_holm").equals(alone.drop("p_holm"))  # the correction depends on the number of judged claims
-    assert (found["low"] < found["measured"]).all() and (found["measured"] < found["high"]).all()
 
 
 def test_a_single_third_token_is_too_much_under_a_flat_softmax():
@@ -745,13 +705,6 @@ def test_the_other_choice_of_types_stands_beside_what_it_changes():
         assert after[name] | {"reason": before[name]["reason"]} == before[name], "the claim itself is another"
         assert " without the types that are never trained" in after[name]["reason"]
     assert after["K11"]["reason"].endswith("; 0 % without the types that are never trained")
-
-
-def test_evidence_of_the_other_types_is_that_of_their_columns():
-    types, other = of_both(evidence(values())).beside()
-    assert types == "trained" and set(other.table("values").columns) == set(values()[1].columns)
-    assert (other.table("values")["top_token"] == 999).all()
-    assert evidence(values()).beside() is None
 
 
 def test_a_mean_of_ratios_has_its_median_beside_it_and_keys_near_zero_are_counted():
