@@ -52,6 +52,8 @@ PAGE = """\
 
 ## What we found
 
+The words: [trigger](paper.md#trigger), [value](paper.md#value), [residual](paper.md#residual), [proxy](paper.md#proxy).
+
 {counted}
 
 {found}
@@ -59,8 +61,7 @@ PAGE = """\
 ## Headline numbers
 
 Brackets show 95 % intervals. *Chance* is what random pairs, random activity or the most frequent token give. *Random
-networks* are [untrained models](paper.md#untrained-model) of each model's shape, in the models' order: their mean. The
-words: [trigger](paper.md#trigger), [value](paper.md#value), [residual](paper.md#residual).
+networks* are [untrained models](paper.md#untrained-model) of each model's shape, in the models' order: their mean.
 
 {marks}
 
