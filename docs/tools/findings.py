@@ -52,7 +52,11 @@ PAGE = """\
 
 ## What we found
 
-The words: [trigger](paper.md#trigger), [value](paper.md#value), [residual](paper.md#residual), [proxy](paper.md#proxy).
+A [memory](paper.md#memory) is a key with its value. A key's [triggers](paper.md#trigger) are the prefixes that give it
+the highest coefficients. A value agrees if its most likely token is the one that follows its key's top trigger, and is
+confident if it gives that token much probability. The [residual](paper.md#residual) is what a layer's feed-forward adds
+to. Upper layers are the last six of the paper's 16, and as many in proportion here. Patterns are labelled by a program,
+the [proxy](paper.md#proxy).
 
 {counted}
 
@@ -60,10 +64,10 @@ The words: [trigger](paper.md#trigger), [value](paper.md#value), [residual](pape
 
 ## Headline numbers
 
-Brackets show 95 % intervals. *Chance* is what random pairs, random activity or the most frequent token give. *Random
-networks* are [untrained models](paper.md#untrained-model) of each model's shape, in the models' order: their mean.
-
-{marks}
+Marks are those of the first table; *needs* is what decides. Brackets show 95 % intervals. *Chance* is what random pairs
+of keys and values give, as many memories active at random, the most frequent token, or the share of upper layers.
+*Random networks* are [untrained models](paper.md#untrained-model) of each model's shape: their mean, or – where they
+have no number.
 
 {headline}
 
@@ -82,26 +86,29 @@ paper's number, hollow if it was read off a figure. The shade of a row is its gr
 ![Four measures over relative depth: agreement over random pairs, the residual that predicts the output, predictions
 that a layer keeps, and the correlation of direct and total effects](pictures/layers.svg)
 
-*Dashed lines are random networks. Direct and total effect correlate by 1 where no layer above reacts to a change.*
+*Dashed lines are random networks. A memory's direct effect on a token's logit is its value's own; the total effect is
+what is left once the layers above have run. They correlate by 1 where no layer above reacts.*
 
 ## How much was looked at
 
 {sizes}
 
-A row of the headline compares a model with chance and with its own random networks. It does not rank the models: their
-texts and samples differ.
+These numbers do not rank the models: their texts and samples differ. `stories15m` was trained on children's stories, so
+its perplexity here is high and its predictions are poor. A random network of the demo's kind, whose input and output
+embeddings are one, predicts the token that it has just read, which is worse than all tokens alike.
 
 ## What cannot be said
 
 - Whether the paper's own numbers are right: none of these models and texts is the paper's, and most samples are
   smaller.
-- How numbers differ between training runs: each model was trained once. Intervals come from other keys, values,
-  examples or memories.
-- What people would find: an automatic [proxy](paper.md#proxy) labelled patterns and distant compositions.
+- How numbers differ between training runs: each model was trained once. Intervals resample keys, tokens, examples or
+  memories of one model.
+- What people would find: an automatic proxy labelled patterns, and which third tokens are far in
+  meaning from the two that they replace (distant compositions).
 - What 4-bit weights change in `smollm2`, and what text of its own kind would change in `stories15m`, which was trained
   on children's stories.
-- Why a number differs from random networks: scale alone may do it, and one or few models with shuffled entries do not
-  tell ([a statistician's review](statistics.md)).
+- Why a number differs from random networks. The scale of the trained weights alone may do it; too few models with
+  shuffled entries were measured to rule that out ([a statistician's review](statistics.md)).
 
 ## How claims are judged
 
@@ -152,13 +159,13 @@ def _sizes(member: Member, claims: Sequence[Mapping[str, Any]]) -> dict[str, str
         "tokens searched for triggers": _grouped(counts.get("train_tokens")),
         "triggers per key, at most": _grouped(read("triggers")["rank"].max()),
         "values with a trigger": f"{member.tables['values'].drop_nulls('agrees').height:,}",
-        "keys whose triggers lose a token": f"{keys:,}",
+        "keys in the test that removes a token": f"{keys:,}",
         "keys that the proxy labelled": _grouped(annotated),
         "prefixes to test predictions": f"{prefixes[0]:,}",
         "the same, in random networks": listed([f"{n:,}" for n in prefixes[1:]]),
         "perplexity": _perplexity(member.folder, "same_sample"),
         "perplexity of random networks": _perplexity(member.folder, "untrained-*"),
-        "perplexity with shuffled entries": _perplexity(member.folder, "shuffled-*"),
+        "perplexity with each matrix's entries shuffled": _perplexity(member.folder, "shuffled-*"),
     }
 
 
@@ -188,8 +195,7 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
     return PAGE.format(
         scope=_filled(_scope(known), "> "),
         found="\n".join(_filled(said, "- ") for said in found(known)),
-        counted=_filled(_groups(known)),
-        marks=_filled("; ".join(f"{words['mark']} {words['word']}" for words in wording.GROUPS.values()) + "."),
+        counted=_groups(known),
         headline=headline(known),
         notes=_filled(_other_types(known)),
         sizes=table(["", *(run["run"] for run in known)], sizes),
@@ -202,8 +208,9 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
 def _scope(known: Sequence[Mapping[str, Any]]) -> str:
     each = listed([f"{run['run']} is {run['model']} on {run['text']}" for run in known])
     return (
-        f"None of these models is the paper's: {each}. Each was trained once; numbers stand in this order. Of each "
-        "claim we ask: does the model show it, and do random networks of its shape?"
+        "Claims of Geva et al., Transformer Feed-Forward Layers Are Key-Value Memories (2021), on models that are not "
+        f"the paper's: {each}. Each was trained once. Of each claim we ask: does the model show it, and do random "
+        "networks of its shape? Where numbers stand in a row, they are in this order."
     )
 
 
@@ -211,14 +218,24 @@ def found(known: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the sentences on what was found: the claims of a run's first screen, each with its control."""
     rows = [_row(known, claim) for claim in register() if claim.shown == FIRST]
     told = [[row for row in of if row["measured"] is not None] for of in rows]
-    return [f"{wording.sentence(of)}; {wording.control(of)}." for of in told if of]
+    marks = [" ".join(wording.WORDS[row["standing"]]["mark"] for row in of) for of in told]
+    return [
+        f"{mark}: {wording.sentence(of)}; {wording.control(of)}." for mark, of in zip(marks, told, strict=True) if of
+    ]
 
 
 def _groups(known: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of how many of the paper's claims stand in each group, of each run."""
     counts = [wording.counts({row["claim"]: row for row in _rows(run)}) for run in known]
-    groups = [name for name in wording.GROUPS if any(name in of for of in counts)]
-    many = [f"{joined([of.get(name, 0) for of in counts], 'number')} {wording.GROUPS[name]['many']}" for name in groups]
-    return f"Of the paper's claims in each model: {'; '.join(many)}."
+    lines = [
+        [f"{words['mark']} {words['word']}", *(f"{of[name]}" for of in counts)]
+        for name, words in wording.GROUPS.items()
+        if any(of.get(name) for of in counts)
+    ]
+    papers = sum(not claim.beyond for claim in register())
+    left = [papers - sum(of.values()) for of in counts]
+    lines.append(["nothing to measure, or true by construction", *map(str, left)])
+    return table(["claims of the paper", *(run["run"] for run in known)], lines)
 
 
 def headline(known: Sequence[Mapping[str, Any]], only: Sequence[str] = ()) -> str:
@@ -228,7 +245,9 @@ def headline(known: Sequence[Mapping[str, Any]], only: Sequence[str] = ()) -> st
         of = _row(known, claim)
         random = [row["baseline"] for row in of]
         told = NOTHING if random == [None] * len(of) else joined(random, claim.unit)
-        out.append([claim.words, claim.paper, *(_here(row, claim.unit) for row in of), told])
+        other = claim.judged_as != claim.measured_as
+        needs = f" (judged by the {claim.judged_as})" if other else f" (needs {of[0]['needed']})"
+        out.append([claim.words + needs, claim.paper, *(_here(row, claim.unit) for row in of), told])
     head = ["question", "paper", *(run["run"] for run in known), "random networks"]
     return table(head, [[_plain(cell) for cell in row] for row in out])
 
@@ -257,7 +276,9 @@ def _other_types(known: Sequence[Mapping[str, Any]]) -> str:
             for types in wording.OF_TYPES:
                 for value in re.findall(rf"(?:^|; )([^;]*) {re.escape(types)}(?:;|$)", row["reason"] or ""):
                     said.setdefault((run["run"], types), []).append(f"{claim.words}, {value}")
-    return " ".join(f"In {run}, {types}: {'; '.join(parts)}." for (run, types), parts in said.items())
+    why = "A value can point at types that training never asks for, such as the sentence's start."
+    told = [f"In {run}, {types}: {'; '.join(parts)}." for (run, types), parts in said.items()]
+    return " ".join([why, *told]) if told else ""
 
 
 def _cited(known: Sequence[Mapping[str, Any]]) -> str:
