@@ -24,7 +24,7 @@ from ff_memories.workflow.snakefile import snakefile
 
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
-DIGITS, WIDTH = 16, 140  # of a digest, and of a line
+DIGITS, WIDTH = 16, 160  # of a digest, and of a line
 LETTER = "x"  # in front of a digest: YAML reads some as numbers
 MODELS = "models"  # the stages of the models of the baselines
 ITEM = "${item.model}"

@@ -45,10 +45,8 @@ def test_every_named_key_exists_and_takes_the_named_values(entry):
             if key.only and value != key.default:
                 with pytest.raises(UserError, match=key.key):
                     config.parse(settings | {"model": SMALL["model"]})
-        *sections, name = key.key.split(".")
-        unset = copy.deepcopy(SMALL)
-        if sections == ["mutations"]:
-            unset["mutations"].pop(name, None)
+        of_mutations = {n: value for n, value in SMALL["mutations"].items() if n != key.key.split(".")[-1]}
+        unset = SMALL | {"mutations": of_mutations}
         resolved = config.parse(unset).resolved()
         for section in key.key.split("."):
             resolved = resolved[section]
