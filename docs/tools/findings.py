@@ -55,8 +55,8 @@ PAGE = """\
 A [memory](paper.md#memory) is a key with its value. A key's [triggers](paper.md#trigger) are the prefixes that give it
 the highest coefficients. A value agrees if its most likely token is the one that follows its key's top trigger, and is
 confident if it gives that token much probability. The [residual](paper.md#residual) is what a layer's feed-forward adds
-to. Upper layers are the last six of the paper's 16, and as many in proportion here. Patterns are labelled by a program,
-the [proxy](paper.md#proxy).
+to. Upper layers are the last six of the paper's 16, and those as high here. A program, the [proxy](paper.md#proxy),
+labels patterns.
 
 {counted}
 
@@ -64,10 +64,9 @@ the [proxy](paper.md#proxy).
 
 ## Headline numbers
 
-Marks are those of the first table; *needs* is what decides. Brackets show 95 % intervals. *Chance* is what random pairs
-of keys and values give, as many memories active at random, the most frequent token, or the share of upper layers.
-*Random networks* are [untrained models](paper.md#untrained-model) of each model's shape: their mean, or – where they
-have no number.
+Brackets show what a claim needs, then 95 % intervals. *Chance* is what random pairs of keys and values give, as many
+memories active at random, the most frequent token, or the share of upper layers. *Random networks* are [untrained
+models](paper.md#untrained-model) of each model's shape: their mean.
 
 {headline}
 
@@ -86,16 +85,15 @@ paper's number, hollow if it was read off a figure. The shade of a row is its gr
 ![Four measures over relative depth: agreement over random pairs, the residual that predicts the output, predictions
 that a layer keeps, and the correlation of direct and total effects](pictures/layers.svg)
 
-*Dashed lines are random networks. A memory's direct effect on a token's logit is its value's own; the total effect is
-what is left once the layers above have run. They correlate by 1 where no layer above reacts.*
+*Dashed lines are random networks. A memory's direct effect is its value's own; the total effect is left once the layers
+above have run.*
 
 ## How much was looked at
 
 {sizes}
 
 These numbers do not rank the models: their texts and samples differ. `stories15m` was trained on children's stories, so
-its perplexity here is high and its predictions are poor. A random network of the demo's kind, whose input and output
-embeddings are one, predicts the token that it has just read, which is worse than all tokens alike.
+its perplexity is high here. The demo's random networks predict the token just read, which is worse than all alike.
 
 ## What cannot be said
 
@@ -199,7 +197,9 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
         headline=headline(known),
         notes=_filled(_other_types(known)),
         sizes=table(["", *(run["run"] for run in known)], sizes),
-        groups="\n".join(_filled(f"{words['word']}: {words['meaning']}.", "- ") for words in wording.GROUPS.values()),
+        groups="\n".join(
+            _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
+        ),
         cited=_filled(_cited(known), "> "),
         ledger=table(list(COLUMNS), ledger(known)),
     )
@@ -228,7 +228,7 @@ def _groups(known: Sequence[Mapping[str, Any]]) -> str:
     """Return a table of how many of the paper's claims stand in each group, of each run."""
     counts = [wording.counts({row["claim"]: row for row in _rows(run)}) for run in known]
     lines = [
-        [f"{words['mark']} {words['word']}", *(f"{of[name]}" for of in counts)]
+        [f"{words['mark']} {words['word']}", *(f"{of.get(name, 0)}" for of in counts)]
         for name, words in wording.GROUPS.items()
         if any(of.get(name) for of in counts)
     ]
@@ -246,7 +246,7 @@ def headline(known: Sequence[Mapping[str, Any]], only: Sequence[str] = ()) -> st
         random = [row["baseline"] for row in of]
         told = NOTHING if random == [None] * len(of) else joined(random, claim.unit)
         other = claim.judged_as != claim.measured_as
-        needs = f" (judged by the {claim.judged_as})" if other else f" (needs {of[0]['needed']})"
+        needs = "" if other else f" ({of[0]['needed'].replace('at least', '≥').replace('more than', '>')})"
         out.append([claim.words + needs, claim.paper, *(_here(row, claim.unit) for row in of), told])
     head = ["question", "paper", *(run["run"] for run in known), "random networks"]
     return table(head, [[_plain(cell) for cell in row] for row in out])
@@ -271,14 +271,13 @@ def _with_interval(row: Mapping[str, Any], of: str, unit: str) -> str:
 def _other_types(known: Sequence[Mapping[str, Any]]) -> str:
     """Return the headline's numbers with the other choice of token types, where a run has both."""
     said: dict[tuple[str, str], list[str]] = {}
-    for claim in (claim for claim in register() if claim.headline):
+    for claim in (claim for claim in register() if claim.headline and claim.shown == FIRST):
         for run, row in zip(known, _row(known, claim), strict=True):
             for types in wording.OF_TYPES:
                 for value in re.findall(rf"(?:^|; )([^;]*) {re.escape(types)}(?:;|$)", row["reason"] or ""):
                     said.setdefault((run["run"], types), []).append(f"{claim.words}, {value}")
-    why = "A value can point at types that training never asks for, such as the sentence's start."
     told = [f"In {run}, {types}: {'; '.join(parts)}." for (run, types), parts in said.items()]
-    return " ".join([why, *told]) if told else ""
+    return " ".join(told)
 
 
 def _cited(known: Sequence[Mapping[str, Any]]) -> str:
