@@ -159,7 +159,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     The smallest of three margins: shallow less semantic triggers below, and semantic ones above less below, with
     triggers of both kinds counting for neither, as in Figure 2, and counting as semantic.
     """
-    labels, _, by_proxy = _labelled(evidence)
+    labels, by_proxy = evidence.labels("pattern_labels")
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
     labels = labels.with_columns(any=pl.col("label").cast(pl.String).is_in(["semantic", "both"]))
     kinds = {kind: pl.col("label") == kind for kind in ("shallow", "semantic")} | {"any": pl.col("any")}

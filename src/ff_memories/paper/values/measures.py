@@ -16,7 +16,8 @@ def over_chance(values: pl.DataFrame, layers: list[int]) -> tuple[int, float]:
     The second is the expectation over all pairings within each layer, in closed form.
     """
     known = values.drop_nulls("agrees").filter(pl.col("layer").is_in(layers))
-    chances = chance_agreement(known, "top_token", "next_token").join(known.group_by("layer").len(), on="layer")
+    chances = chance_agreement(known, "top_token", "next_token")
+    chances = chances.join(known.group_by("layer").len(), on="layer", maintain_order="left")
     return int(known["agrees"].sum()), float((chances["chance"] * chances["len"]).sum())
 
 
