@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from ff_memories.judge import training
+from ff_memories.judge.measurement import Limit
 from ff_memories.judge.register import register
 
 CLAIMS = {claim.id: claim for claim in register()}
@@ -101,12 +102,16 @@ def test_the_shuffled_models_number_stands_beside_and_decides_nothing():
     assert without["shuffled"] is None and beside == without | {"shuffled": 0.7}
 
 
-def grouped(shows="yes", models=5, holding=0, sample=0.9, same=1, claim=SHARE):
+def grouped(shows="yes", models=5, holding=0, sample=0.9, same=1, claim=SHARE, numbers=True, **together):
     """Return the group and why it is open, with as many untrained models, whose numbers are 0.40, 0.41, ..."""
     untrained = of_models(0.4 + 0.01 * np.arange(max(models, 1))) | {"models": models, "holding": holding}
     own = of_run(sample, 0.01) | {"models": 1, "holding": same}
     every = {(claim.id, "same_sample"): own, (claim.id, "untrained"): untrained} if models else {}
-    columns, why = training.groups(claim, shows, every)
+    if not numbers:
+        untrained |= {"measured": None}
+    if together:
+        every |= {(claim.id, "together"): {"measured": 0.41, "low": 0.35, "high": 0.45, "holding": 0} | together}
+    columns, why = training.groups(claim, shows, Limit(15.0), every)
     assert columns["random_models"] == (models or None) and columns["also_random"] == (holding if models else None)
     return columns["group"], why
 
@@ -119,6 +124,15 @@ def test_what_a_run_shows_is_signal_only_if_three_random_networks_and_one_more_w
     assert grouped(models=1) == ("open", "random networks: 1, and 3 are needed")
     assert grouped(same=0) == ("open", "it is not seen on the random networks' sentences")
     assert grouped(sample=0.45) == ("open", "one more random network could have this number")
+
+
+def test_random_networks_that_are_too_small_alone_are_judged_together():
+    layers = CLAIMS["K2"]
+    assert grouped(claim=layers, holding=0) == grouped(claim=layers, judged=14.0) == ("signal", "")
+    assert grouped(claim=layers, judged=16.0, holding=0)[0] == "open"
+    assert grouped(numbers=False) == ("open", "no random network has such a number")
+    assert grouped(numbers=False, judged=0.4) == ("signal", "")
+    assert grouped(numbers=False, judged=0.4, high=0.95) == ("open", "one more random network could have this number")
 
 
 def test_what_a_run_does_not_show_needs_no_random_network():

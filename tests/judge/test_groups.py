@@ -23,9 +23,10 @@ def mutations(rng, last=FLAT, random=0.0, between=0.0, keys=60):
     """Return keys whose changes spread by 0.3 around those of their layer (``last``) or of all layers."""
     layer, key = (axis.ravel() for axis in np.indices((LAYERS, keys)))
     parts = []
-    for name, change in (("last", np.asarray(last)[layer]), ("random", random), ("first", 0.0)):
+    for name, removed, change in (("last", 9, np.asarray(last)[layer]), ("random", 4, random), ("first", 1, 0.0)):
         changes = change * times(rng, between) + 0.3 * rng.standard_normal(len(layer))
-        rows = {"layer": layer + 1, "key": key, "mutation": name, "coefficient": 1.0, "change": changes}
+        rows = {"layer": layer + 1, "key": key, "rank": 1, "mutation": name, "removed": removed, "coefficient": 1.0,
+                "change": changes}  # fmt: skip
         parts.append(pl.DataFrame(rows))
     return {"mutations": pl.concat(parts)}
 
@@ -118,6 +119,7 @@ def found(monkeypatch) -> Callable[..., list[dict[str, str]]]:
         for run, untrained in runs:
             of, evidence = [CLAIMS[claim] for claim in claims], Evidence(run, LAYERS, 1000, VOCAB)
             models = [("same_sample", run), *(("untrained", one) for one in untrained)]
+            models.append(("together", baselines.together(untrained)))
             judged = verdicts.verdicts(of, evidence, "surrogate", baselines.table(of, evidence, models))
             made.append(dict(judged.select("claim", "group").iter_rows()))
         return made

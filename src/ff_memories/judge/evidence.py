@@ -47,6 +47,8 @@ class Evidence:
         stop_words: token ids.
         scope: whose results these are (``model.info``).
         inactive: whether memories can be inactive (``model.info.has_inactive``).
+        selects: whether the memories that can agree are fewer than all.
+        adaptive: whether the output layer is adaptive, so ranks are not uniform by chance.
         activation: the activation function's name, for messages.
         near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).
     """
@@ -62,6 +64,8 @@ class Evidence:
     stop_words: frozenset[int] = field(default_factory=frozenset)
     scope: str = "paper"
     inactive: bool = True
+    selects: bool = True
+    adaptive: bool = False
     activation: str = "relu"
     near_zero: float = NEAR_ZERO["float32"]
 
@@ -83,6 +87,9 @@ class Evidence:
             stop_words=stop_words(config.composition.stop_words, read_types(dictionary)),
             scope=info["scope"],
             inactive=has_inactive(info),
+            selects=config.composition.memories == "share:0.9"
+            or (config.composition.memories == "active" and has_inactive(info)),
+            adaptive=bool(info["adaptive_output"]),
             activation=info.get("activation", "relu" if has_inactive(info) else "this activation function"),
             near_zero=NEAR_ZERO[config.precision],
         )

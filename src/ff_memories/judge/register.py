@@ -11,7 +11,9 @@ from ff_memories.judge.statistics import wilson
 from ff_memories.judge.wording import beyond, natural
 from ff_memories.tables import BASELINES, LIMITS
 
-UNTRAINED, SAME_SAMPLE, SHUFFLED = MODELS = ("untrained", "same_sample", "shuffled")  # baselines of every claim
+UNTRAINED, SAME_SAMPLE, SHUFFLED, TOGETHER = MODELS = (  # baselines of every claim
+    "untrained", "same_sample", "shuffled", "together",
+)  # fmt: skip
 HUNDRED = 100
 BEYOND = "beyond the paper"
 KNOWN = ("stated", "read off a figure", "derived", BEYOND)
@@ -115,6 +117,11 @@ class Claim:
     def beyond(self) -> bool:
         """Return whether the claim goes beyond the paper, so no model can reproduce it."""
         return self.known == BEYOND
+
+    @property
+    def judged_by_another(self) -> bool:
+        """Return whether the judged number is not the measured one."""
+        return self.judged_as != self.measured_as
 
     @property
     def paper(self) -> str:

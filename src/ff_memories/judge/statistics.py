@@ -1,7 +1,6 @@
 """Compute statistics that several checks share."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -213,12 +212,12 @@ def _medians(counts: np.ndarray, ordered: np.ndarray, order: np.ndarray) -> np.n
     return ordered[(reached >= counts.sum(1, keepdims=True) / 2).argmax(1)]
 
 
-def within_groups(frame: pl.DataFrame, value: str, seed: int | None, by: str = "layer") -> dict[Any, np.ndarray]:
-    """Return resamples (draws,) of the mean of ``value`` in each group, resampling each group's rows separately."""
-    rows = frame.drop_nulls(value).sort(by, maintain_order=True)
+def within_layers(frame: pl.DataFrame, value: str, seed: int | None) -> dict[int, np.ndarray]:
+    """Return resamples (draws,) of the mean of ``value`` in each layer, resampling each layer's rows separately."""
+    rows = frame.drop_nulls(value).sort("layer", maintain_order=True)
     return {
-        group: resamples(part[value].to_numpy(), None if seed is None else [seed, number])
-        for number, ((group,), part) in enumerate(rows.group_by(by, maintain_order=True))
+        layer: resamples(part[value].to_numpy(), None if seed is None else [seed, number])
+        for number, ((layer,), part) in enumerate(rows.group_by("layer", maintain_order=True))
     }
 
 

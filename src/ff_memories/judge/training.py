@@ -6,7 +6,8 @@ from typing import Any
 
 from scipy.stats import t
 
-from ff_memories.judge.register import SAME_SAMPLE, SHUFFLED, UNTRAINED, Claim
+from ff_memories.judge.measurement import Limit
+from ff_memories.judge.register import SAME_SAMPLE, SHUFFLED, TOGETHER, UNTRAINED, Claim
 from ff_memories.judge.statistics import holm
 
 LEVEL = 0.05
@@ -38,6 +39,7 @@ def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]
     The test of the run's own number joins that spread with its sampling error (Welch and Satterthwaite). If all
     untrained models have one number, without any error, their spread is unknown, not zero: such is the layer with the
     fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models.
+    If none of them has a number, that of all of them together stands for it.
 
     Args:
         measured: the table ``baselines``, its rows by claim and baseline.
@@ -48,7 +50,9 @@ def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]
     if sample is not None:
         out |= {"sample": sample["measured"], "sample_low": sample["low"], "sample_high": sample["high"]}
     if untrained is None or untrained["measured"] is None:
-        return out
+        together = measured.get((claim.id, TOGETHER)) or {}
+        columns = {"baseline": "measured", "baseline_low": "low", "baseline_high": "high"}
+        return out | {column: together.get(of) for column, of in columns.items()}
     out["baseline"] = mean = untrained["measured"]
     if (n := untrained["runs"]) < 2:
         return out
@@ -81,20 +85,22 @@ def _gap(sample: Mapping[str, Any], untrained: Mapping[str, Any]) -> tuple[float
 
 
 def groups(
-    claim: Claim, shows: str | None, measured: Mapping[tuple[str, str], Mapping[str, Any]]
+    claim: Claim, shows: str | None, limit: Limit | None, measured: Mapping[tuple[str, str], Mapping[str, Any]]
 ) -> tuple[dict[str, Any], str]:
     """Return in how many untrained models a claim is seen too, the group that follows, and why it cannot be told.
 
     ``signal`` (``tables.GROUPS``) needs three untrained models or more, the claim in at most every tenth of them, and
     the run itself to show it on their sentences: a claim that needs more data than they have is not seen in any model
     there. The run's number there must also lie outside the interval for one more untrained model: of models that show
-    a claim in one case of six, one would seem to be the only one in 7 % of the cases.
+    a claim in one case of six, one would seem to be the only one in 7 % of the cases. A claim that each of them has
+    too little data to show may be seen in all of them together: then it is ``common`` too.
 
     Args:
         shows: whether the run shows the claim; ``None``: it is not judged.
+        limit: which the judged number must reach in this model.
         measured: as of ``compared``.
     """
-    untrained, sample = (measured.get((claim.id, kind)) for kind in (UNTRAINED, SAME_SAMPLE))
+    untrained, sample, together = (measured.get((claim.id, kind)) for kind in (UNTRAINED, SAME_SAMPLE, TOGETHER))
     models = untrained["models"] if untrained else 0
     also = untrained["holding"] if untrained else 0
     columns = {"also_random": also if models else None, "random_models": models or None, "group": None}
@@ -102,7 +108,7 @@ def groups(
         return columns, ""
     if shows != "yes":
         return columns | {"group": "open" if shows == "undecided" else "absent"}, ""
-    if also > RARE * models:
+    if also > RARE * models or (together and together["holding"]):
         return columns | {"group": "common"}, ""
     numbers, why = compared(claim, measured), ""
     low, number, high = (numbers[name] for name in ("baseline_low", "sample", "baseline_high"))
@@ -110,8 +116,12 @@ def groups(
         why = f"random networks: {models}, and {FEWEST} are needed" if models else "no random networks were measured"
     elif sample is None or not sample["holding"]:
         why = "it is not seen on the random networks' sentences"
+    elif numbers["baseline"] is None:
+        why = "no random network has such a number"
     elif low is not None and low <= number <= high:
         why = "one more random network could have this number"
+    elif claim.judged_by_another and limit and together and limit.reached(together["judged"]):
+        why = "random networks reach the limit together, though not clearly"
     return columns | {"group": "open" if why else "signal"}, why
 
 

@@ -99,7 +99,8 @@ def verdicts(
                 reason = _joined(reason or "", SAMPLED_TEXT)
         except Missing as missing:
             reason = str(missing)
-        groups, why = training.groups(claim, shows, of_models)
+        limit = measurement.judged.limit if measurement.judged else None
+        groups, why = training.groups(claim, shows, limit, of_models)
         rows.append(
             {
                 "claim": claim.id,
@@ -116,7 +117,7 @@ def verdicts(
                 **_judged(claim, measurement.judged if shows else None),
                 **groups,
                 "expected": _expected(claim, measurement, of_models),
-                **training.compared(claim, of_models),
+                **training.compared(claim, {} if claim.by_construction else of_models),
                 "resampled": claim.resampled if measurement.low is not None else None,
                 "p": _p(claim, measurement, verdict),
                 "p_holm": None,

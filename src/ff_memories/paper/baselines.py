@@ -14,7 +14,7 @@ import polars as pl
 from ff_memories.base.draws import generator
 from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.measurement import Measurement
-from ff_memories.judge.register import MODELS, SAME_SAMPLE, Claim
+from ff_memories.judge.register import MODELS, SAME_SAMPLE, TOGETHER, UNTRAINED, Claim
 from ff_memories.judge.verdicts import measure
 from ff_memories.paper.layers.composition import kinds
 from ff_memories.paper.layers.measures import active_memories, residual_predicts, zero_agreement
@@ -116,27 +116,44 @@ def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -
     yield "every_case", run | every_case(run)
 
 
+def together(models: Sequence[Tables]) -> Tables:
+    """Return the tables of several models as those of one, with keys and examples of its own for each."""
+
+    def renumbered(table: pl.DataFrame, model: int) -> pl.DataFrame:
+        ids = [
+            pl.col(name).cast(pl.Int64) * len(models) + model for name in ("key", "example") if name in table.columns
+        ]
+        return table.with_columns(ids)
+
+    shared = set.intersection(*map(set, models)) if models else set()
+    return {name: pl.concat(renumbered(tables[name], i) for i, tables in enumerate(models)) for name in sorted(shared)}
+
+
 def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Tables]]) -> pl.DataFrame:
     """Return the table ``baselines``.
 
     Args:
         evidence: the run's; its sizes and settings apply to baselines too.
-        measured: (name, tables) of each baseline, once per draw.
+        measured: (name, tables) of each baseline, once per draw; untrained models stand before all of them together,
+            which are measured if no single one has a number, or if a claim is judged by another number than that.
     """
     measurements: dict[tuple[str, str], list[Measurement | None]] = {}
     for name, tables in measured:
         baseline = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
         for claim in claims:
+            alone = measurements.get((claim.id, UNTRAINED), [])
+            if name == TOGETHER and not claim.judged_by_another and any(map(_counts, alone)):
+                continue
             if name in claim.baselines:
                 measurements.setdefault((claim.id, name), []).append(_measure(claim, baseline))
     rows = []
     for (claim_id, name), every in measurements.items():
         models = [one for one in every if one is not None]
-        runs = [one for one in models if one.value is not None and not one.few]
+        runs = [one for one in models if _counts(one)]
         judged = [one.judged.value for one in runs if one.judged is not None]
         values = [one.value for one in runs if one.value is not None]
         low, high = min(values, default=None), max(values, default=None)
-        if name == SAME_SAMPLE and runs:
+        if name in (SAME_SAMPLE, TOGETHER) and runs:
             low, high = runs[0].low, runs[0].high
         errors = [one.error for one in runs if one.error is not None]
         rows.append(
@@ -157,6 +174,10 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
             }
         )
     return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
+
+
+def _counts(measurement: Measurement | None) -> bool:
+    return measurement is not None and measurement.value is not None and not measurement.few
 
 
 def _measure(claim: Claim, evidence: Evidence) -> Measurement | None:

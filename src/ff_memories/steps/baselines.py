@@ -11,7 +11,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.judge.evidence import Evidence, stop_words
-from ff_memories.judge.register import UNTRAINED, register
+from ff_memories.judge.register import TOGETHER, UNTRAINED, register
 from ff_memories.model.info import read_info
 from ff_memories.paper import baselines as measured
 from ff_memories.paper.layers import measures as layers_measures
@@ -45,8 +45,9 @@ def run(
     with_targets = targets(run_tables["triggers"], text, config.values.target)
     sets = [(_kind(name), model_tables) for name, model_tables in of_models.items()]
     sets += measured.guesses(run_tables, with_targets, counts, config.seed)
-    schemas.write(measured.table(register(), evidence, sets), baselines)
     untrained = [model_tables for name, model_tables in of_models.items() if _kind(name) == UNTRAINED]
+    sets.append((TOGETHER, measured.together(untrained)))
+    schemas.write(measured.table(register(), evidence, sets), baselines)
     schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
     options = config.composition
     cases = layers_measures.agreeing_cases(

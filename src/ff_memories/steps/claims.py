@@ -58,7 +58,6 @@ def run(
         _, letters, number = natural(claim.id)
         write_whole(each / f"{letters}{number:02}-{claim.name}.json", json.dumps(summary[claim.id]) + "\n")
     write_whole(tex, to_latex(judged, described["scope"]))
-    print(listing(judged))
 
 
 def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
@@ -86,15 +85,6 @@ def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, d
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     }
-
-
-def listing(claims: pl.DataFrame) -> str:
-    """Return how each claim stands as text for a terminal, one claim per line."""
-    lines = [f"{'claim':5}  {'':28} {'measured':>12}  the paper's value"]
-    for row in _rows(claims):
-        value = measured(row["measured"], row["unit"])
-        lines.append(f"{row['claim']:5}  {word(standing(row)):28} {value:>12}  {row['paper_value']}")
-    return "\n".join(lines)
 
 
 def _rows(claims: pl.DataFrame) -> list[dict[str, Any]]:

@@ -27,7 +27,7 @@ VERDICTS = (
     "not_attempted",
 )
 VERDICT = pl.Enum(VERDICTS)
-BASELINES = ("untrained", "same_sample", "shuffled", "random_pairs", "unigram", "every_case")
+BASELINES = ("untrained", "same_sample", "together", "shuffled", "random_pairs", "unigram", "every_case")
 
 TABLES = {
     "control": Schema(

@@ -21,17 +21,26 @@ from ff_memories.judge.statistics import (
     pooled_share,
     rank_correlation,
     share_interval,
-    within_groups,
+    within_layers,
 )
-from ff_memories.paper.keys.measures import LABELS, TRIMMED, key_changes, near_zero_keys, pattern_shares
+from ff_memories.paper.keys.measures import (
+    LABELS,
+    TRIMMED,
+    between_ends,
+    key_changes,
+    near_zero_keys,
+    pattern_shares,
+)
 
 
 def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit, ties: bool = False) -> Measurement:
     """K1, K2, K3: one mutation lowers the mean coefficient more than another, in so many of 16 layers.
 
-    Measured over the keys that have both mutations, as a paired difference; judged by the number of layers.
+    Measured over the keys that have both mutations, as a paired difference; judged by the number of layers. A random
+    token is one between the first and the last, of the same triggers.
     """
-    keys = key_changes(evidence.table("mutations"), evidence.mean)
+    mutations = evidence.table("mutations")
+    keys = key_changes(between_ends(mutations) if "random" in (stronger, weaker) else mutations, evidence.mean)
     sides = (
         keys.filter(pl.col("mutation") == m).select("layer", "key", pl.col("change").alias(side))
         for m, side in ((stronger, "stronger"), (weaker, "weaker"))
@@ -48,12 +57,12 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     keys_in = dict(paired.group_by("layer").len().iter_rows())
     layer_draws = {
         layer: expanded(resampled, margins[layer], keys_in[layer])
-        for layer, resampled in within_groups(paired, "margin", evidence.seed).items()
+        for layer, resampled in within_layers(paired, "margin", evidence.seed).items()
         if keys_in[layer] > 1  # one key has no spread, so its layer is sure on neither side
     }
     differences = paired["margin"].to_numpy()
     draws = resamples(differences, evidence.seed)
-    small = near_zero_keys(evidence.table("mutations"), evidence.near_zero)
+    small = near_zero_keys(mutations, evidence.near_zero)
     judged, text = in_layers(
         {layer: bool(outweighs(m)) for layer, m in margins.items()},
         {layer: outweighs(resampled) for layer, resampled in layer_draws.items()},
@@ -78,7 +87,7 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
     rho = rank_correlation(list(changes), list(changes.values()))
     if rho is None or below is None or above is None:
         return Measurement(n=len(changes), reason="too few layers with mutated triggers")
-    layer_draws = within_groups(keys, "change", evidence.seed)
+    layer_draws = within_layers(keys, "change", evidence.seed)
     size_draws = {layer: np.abs(resampled) for layer, resampled in layer_draws.items()}
     under, over = (mean_of(size_draws, between(bounds, evidence.layers)) for bounds in (lower, upper))
     estimate, draws = (below - above, *ends(under - over)), under - over
@@ -101,6 +110,7 @@ def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
 
 
 KEY = ["annotator", "layer", "key"]
+FEWEST = 10  # keys with a semantic pattern: with fewer, resampled keys do not say how sure their share is
 
 
 def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, bool]:
@@ -179,6 +189,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     lows = [ends(resampled)[0] for resampled in margin_draws]
     # the smallest of three resampled would be biased; one of three upper ends is too low three times as often
     low, high = min(lows), min(ends(resampled, OUTSIDE / len(margins))[1] for resampled in margin_draws)
+    semantic = labels.filter("any").select(KEY).n_unique()
     smallest, least_clear = int(np.argmin(values)), int(np.argmin(lows))
     shares = {kind: [percent(means[kind, part]) for part in ("lower", "upper")] for kind in kinds}
     estimate = values[smallest], low, high
@@ -191,6 +202,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
         + ", ".join(f"{kind} {of[0]} and {of[1]}" for kind, of in shares.items()).replace(
             "any", "with any semantic pattern"
         ),
+        few=f"only {semantic} keys have a semantic pattern, and {FEWEST} are needed" if semantic < FEWEST else "",
         proxy=by_proxy,
         draws=margin_draws[least_clear],
     )

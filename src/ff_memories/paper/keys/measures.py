@@ -27,6 +27,13 @@ def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
     return keys.sort("layer", "key", "mutation")
 
 
+def between_ends(mutations: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows of the table `mutations` of triggers whose random token is neither the first nor the last."""
+    removed, trigger = pl.col("removed"), ["layer", "key", "rank"]
+    random = removed.filter(pl.col("mutation") == "random").first().over(trigger)
+    return mutations.filter((random > removed.min().over(trigger)) & (random < removed.max().over(trigger)))
+
+
 def near_zero_keys(mutations: pl.DataFrame, share: float = NEAR_ZERO["float32"]) -> pl.DataFrame:
     """Return the ``layer`` and ``key`` of keys with a trigger whose coefficient is near zero.
 

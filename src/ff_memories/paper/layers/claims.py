@@ -129,6 +129,12 @@ def _lowest_share(hits: pl.DataFrame, seed: int | None) -> tuple[Share, int, int
     return (row["mean"], *lowest_of_joint(hits, seed)), row["n"], row["layer"]
 
 
+def _of_active(evidence: Evidence, measurement: Measurement) -> Measurement:
+    """Return a measurement of active memories: without a judgement if these are all, where the paper's are few."""
+    reason = f"{measurement.reason}; every memory is active, so it is not judged"
+    return measurement if evidence.selects else replace(measurement, judged=None, reason=reason)
+
+
 def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K20: the share of examples without an agreeing memory, in the layer where it is lowest."""
     zero = evidence.table("composition").select("example", "layer", hit=pl.col("agreeing_memories") == 0)
@@ -136,7 +142,7 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
         return Measurement(reason=EMPTY)
     share, n, layer = lowest
     values = evidence.table("values")
-    found = Measurement(*share, n, judged=itself(*share, limit), reason=f"in layer {layer}")
+    found = _of_active(evidence, Measurement(*share, n, judged=itself(*share, limit), reason=f"in layer {layer}"))
     if values.select("layer", "key").n_unique() < evidence.layers * evidence.keys:  # active memories are among all
         return found
     by_chance = zero_agreement_by_chance(evidence.table("composition"), values, evidence.prediction)
@@ -164,8 +170,8 @@ def agreeing_stop_words(evidence: Evidence, *, limit: Limit) -> Measurement:
     if share is None:
         return Measurement(n=0, reason="no memory ever agrees with its layer")
     reason = f"base rate {percent(base)}{_in_the_text(evidence)}"
-    units = agreeing["example"].n_unique()
-    return Measurement(*share, n=agreeing.height, units=units, judged=itself(*share, limit), reason=reason)
+    judged, units = itself(*share, limit), agreeing["example"].n_unique()
+    return _of_active(evidence, Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=reason))
 
 
 def _in_the_text(evidence: Evidence) -> str:
@@ -187,8 +193,8 @@ def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Lim
     agreeing, share, base = _agreeing_share(evidence, pairs, pl.col("position") < shorter_than)
     if share is None:
         return Measurement(n=0, reason="no memory ever agrees with its layer")
-    judged, units = itself(*share, limit), agreeing["example"].n_unique()
-    return Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=f"base rate {percent(base)}")
+    judged, units, reason = itself(*share, limit), agreeing["example"].n_unique(), f"base rate {percent(base)}"
+    return _of_active(evidence, Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=reason))
 
 
 def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:

@@ -41,13 +41,15 @@ def _rates(evidence: Evidence) -> tuple[pl.DataFrame, np.ndarray]:
     return rates, clustered_shares(known, "agrees", "top_token", evidence.seed)
 
 
-def _peak(evidence: Evidence, layers: list[int]) -> dict[str, Any] | None:
+def _peak(evidence: Evidence, measured: tuple[pl.DataFrame, np.ndarray], layers: list[int]) -> dict[str, Any] | None:
     """Return the row of the layer among ``layers`` with the highest agreement rate (the lowest such layer).
 
     Its interval applies to the highest rate among the layers, not to a layer chosen in advance. ``pooled`` says how
     often values of all these layers agree, and how often if keys and values of a layer were paired at random.
+
+    ``measured``: of ``_rates``.
     """
-    rates, draws = _rates(evidence)
+    rates, draws = measured
     inside = rates["layer"].is_in(layers)
     if not inside.any():
         return None
@@ -62,7 +64,7 @@ def _peak(evidence: Evidence, layers: list[int]) -> dict[str, Any] | None:
 
 def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
     """K10: the highest agreement rate of the lower layers is below a limit."""
-    peak = _peak(evidence, between(layers, evidence.layers))
+    peak = _peak(evidence, _rates(evidence), between(layers, evidence.layers))
     if peak is None:
         return Measurement(reason=UNKNOWN)
     estimate, reason = (peak["mean"], peak["low"], peak["high"]), f"in layer {peak['layer']}; {peak['pooled']}"
@@ -71,7 +73,8 @@ def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> M
 
 def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
     """K11: the highest rate of the upper layers is a few percent."""
-    peak, anywhere = (_peak(evidence, between(b, evidence.layers)) for b in (layers, [1, PAPER]))
+    rates = _rates(evidence)
+    peak, anywhere = (_peak(evidence, rates, between(b, evidence.layers)) for b in (layers, [1, PAPER]))
     if peak is None or anywhere is None:
         return Measurement(reason=UNKNOWN)
     estimate = peak["mean"], peak["low"], peak["high"]
@@ -111,20 +114,23 @@ def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Meas
     The paper compares the highest rate of a layer with that of a token drawn uniformly, which stands beside.
     """
     upper = between(layers, evidence.layers)
-    peak, (rates, draws) = _peak(evidence, upper), _rates(evidence)
-    agree, expected = over_chance(evidence.table("values"), upper)
+    rates, draws = measured = _rates(evidence)
+    peak = _peak(evidence, measured, upper)
+    lower = [layer for layer in range(1, evidence.layers + 1) if layer not in upper]
+    (agree, expected), (below, by_chance) = (over_chance(evidence.table("values"), part) for part in (upper, lower))
     if peak is None or not expected:
         return Measurement(reason=UNKNOWN if peak is None else "no value predicts what follows any key of its layer")
     of_layer = dict(zip(rates["layer"], (draws * rates["n"].to_numpy()).T, strict=True))
     resampled = mean_of(of_layer, upper) * sum(layer in of_layer for layer in upper) / expected
     estimate = agree / expected, *ends(resampled)
+    others = f"in the other layers {below:,} agree, and {by_chance:.3g} in random pairs"
     uniform = f"the highest rate is {evidence.vocab * peak['mean']:.3g} × that of a random token, the paper's measure"
     return Measurement(
         *estimate,
         n=int(rates.filter(pl.col("layer").is_in(upper))["n"].sum()),
         judged=itself(*estimate, limit, draws=resampled, null=1.0),
         expected=1.0,
-        reason=f"{peak['pooled']}; {uniform}",
+        reason=f"{peak['pooled']}; {others}; {uniform}",
         draws=resampled,
     )
 
@@ -140,7 +146,7 @@ def rank_improves(evidence: Evidence, *, lower: list[int], upper: list[int], lim
     draws, ratios = over - under, np.divide(over, under, out=np.full(len(under), np.nan), where=under > 0)
     reason = f"median rank {above:.6g} against {below:.6g}"
     estimate = above / evidence.vocab, *ends(over / evidence.vocab)
-    chance = (evidence.vocab - 1) / 2 / evidence.vocab
+    chance = None if evidence.adaptive else (evidence.vocab - 1) / 2 / evidence.vocab
     if not below:
         return Measurement(*estimate, n=values.height, few="the lower layers' median rank is 0", reason=reason)
     judged = by_draws(above / below, ratios, limit, is_clear(draws, below=True))
