@@ -234,7 +234,7 @@ def _groups(known: Sequence[Mapping[str, Any]]) -> str:
     ]
     papers = sum(not claim.beyond for claim in register())
     left = [papers - sum(of.values()) for of in counts]
-    lines.append(["nothing to measure, or true by construction", *map(str, left)])
+    lines.append(["not judged, or true by construction", *map(str, left)])
     return table(["claims of the paper", *(run["run"] for run in known)], lines)
 
 

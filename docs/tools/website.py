@@ -42,6 +42,7 @@ MOVED = {  # pages of earlier sites -> the pages that have their content
     "bfloat16": "performance",
     "demo": "index",
     "equality": "verify",
+    "faq": "results",
     "forgeries": "verify",
     "functions": "api",
     "gguf": "own-model",

@@ -17,9 +17,11 @@ import deviations
 import families
 import findings
 import findings_pictures
+import later
 import polars as pl
 import pytest
 import readme
+import reviewing
 from atlases import finished
 from dvc.cli import DvcParserError
 from dvc.cli.parser import get_main_parser
@@ -151,7 +153,7 @@ def test_every_page_is_named_in_the_index_or_the_readme():
 
 @pytest.mark.parametrize(
     "tool",
-    [atlas_pictures, bfloat16, campaigns, commands, config, deviations, families, findings, readme],
+    [atlas_pictures, bfloat16, campaigns, commands, config, deviations, families, findings, later, readme, reviewing],
     ids=lambda tool: tool.__name__,
 )
 def test_a_generated_page_is_up_to_date(tool):
@@ -227,6 +229,24 @@ def test_the_findings_are_those_of_the_runs_and_the_readme_has_three_of_their_ro
     for drawn in (findings_pictures.CLAIMS, findings_pictures.LAYERS):
         assert ET.parse(tmp_path / drawn).getroot().tag.endswith("svg")
     findings.main([*given, "--check"])
+
+
+def test_what_later_work_measured_is_counted_as_by_hand(tmp_path):
+    """Of five layers, the last one that predicts another token than the model is 0 (none), 2, 3 and 4."""
+
+    def write(name, rows):
+        tables.write(tables.conform(pl.DataFrame(rows), tables.TABLES[name]), tmp_path / f"{name}.parquet")
+
+    row = {"residual_top": 1, "ffn_top": 1, "model_top": 7, "residual_probability": 0.5, "kind": "residual"}
+    wrong = {(1, 2), (2, 3), (2, 1), (3, 4)}
+    pairs = [(example, layer) for example in range(4) for layer in range(1, 6)]
+    tops = [row | {"example": e, "layer": i, "output_top": 3 if (e, i) in wrong else 7} for e, i in pairs]
+    write("refinement", tops)
+    fires = lambda layer, key: {"layer": layer, "key": key, "fired": 9 * (key >= layer), "prefixes": 10}
+    write("firing", [fires(layer, key) for layer in (1, 2) for key in range(4)])
+    info = {"layers": 5, "keys": 4, "scope": "surrogate"}
+    assert later.saved(tmp_path, info) == pytest.approx((4 + 2 + 1 + 0) / 20)
+    assert later.dead(tmp_path, info) == 0.5
 
 
 def test_the_findings_are_read_in_three_minutes_and_their_pictures_show_every_question():
