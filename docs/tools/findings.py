@@ -210,7 +210,7 @@ def _scope(known: Sequence[Mapping[str, Any]]) -> str:
     return (
         "Claims of Geva et al., Transformer Feed-Forward Layers Are Key-Value Memories (2021), on models that are not "
         f"the paper's: {each}. Each was trained once. Of each claim we ask: does the model show it, and do random "
-        "networks of its shape? Where numbers stand in a row, they are in this order."
+        "networks of its shape? Numbers in a row are in this order."
     )
 
 
