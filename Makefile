@@ -59,7 +59,7 @@ lint: .venv/.tests
 	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/python tools/lint.py
 
-# run the other tests: outputs under DVC, other arithmetic, hostile input, fuzzing; browser and SLURM if installed
+# run the other tests: outputs under DVC, other arithmetic, hostile input; browser and SLURM if installed
 test-all: .venv/.tests models
 	$(PYTEST) -m "(more or browser or slurm) and not long"
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from contrib import annotation_study
 from ff_memories import tables
-from ff_memories.annotate import annotation_files, inter_annotator, scoring
+from ff_memories.annotate import annotation_files, scoring
 from ff_memories.annotate.annotation_files import Problems, check
 from ff_memories.annotate.scoring import Score
 from ff_memories.base.errors import UserError
@@ -87,11 +87,11 @@ def pairs(labels: pl.DataFrame, seed: int) -> list[Pair]:
         mine, theirs = (every.filter(pl.col("annotator") == name) for name in (one, other))
         both = mine.join(theirs, on=["layer", "key", "rank"], suffix="_other").sort("layer", "key", "rank")
         keys = [
-            inter_annotator.counted([list(row) for row in part.select("label", "label_other").iter_rows()])
+            scoring.counted([list(row) for row in part.select("label", "label_other").iter_rows()])
             for _, part in both.group_by("layer", "key", maintain_order=True)
         ]
-        for measure in inter_annotator.MEASURES:
-            out.append((one, other, measure, *inter_annotator.over_keys(keys, seed, measure), len(keys)))
+        for measure in scoring.MEASURES:
+            out.append((one, other, measure, *scoring.over_keys(keys, seed, measure), len(keys)))
     return out
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from contrib.simulated_annotators import simulate
 from ff_memories import tables
-from ff_memories.annotate import annotation_files, inter_annotator, scoring, study
+from ff_memories.annotate import annotation_files, scoring, study
 from ff_memories.annotate.annotation_files import Judgement, Pattern, Problems, check, check_judgements
 from ff_memories.annotate.study import Item
 from ff_memories.base.errors import UserError
@@ -133,18 +133,18 @@ def test_agreement_of_a_published_example():
         for unit, label in enumerate(line.split()):
             if label != ".":
                 counts[unit, int(label) - 1] += 1
-    assert inter_annotator.alpha_nominal(counts) == pytest.approx(0.743, abs=5e-4)
-    assert inter_annotator.gwet_ac1(counts) == pytest.approx(0.77544, abs=5e-6)
+    assert scoring.alpha_nominal(counts) == pytest.approx(0.743, abs=5e-4)
+    assert scoring.gwet_ac1(counts) == pytest.approx(0.77544, abs=5e-6)
 
 
 def test_masi_is_the_distance_of_sets():
     s, m, b, none = frozenset({"shallow"}), frozenset({"semantic"}), frozenset({"shallow", "semantic"}), frozenset()
-    assert [inter_annotator.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
-    assert inter_annotator.masi(none, none) == 0
-    assert inter_annotator.masi(frozenset("abc"), frozenset("bcd")) == pytest.approx(1 - 2 / 4 / 3)
-    mild, hard = (inter_annotator.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
-    assert inter_annotator.alpha_masi(mild) > inter_annotator.alpha_masi(hard)
-    assert inter_annotator.alpha_nominal(inter_annotator.counted([["none"], ["both"]])) is None  # no pairs
+    assert [scoring.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
+    assert scoring.masi(none, none) == 0
+    assert scoring.masi(frozenset("abc"), frozenset("bcd")) == pytest.approx(1 - 2 / 4 / 3)
+    mild, hard = (scoring.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
+    assert scoring.alpha_masi(mild) > scoring.alpha_masi(hard)
+    assert scoring.alpha_nominal(scoring.counted([["none"], ["both"]])) is None  # no pairs
 
 
 def alpha_by_pairs(units, distance):
@@ -164,19 +164,19 @@ def test_alpha_is_what_its_definition_gives(raters):
         [str(label if rng.random() < 0.6 else rng.choice(LABELS)) for _ in range(rng.integers(1, raters + 1))]
         for label in truth
     ]
-    sets = dict(zip(LABELS, inter_annotator.SETS, strict=True))
+    sets = dict(zip(LABELS, scoring.SETS, strict=True))
     assert sets["both"] == {"shallow", "semantic"} and sets["none"] == set()
-    counts = inter_annotator.counted(units)
-    assert inter_annotator.alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
-    masi = alpha_by_pairs(units, lambda a, b: inter_annotator.masi(sets[a], sets[b]))
-    assert inter_annotator.alpha_masi(counts) == pytest.approx(masi)
+    counts = scoring.counted(units)
+    assert scoring.alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
+    masi = alpha_by_pairs(units, lambda a, b: scoring.masi(sets[a], sets[b]))
+    assert scoring.alpha_masi(counts) == pytest.approx(masi)
 
 
 def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():
     rng = np.random.default_rng(3)
-    keys = [inter_annotator.counted([["none", "none" if rng.random() < 0.7 else "shallow"]] * 25) for _ in range(60)]
-    alike = [inter_annotator.counted([["none", "none" if rng.random() < 0.7 else "shallow"]]) for _ in range(60 * 25)]
-    (_, low, high), (_, narrow, wide) = (inter_annotator.over_keys(drawn, 1, "agreement") for drawn in (keys, alike))
+    keys = [scoring.counted([["none", "none" if rng.random() < 0.7 else "shallow"]] * 25) for _ in range(60)]
+    alike = [scoring.counted([["none", "none" if rng.random() < 0.7 else "shallow"]]) for _ in range(60 * 25)]
+    (_, low, high), (_, narrow, wide) = (scoring.over_keys(drawn, 1, "agreement") for drawn in (keys, alike))
     # half the width for a share of 0.7 over 60 keys, and over 1,500 prefixes if they were independent
     assert (high - low) / 2 == pytest.approx(1.96 * (0.21 / 60) ** 0.5, rel=0.25)
     assert (wide - narrow) / 2 == pytest.approx(1.96 * (0.21 / 1500) ** 0.5, rel=0.25)
@@ -204,7 +204,7 @@ def simulated_study(errors, keys=600, seed=5):
 
 
 def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch):
-    monkeypatch.setattr(inter_annotator, "RESAMPLES", 20)
+    monkeypatch.setattr(scoring, "RESAMPLES", 20)
     errors = [simulate.Errors(0.0, 0.0, 0.0, 0), simulate.Errors(0.2, 0.1, 0.3, 0), simulate.Errors(0.4, 0.3, 0.6, 0)]
     scores = simulated_study(errors)
     for number, error in enumerate(errors, 1):
@@ -261,13 +261,13 @@ def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():
 
 
 def test_where_all_labels_are_one_there_is_nothing_to_agree_about():
-    same = inter_annotator.counted([["none", "none"]] * 3 + [["both"]])
-    assert inter_annotator.alpha_nominal(same) is inter_annotator.alpha_masi(same) is None
-    assert inter_annotator.agreement(same) == 1 and inter_annotator.agreement(same[3:]) is None
-    assert inter_annotator.gwet_ac1(same[3:]) is None and inter_annotator.gwet_ac1(same) > 0.7
-    assert inter_annotator.over_keys([], 1, "agreement") == (None, None, None)
-    assert inter_annotator.over_keys([same[3:]], 1, "agreement") == (None, None, None)
-    assert inter_annotator.over_keys([same], 1, "agreement") == (1, 1, 1)
+    same = scoring.counted([["none", "none"]] * 3 + [["both"]])
+    assert scoring.alpha_nominal(same) is scoring.alpha_masi(same) is None
+    assert scoring.agreement(same) == 1 and scoring.agreement(same[3:]) is None
+    assert scoring.gwet_ac1(same[3:]) is None and scoring.gwet_ac1(same) > 0.7
+    assert scoring.over_keys([], 1, "agreement") == (None, None, None)
+    assert scoring.over_keys([same[3:]], 1, "agreement") == (None, None, None)
+    assert scoring.over_keys([same], 1, "agreement") == (1, 1, 1)
 
 
 def test_judgements_of_distance_are_scored_by_annotator_and_between_them():

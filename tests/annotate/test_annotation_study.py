@@ -7,7 +7,7 @@ from running import change, snakemake
 
 from ff_memories import tables
 from ff_memories.report.html import environment
-from ff_memories.report.sections import annotation_section
+from ff_memories.report.page import annotation_section
 
 pytestmark = pytest.mark.more
 

@@ -13,16 +13,13 @@ import polars as pl
 import pytest
 import torch
 from factories import convert, write_checkpoint, write_dictionary
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ff_memories import cli, tables
 from ff_memories.annotate import distance, study
 from ff_memories.annotate.automatic import proxy, quality, semantic, shallow
 from ff_memories.annotate.automatic.permutation_test import SETS, Candidate, Correction, distinct, frequent, tail
-from ff_memories.annotate.automatic.words import is_content, shape, stem, train_counts
+from ff_memories.annotate.automatic.words import is_content, shape
 from ff_memories.annotate.study import SampledKey
-from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus, Sentences
@@ -222,42 +219,6 @@ def annotator():
     return language, found
 
 
-def ending(language, endings):
-    """Return a key whose prefixes have the given ends and different random beginnings."""
-    prefixes = [tuple(language.sentence()[:6] + language.dictionary.encode(e.split())) for e in endings]
-    return SampledKey(1, 0, tuple(range(1, len(prefixes) + 1)), tuple(prefixes))
-
-
-def descriptions(annotator, key):
-    return [description for _, description, _ in annotator.annotate(key)]
-
-
-@pytest.mark.slow
-def test_a_phrase_is_listed_once_and_its_end_only_if_it_covers_clearly_more(annotator):
-    language, found = annotator
-    word, other, *fill = language.dictionary.types[400:430]
-    phrase = f"{word} of the"
-    rest = [f"{w} {v}" for w, v in zip(fill[:14], fill[14:], strict=True)]
-    assert descriptions(found, ending(language, [phrase] * 8 + rest)) == [f'ends with "{phrase}"']
-    more = ending(language, [phrase] * 8 + [f"{w} of the" for w in fill[:4]] + rest[4:])
-    assert descriptions(found, more) == [f'ends with "{phrase}"', 'ends with "of the"']
-    two = ending(language, [phrase] * 8 + [f"to {other}"] * 5 + rest[:8])
-    assert descriptions(found, two) == [f'ends with "{phrase}"', f'ends with "to {other}"']
-
-
-@pytest.mark.slow
-def test_words_of_a_shallow_pattern_are_no_topic(annotator):
-    language, found = annotator
-    first, second, *others = (language.dictionary[t] for t in language.groups[0])
-    fill = language.dictionary.types[-60:]
-    key = ending(language, [first if i % 2 else second for i in range(18)] + fill[:7])
-    assert {kind for kind, *_ in found.annotate(key)} == {"shallow"}
-    key = ending(language, [f"{others[i % 6]} {fill[i + 7]} {first}" for i in range(18)] + fill[:7])
-    kinds = {kind: description for kind, description, _ in found.annotate(key)}
-    assert kinds["shallow"] == f'ends with "{first}"'
-    assert set(named_words(kinds["semantic"])) <= set(others)
-
-
 def test_binomial_tail_is_the_sum_of_its_terms():
     from math import comb
 
@@ -311,43 +272,6 @@ def test_random_prefixes_have_the_lengths_that_triggers_were_sought_at():
     assert {len(p) for p in study.random_prefixes(CORPUS, full, 500, 1, "t") if p[0] == 4} == {1, 2, 3, 4}
     empty = triggers_of({}, [(1, 1, r, 1.0, 1, 0, 8) for r in (1, 2, 3)])
     assert {len(p) for p in study.random_prefixes(CORPUS, empty, 500, 1, "t")} == {0, 1, 2, 3, 4}
-
-
-def test_keys_come_by_layer_and_number_with_their_prefixes():
-    keys = {(layer, key): 3 for layer in (1, 2) for key in range(30)}
-    read = study.read_keys(triggers_of(keys), CORPUS, 30, 2, seed=1)
-    assert read == [SampledKey(layer, key, (1, 2), ((4, 5), (4, 5))) for layer, key in keys]
-    complete = triggers_of({}, [(1, 1, r, 1.0, 1, 1, None) for r in (1, 2, 3)])
-    assert study.read_keys(complete, CORPUS, 1, 3, seed=1) == [SampledKey(1, 1, (1, 2, 3), ((8,),) * 3)]
-
-
-@pytest.mark.parametrize("sentence, position", [(3, 1), (0, 5)])
-def test_triggers_of_another_corpus_are_refused(sentence, position):
-    rows = [(1, 1, r, 1.0, sentence, position, 5) for r in (1, 2, 3)]
-    with pytest.raises(UserError, match="does not have"):
-        study.read_keys(triggers_of({}, rows), CORPUS, 1, 3, seed=1)
-
-
-@pytest.mark.parametrize(
-    "one, other, alike",
-    [("relation", "related", True), ("color", "colour", True), ("later", "earlier", False), ("the", "she", False),
-     ("bases", "Base", True), ("gastric", "stomach", False), ("people", "same", False), ("1998", "1999", False),
-     ("commission", "commerce", False), ("commission", "committee", False)],
-)  # fmt: skip
-def test_words_of_one_family_are_spelled_alike(one, other, alike):
-    assert distance.spelled_alike(one, other) is alike
-    assert distance.spelled_alike(other, one) is alike
-
-
-@settings(max_examples=50)
-@given(st.text("abc", max_size=6), st.text("abc", max_size=6))
-def test_edits_are_the_fewest_changes_of_a_letter(one, other):
-    def slow(a, b):
-        if not a or not b:
-            return len(a) + len(b)
-        return min(slow(a[1:], b) + 1, slow(a, b[1:]) + 1, slow(a[1:], b[1:]) + (a[0] != b[0]))
-
-    assert distance.edits(one, other) == slow(one, other)
 
 
 def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
@@ -475,18 +399,6 @@ def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
     }  # fmt: skip
 
 
-def test_the_step_refuses_what_does_not_belong_together(inputs, tmp_path, capsys):
-    write_dictionary(tmp_path / "dict.txt", ["one", "two"])
-    none = tmp_path / "examples.parquet"
-    tables.write(tables.read(inputs / "examples.parquet").head(3), none)
-    for changed, message in (({"dictionary": tmp_path / "dict.txt"}, "types"), ({"examples": none}, "examples")):
-        with pytest.raises(SystemExit) as end:
-            cli.main(command(inputs, tmp_path / "out", **changed))
-        assert end.value.code == 2
-        assert message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 # -- how good the proxy is: quality ------------------------------------------------------------------------------------
 
 
@@ -561,13 +473,6 @@ def test_what_is_planted_is_where_it_is_said_to_be(annotator, monkeypatch):
 # -- closed forms ------------------------------------------------------------------------------------------------------
 
 
-def test_types_are_counted_in_the_training_text_and_at_the_beginnings_of_its_sentences():
-    text = Corpus(np.array([4, 5, 4, 6, 5, 7, 7, 4, 8], np.int32), np.array([0, 3, 4, 8, 9]), train=3)
-    assert train_counts(text, 9).tolist() == [0, 0, 0, 0, 3, 2, 1, 2, 0]
-    assert train_counts(text, 9, before=3).tolist() == [0, 0, 0, 0, 1, 2, 1, 1, 0]
-    assert train_counts(text, 9, before=2).tolist() == [0, 0, 0, 0, 1, 1, 1, 0, 0]
-
-
 def shallow_of(types, reference=((4,),), pool=((4,),)):
     return shallow.Shallow(types, list(reference), list(pool), lambda n: np.random.default_rng(n))
 
@@ -616,46 +521,12 @@ def test_a_pattern_akin_to_a_kept_one_adds_three_prefixes_and_another_is_none_of
     assert distinct([first, other]) == [first, other] and distinct([first, twin]) == [first]
 
 
-@pytest.mark.parametrize("kind, words, said", [
-    ("end", ("a", "b"), 'ends with "a b"'), ("near", ("a",), '"a" near the end'), ("empty", (), "is empty"),
-    ("form", ("a", "b", "c", "d"), "ends with a form of: a, b, c"), ("number", ("7",), "ends with a number"),
-])  # fmt: skip
-def test_shallow_patterns_are_described(kind, words, said):
-    assert shallow.describe(Candidate(words, kind, frozenset(), 0.1)) == said
-    assert semantic.describe(Candidate(tuple("abcdef"), "topic", frozenset(), 0.1)) == "topic: a, b, c, d, e"
-
-
 def test_a_pattern_is_three_prefixes_and_three_times_what_is_expected():
     held, chance = np.array([2, 3, 3, 9, 9]), np.array([0.0, 0.0, 0.1, 0.1, 0.101])
     assert frequent(held, 30, chance).tolist() == [False, True, False, True, False]
     shares = Correction(lambda indices: len(indices) / 100, 40, lambda n: np.random.default_rng(n))
     assert shares(0.05, 5) == 1 and shares(0.04, 5) == 1 / (1 + SETS)
     assert shares(0.41, 50) == 1 and shares(0.39, 50) < 1e-3  # no more than there are
-
-
-@pytest.mark.parametrize(
-    "word, root",
-    [("bases", "bas"), ("Press", "press"), ("studies", "study"), ("stopped", "stop"), ("named", "nam"), ("bus", "bus"),
-     ("this", "this"), ("xes", "xes"), ("axes", "axe"),
-     ("taxes", "tax"), ("dies", "die"), ("skies", "sky"), ("dying", "dying"),
-     ("ring", "ring"), ("seed", "seed"), ("tied", "tied"), ("cried", "cry"), ("adding", "add"), ("falling", "fall"),
-     ("running", "run"), ("using", "using"), ("hoped", "hop"), ("the", "the"), ("Trees", "tree"), ("a1s", "a1s"),
-     ("its", "its"), ("mid-1990s", "mid-1990s")],
-)  # fmt: skip
-def test_endings_go_where_a_word_is_left(word, root):
-    assert stem(word) == root
-
-
-def test_words_of_a_topic_come_by_how_many_prefixes_have_them_one_form_each():
-    topics = semantic.Topics.__new__(semantic.Topics)
-    topics.lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
-    topics.lexicon.types = ["a", "tree", "trees", "leaf", "root", "Trees"]
-    topics.lexicon.term = np.array([-1, 0, 0, 1, 2, 0])
-    said = topics._words({0, 1}, [(1, 3, 4), (2, 0), (2, 2, 4), (3,)])
-    assert said == ("trees", "leaf")
-    assert topics._words({1, 2}, [(4,), (3,)]) == ("leaf", "root")
-    assert topics._words({0, 1}, [(3,), (5,)]) == ("Trees", "leaf")
-    assert topics._terms((1, 2, 4, 0), {3}).tolist() == [0, 2] and topics._terms((1, 4), {2}).tolist() == [2]
 
 
 def test_topics_are_searched_around_every_term_at_hand():

@@ -8,7 +8,7 @@ import shutil
 import polars as pl
 import pytest
 from atlases import finished, frames, write_config
-from browsing import browser, console, media, phone, violations
+from browsing import browser, console, phone, violations
 from reports import Tags
 
 from ff_memories import cli, tables
@@ -192,18 +192,6 @@ def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("dark", ["light", "dark"])
-def test_the_page_is_readable_on_a_phone_and_for_a_screen_reader(atlas, tmp_path, dark):
-    with browser(tmp_path) as driver:
-        driver.get((atlas / "atlas.html").as_uri())
-        media(driver, prefers_color_scheme=dark)
-        phone(driver)
-        driver.execute_script("document.querySelectorAll('details').forEach((part) => { part.open = true; })")
-        assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
-        assert not violations(driver) and not console(driver)
-
-
-@pytest.mark.browser
 def test_many_checkpoints_fit_a_screen_and_a_phone(many, tmp_path):
     with browser(tmp_path, width=1280) as driver:
         driver.get((many / "atlas.html").as_uri())
@@ -280,30 +268,6 @@ def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
         assert ended(*arguments, *out) == 2, said
         assert said in capsys.readouterr().err
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
-
-
-@pytest.mark.slow
-def test_more_runs_than_colours_are_refused(tmp_path, capsys):
-    folders = [finished(tmp_path, f"run{i}", agreeing=i % 5) for i in range(9)]
-    for i, folder in enumerate(folders):  # or two of them would be equal
-        labels = frames()["composition"].with_columns(effective=pl.lit(1.0 + i, pl.Float32))
-        tables.write(labels, folder / "tables" / "composition.parquet")
-    assert ended(*folders, "--out", tmp_path / "out") == 2
-    assert "9 runs are more than the 8" in capsys.readouterr().err
-
-
-def test_a_folder_with_something_else_is_left_alone(pair, tmp_path, capsys):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "thesis.tex").write_text("mine")
-    assert ended(*pair, "--out", out) == 2
-    assert "contains thesis.tex, which is of no atlas" in capsys.readouterr().err
-    assert ended(*pair, "--out", out / "thesis.tex") == 2
-    assert "expected a folder, found a file" in capsys.readouterr().err
-    (out / "atlas.html").write_text("")
-    assert ended(*pair, "--out", out) == 2
-    assert "contains thesis.tex, which is of no atlas" in capsys.readouterr().err
-    assert (out / "thesis.tex").read_text() == "mine"
 
 
 @pytest.mark.slow

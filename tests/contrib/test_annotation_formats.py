@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 
 import polars as pl
 import pytest
@@ -41,61 +40,12 @@ def test_a_sheet_gives_back_what_was_entered_whatever_spreadsheet_wrote_it(tmp_p
     assert annotation_files.check(found, SHOWN, problems) == (found, []) and not problems.found
 
 
-@pytest.mark.parametrize("row, column, text, message", [
-    (4, 6, "no", "row 4: unknown mark 'no' in pattern 1; tick with x"),
-    (3, 3, "", "row 2: .* lacks its row 'description' or 'type'"), (5, 3, "1", "row 5: .* has its row '1' twice"),
-    (4, 0, "other", "row 4: not of the run 'mine'"), (1, 2, "key", "a.csv: not a sheet of this study"),
-])  # fmt: skip
-def test_each_fault_of_a_sheet_is_named(tmp_path, row, column, text, message):
-    cells = list(csv.reader(sheet.patterns("mine", ITEMS[:1], [SHALLOW]).splitlines()))
-    cells[row - 1][column] = text
-    with (tmp_path / "a.csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter=";").writerows(cells)
-    found, _ = sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
-    annotation_files.check(found, SHOWN, problems)
-    assert any(re.search(message, problem) for problem in problems.found), problems.found
-
-
-@pytest.mark.parametrize("content, message", [
-    (b"", "not a sheet"), ("é,b".encode("latin-1"), "not UTF-8"), (b'a,b\n"', "row 2: not readable as CSV"),
-    (b"a,b\n1,2,3\n", "row 2: 3 cells, but the header has 2"),
-])  # fmt: skip
-def test_files_that_are_no_sheets_are_named(tmp_path, content, message):
-    (tmp_path / "a.csv").write_bytes(content)
-    sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
-    assert len(problems.found) == 1 and message in problems.found[0]
-
-
 def test_tasks_give_back_what_was_marked(tmp_path):
     (tmp_path / "a.json").write_text(labelling.tasks("mine", ITEMS, STUDY), encoding="utf-8")
     found = labelling.read(tmp_path / "a.json", "mine", problems := Problems())
     assert said(found) == said(STUDY) and not problems.found
     (tmp_path / "a.json").write_text(labelling.tasks("mine", ITEMS), encoding="utf-8")
     assert labelling.read(tmp_path / "a.json", "mine", problems) == [] and not problems.found
-
-
-GAPS = Item("key", 1, 9, (("a", "b"), (), ("c", "d", "e")))
-
-
-@pytest.mark.parametrize(
-    "start, end, ranks", [(0, 3, {1}), (0, 4, {1}), (1, 5, {1, 2}), (4, 4, {2}), (5, 17, {2, 3}), (0, 0, {1})]
-)
-def test_a_mark_is_in_every_line_that_it_touches(tmp_path, start, end, ranks):
-    text = labelling.text_of(GAPS)
-    task = {"data": {"run": "mine", "item": "i", "text": text}, "annotations": [{"completed_by": 7, "result": [
-        {"from_name": "pattern", "value": {"start": start, "end": end, "labels": ["pattern 2"]}},
-        {"from_name": "type_2", "value": {"choices": ["semantic"]}},
-        {"from_name": "description_2", "value": {"text": [" two", "words "]}},
-    ]}]}  # fmt: skip
-    (tmp_path / "a.json").write_text(json.dumps([task]))
-    (studio,) = labelling.read(tmp_path / "a.json", "mine", Problems())
-    assert set(studio.ranks) == ranks
-    assert (studio.annotator, studio.pattern, studio.type, studio.description) == (
-        "user 7",
-        "2",
-        "semantic",
-        "two words",
-    )
 
 
 def test_label_studios_annotators_have_an_address_or_a_number_and_take_back_what_they_cancel(tmp_path):

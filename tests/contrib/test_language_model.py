@@ -15,8 +15,7 @@ from ff_memories import tables
 from ff_memories.annotate import annotation_files
 from ff_memories.annotate.annotation_files import Problems
 from ff_memories.annotate.study import FEWEST, Item
-from ff_memories.base.errors import UserError
-from ff_memories.report.sections import annotation_section
+from ff_memories.report.page import annotation_section
 from ff_memories.tables import annotation as annotators
 
 ITEM = Item("key", 1, 3, (("a", "red", "cat"), ("the", "cat"), ("dog",), (), ("one", "cat")))
@@ -62,57 +61,6 @@ def test_the_prompts_own_example_is_no_answer(tmp_path):
     assert [(r.type, r.item) for r in records] == [("", ITEM.item)] and changed == 3  # the answer after them counts
     found, problems = read(tmp_path, 'shallow | 1 2 4 | ends with "press"')  # others' prefixes: a finding
     assert said(found) == [("shallow", (1, 2, 4), 'ends with "press"')] and not problems
-
-
-@pytest.mark.parametrize("answer, expected", [
-    ("shallow | 1 2 5 | ends with cat", [("shallow", (1, 2, 5), "ends with cat")]),
-    ("Let me see.\n\n1. **Shallow** | 1, 2, 5 | ends | with\n", [("shallow", (1, 2, 5), "ends | with")]),
-    ("- semantic|1;2;5|animals\n- shallow|1 2 3|words", [("semantic", (1, 2, 5), "animals"),
-                                                         ("shallow", (1, 2, 3), "words")]),
-    ("| type | numbers | description |\n|---|---|---|\n| **semantic** | 1 2 5 | animals |\n",
-     [("semantic", (1, 2, 5), "animals")]),
-    ("shallow | 1-3, 5 | a", [("shallow", (1, 2, 3, 5), "a")]),
-    ("shallow | [1, 2, and 5] | a", [("shallow", (1, 2, 5), "a")]),
-    ("shallow | (1) (2) & `5` | a", [("shallow", (1, 2, 5), "a")]),
-    ("none", [("", (), "")]), ("**None.**", [("", (), "")]), ("No pattern", [("", (), "")]),
-])  # fmt: skip
-def test_answers_are_read_in_any_wording(tmp_path, answer, expected):
-    (tmp_path / "a.jsonl").write_text(json.dumps({"item": ITEM.item, "answer": answer}) + "\n\n", encoding="utf-8")
-    found = reading.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
-    assert not problems.found and said(found) == expected
-
-
-@pytest.mark.parametrize("answer, reason", [
-    ("I can't help with that.", "neither a pattern nor none"), ("", "neither a pattern nor none"),
-    ("shallow | 1 2 3", "without numbers and description"), ("| shallow | 1 2 3 |", "without numbers and description"),
-    ("none of these | 1", "neither a pattern nor none"),
-    ("shallow | 5-1 | a", "cannot read the numbers '5-1'"), ("shallow | 1-99999999 | a", "cannot read the numbers"),
-    ("shallow | all | a", "cannot read the numbers 'all'"), ("semantic pattern | 1 2 3 | a", "looks like a pattern"),
-    ("shallow | 1 2 5 | cats\n**Pattern 2 (semantic)** | 1 2 3 | a", "row 2 of the answer: looks like a pattern"),
-])  # fmt: skip
-def test_what_cannot_be_read_is_named(tmp_path, answer, reason):
-    _, problems = read(tmp_path, answer)
-    assert (
-        len(problems) == 1 and reason in problems[0] and ITEM.item in problems[0] and "spreadsheet" not in problems[0]
-    )
-
-
-def test_files_that_are_no_answers_are_named(tmp_path):
-    (tmp_path / "notes.txt").write_text("x")
-    (tmp_path / f"1-{ITEM.item}.txt").write_text("none")
-    (tmp_path / f"2-{ITEM.item}.txt").write_text("none")
-    (tmp_path / f"4-{ITEM.item}.md").write_text("none")
-    reading.read(tmp_path, "m", ITEMS, problems := Problems())
-    assert len(problems.found) == 3
-    assert all(
-        any(re.search(what, p) for p in problems.found) for what in ("not named", "twice", "4-.*not a .txt file")
-    )
-    (tmp_path / "a.jsonl").write_text('{"item": 1, "answer": "none"}\n[]\n{"item": "x"}\n{')
-    reading.read(tmp_path / "a.jsonl", "m", ITEMS, problems := Problems())
-    assert len(problems.found) == 4 and sum("not a JSON object with the texts" in p for p in problems.found) == 3
-    with pytest.raises(UserError, match=r"b\.csv: not JSON lines"):
-        (tmp_path / "b.csv").write_text("item,answer\nx,none\n")
-        reading.read(tmp_path / "b.csv", "m", ITEMS, Problems())
 
 
 @pytest.mark.parametrize("answer, expected, changed", [
@@ -236,27 +184,6 @@ def refused(capsys, command, *words):
 
 def rows(path):
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-
-
-def test_faulty_answers_are_listed_and_nothing_is_written(plan, capsys, tmp_path):
-    held = rows(answered(tmp_path, "m", lambda prompt: "shallow | 1 2 | too few"))
-    assert {row["type"] for row in held} == {"none"}
-    assert f"lines dropped or changed: {len(held)}; answers left out: 0\n" in capsys.readouterr().out
-    (tmp_path / "m" / "1-i0000000000-0000000000.txt").write_text("none")
-    options = ("answers", "--answers", tmp_path / "m", "--annotator", "m", "--out")
-    told = refused(capsys, *options, tmp_path / "n.csv")
-    assert "a pattern in only 2 of the prefixes" in told and "unknown item" in told
-    assert not (tmp_path / "n.csv").exists()
-    first, second, third, *_ = sorted((tmp_path / "m").glob("*-*.txt"))[1:]
-    first.write_text("shallow | some of them | unreadable")
-    second.write_text("Sorry.")
-    third.write_bytes(b"\xff")
-    use_here(*options, tmp_path / "m.csv", "--lenient")
-    assert len(rows(tmp_path / "m.csv")) == len(held) - 3
-    assert f"lines dropped or changed: {len(held) - 2}; answers left out: 4\n" in capsys.readouterr().out
-    for path in (tmp_path / "m").glob("*.txt"):
-        path.write_text("Sorry.")
-    assert "no answer is left" in refused(capsys, *options, tmp_path / "n.csv", "--lenient")
 
 
 def test_answers_replace_only_the_same_models_file(plan, capsys, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 import torch
 from contributed import says, use
 from factories import words
-from hostile import Touch
 from pipeline import config, run_steps, write_inputs
 from reference import Reference, rule_sentences
 from released_columns import measured
@@ -18,7 +17,6 @@ from safetensors.torch import load_file
 from scorer import scorer_tokens
 
 from contrib.released_code.agreement_script import target
-from ff_memories import tables
 from ff_memories.corpus import moses
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.model.files import checkpoint
@@ -224,56 +222,6 @@ def test_projections_drawn_elsewhere_are_taken(run, script):
     assert not agreement(out, folder, "other", "--projection-seed", 3).equals(drawn)
 
 
-SOFTMAX = {"class_proj": torch.ones(2, 16), "tail.0": torch.ones(8, 16), "tail.1": torch.ones(4, 16)}
-PROJECTIONS = {
-    "another shape": (SOFTMAX | {"tail.0": torch.ones(8)}, "tail.0 has shape (8,), the model's has "),
-    "whole numbers": (SOFTMAX | {"class_proj": torch.ones(2, 16).long()}, "class_proj has entries that"),
-    "another name": ({"classes": torch.ones(2, 16)}, "has no softmax projections"),
-    "a program": (Touch(), "could run code"),
-}
-
-
-@pytest.mark.parametrize("what", PROJECTIONS)
-def test_projections_that_do_not_fit_are_refused(run, capsys, tmp_path, monkeypatch, what):
-    monkeypatch.chdir(tmp_path)
-    folder, out, _ = run
-    content, message = PROJECTIONS[what]
-    torch.save(content, "softmax.pt")
-    given = ["agreement", "--weights", out / "model.safetensors", "--description", out / "model.json", "--texts",
-             out / "texts", "--dictionary", folder / "dict.txt", "--out", "out"]  # fmt: skip
-    assert message in says(capsys, "released_code", *given, "--projections-from", "softmax.pt")
-    assert not (tmp_path / "ran").exists()
-    assert "--dropout: works only" in says(capsys, "released_code", *given, "--dropout", "--projection", "flat")
-
-
-def line_of(dim=3, **changes):
-    trigger = {"rank": 0, "layer_index": 0, "token_indice": 1.0, "fc1_value": 0.5, "text": "a b c"} | changes
-    return json.dumps({"dim": dim, "top_values": [[trigger]]}).encode() + b"\n"
-
-
-FOREIGN = {
-    "a name that leads upwards": line_of("../../OUTSIDE"),
-    "a negative dimension": line_of(-1),
-    "no JSON": b"dim 3\n",
-    "no layer": b'{"dim": 3, "top_values": []}\n',
-    "a value that is no number": line_of(fc1_value=math.nan),
-    "an index between two tokens": line_of(token_indice=0.5),
-    "a blank text": line_of(text=" \t"),
-    "a dimension twice": line_of(),
-}
-
-
-@pytest.mark.parametrize("what", FOREIGN)
-def test_trigger_examples_that_are_none_are_refused_and_nothing_is_written(tmp_path, capsys, what):
-    path, out = tmp_path / "triggers.jsonl", tmp_path / "in" / "texts"
-    path.write_bytes(line_of() + FOREIGN[what])
-    assert f"{path}, line 2: " in says(capsys, "released_code", "texts", "--jsonl", path, "--out", out)
-    assert sorted(p.name for p in tmp_path.rglob("*")) == ["in", "triggers.jsonl"]
-    path.write_bytes(line_of(fc1_value=2, text="a\nb\tc"))  # mended, into the same folder
-    use("released_code", "texts", "--jsonl", path, "--out", out)
-    assert [(p.name, p.read_bytes()) for p in out.iterdir()] == [("3_0.txt", b"2\ta *b*\n")]
-
-
 @pytest.mark.parametrize(
     "record, word",
     [("a b *c*", "b"), ("*a*", "<s>"), ("it &apos; *s*", "'"), ("&lt; unk *&gt;*", "<unk>"), ("pad *x*", "<pad>")],
@@ -363,24 +311,3 @@ def test_tokens_are_those_of_fairseqs_hub_interface():
         text = " ".join(rng.choice(pieces, rng.integers(1, 9)))
         assert moses.tokenizer()(text) == hub.encode(text).split()
         assert moses.printer()(text) == hub.tok.tokenize(text)
-
-
-def test_a_text_that_changed_since_the_run_is_refused(run, tmp_path, capsys):
-    folder, out, _ = run
-    (tmp_path / "train.txt").write_text("another text\n" * 200)
-    here = pl.col("file").str.replace(str(folder / "train.txt"), str(tmp_path / "train.txt"), literal=True)
-    moved = pl.read_parquet(out / "sentences.parquet").with_columns(here)
-    tables.write(moved, tmp_path / "sentences.parquet")
-    given = ["--sentences", tmp_path / "sentences.parquet", "--out", tmp_path / "x.jsonl"]
-    triggers = ["--triggers", out / "triggers.parquet", "--info", out / "info.json"]
-    for name, options in (("sample", ["--examples", out / "examples.parquet"]), ("triggers", triggers)):
-        said = says(capsys, "released_code", name, *given, *options)
-        assert "train.txt, line 1: changed since the run" in said
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["sentences.parquet", "train.txt"]
-
-
-def test_a_name_of_no_format_is_refused_before_the_model_runs(run, capsys):
-    given = [
-        part for name in ("weights", "description", "corpus", "examples", "sentences") for part in (f"--{name}", "x")
-    ]
-    assert "expected the suffix .parquet" in says(capsys, "released_code", "layer", *given, "--out", "layer.csv")

@@ -29,7 +29,6 @@ PARAGRAPHS = [
 PLAIN = "".join(f"{paragraph}\n" for paragraph in PARAGRAPHS)
 RECORDS = [{"id": f"a-{n}", "url": f"http://x.org/{n}", "text": text} for n, text in enumerate(PARAGRAPHS)]
 WRAPPED = "\n\n".join(textwrap.fill(text, 70) for text in PARAGRAPHS) + "\n"
-PYTHON = 'def add(a, b):\n    if a > b:\n        return a + b\n    return b\n\n\nclass Box:\n    """A box."""\n\n' * 9
 HTML = "<!DOCTYPE html><html><head><title>No</title><style>p {{}}</style></head><body>{}</body></html>"
 
 
@@ -67,6 +66,7 @@ def run(*command):
     return subprocess.run(command, input=PLAIN.encode(), stdout=subprocess.PIPE, check=True).stdout
 
 
+ODT = "application/vnd.oasis.opendocument.text"
 REFUSED = {
     "gzip": (lambda: gzip.compress(PLAIN.encode()), "compressed by gzip"),
     "bzip2": (lambda: bz2.compress(PLAIN.encode()), "compressed by bzip2"),
@@ -74,8 +74,8 @@ REFUSED = {
     "zstd": (lambda: run("zstd", "-c"), "compressed by zstd"),
     "zip": (lambda: zipped(my_txt=PLAIN), "a zip archive"),
     "docx": (lambda: zipped(word__document_xml=f"<w:b>{tagged('w:p')}</w:b>"), "a document .docx., not"),
-    "odt": (lambda: zipped(content_xml=f"<office>{tagged('text:p')}</office>"), "a document .odt., not"),
-    "epub": (lambda: zipped(**{"META-INF__container_xml": "", "a_xhtml": HTML.format(tagged("p"))}), "document .epub."),
+    "odt": (lambda: zipped(mimetype=ODT, content_xml=f"<office>{tagged('text:p')}</office>"), "a document .odt., not"),
+    "epub": (lambda: zipped(mimetype="application/epub+zip", a_xhtml=HTML.format(tagged("p"))), "document .epub."),
     "parquet": (lambda: parquet("write_parquet"), "a parquet file, not plain text; its text may be in the column text"),
     "UTF-16 with a mark": (lambda: PLAIN.encode("utf-16"), "UTF-16, not plain text"),
     "Latin-1": (lambda: PLAIN.encode("latin1"), "line 4: not UTF-8 at byte .* of the line; it may be CP1252"),
@@ -116,7 +116,7 @@ def test_a_kind_of_file_is_refused_by_its_name_and_its_command_makes_the_same_te
         pytest.skip(f"no {command.split()[0]} here")
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     plain = tmp_path / made
-    assert forms.check(plain) is None
+    forms.check(plain)
     read = [" ".join(words).removeprefix("- ") for _, words, _ in paragraphs(plain)]
     assert read == PARAGRAPHS if kind != "wrapped, no blank lines" else " ".join(read) == " ".join(PARAGRAPHS)
 
@@ -126,7 +126,7 @@ NAMED = {
     "tar": (b"my.txt".ljust(257, b"\0") + b"ustar\0" + b"\0" * 400, "a tar archive"),
     "rich text": (rb"{\rtf1\ansi Hello.}", "rich text"),
     "picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0\1\0" * 9, "holds NULs, so it is no text"),
-    "damaged zip": (b"PK\3\4" + b"x" * 99, "a damaged zip archive"),
+    "damaged zip": (b"PK\3\4" + b"x" * 99, "a zip archive"),
     "empty": (b"", "the file has no text"),
     "blank": (b"\xef\xbb\xbf \n\t\r\n", "the file has no text"),
 }  # fmt: skip
@@ -167,14 +167,12 @@ READ = {
 @pytest.mark.parametrize("kind", READ)
 def test_plain_text_is_read_without_a_word(tmp_path, kind):
     (tmp_path / "my.txt").write_bytes(READ[kind].encode())
-    assert forms.check(tmp_path / "my.txt") is None
+    forms.check(tmp_path / "my.txt")
 
 
-def test_code_is_read_with_a_note_and_wrapped_lines_where_lines_are_sentences(tmp_path):
-    (tmp_path / "my.py").write_text(PYTHON)
-    assert "indentation and line breaks are not read" in forms.check(tmp_path / "my.py")
+def test_wrapped_lines_are_read_where_lines_are_sentences(tmp_path):
     (tmp_path / "my.txt").write_text(WRAPPED)
-    assert forms.check(tmp_path / "my.txt", lines_are_sentences=True) is None
+    forms.check(tmp_path / "my.txt", lines_are_sentences=True)
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):

@@ -13,7 +13,7 @@ from ff_memories.judge.verdicts import verdicts
 from ff_memories.paper import baselines
 from ff_memories.report import outline
 from ff_memories.report.answers import answer, clause
-from ff_memories.report.markdown import markdown
+from ff_memories.report.page import markdown
 from ff_memories.steps.claims import to_latex, verdicts_of
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60

@@ -18,7 +18,7 @@ from ff_memories.figures.context import FigureContext
 from ff_memories.judge import sensitivity
 from ff_memories.judge.sensitivity import changes, rows
 from ff_memories.model.info import MARKS
-from ff_memories.report.sections import choices_section
+from ff_memories.report.page import choices_section
 from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS, StepJob, changed, jobs_of
 from ff_memories.workflow.runs.run import Run

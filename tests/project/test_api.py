@@ -4,11 +4,9 @@ import contextlib
 import importlib
 import io
 import re
-import shutil
 
-import polars as pl
 import pytest
-from running import ROOT, command
+from running import ROOT
 
 import ff_memories
 from ff_memories.base.errors import UserError
@@ -53,22 +51,3 @@ def test_of_more_tokens_than_there_are_a_value_promotes_all():
     found = ff_memories.value_predictions(model, 1, 0, top=10**6)
     assert len(found) == len(model.dictionary)
     assert found["probability"].sum() == pytest.approx(1, abs=1e-3)
-
-
-@pytest.mark.more
-def test_show_prints_triggers_and_predictions_of_keys(planted_copy):
-    table = pl.read_parquet(next(planted_copy.glob("results/*/tables/triggers.parquet")))
-    layer, key = table.filter(pl.col("rank") == 2).row(0)[:2]
-    show = lambda *keys: command("ff-memories", "show", "--configfile", "my.yaml", "--layer", layer, "--key", *keys,
-                                 "--top", 2, cwd=planted_copy, check=False)  # fmt: skip
-    first = show(key)
-    assert first.returncode == 0, first.stderr
-    assert f"k_{key}^{layer}: 2 trigger examples" in first.stdout
-    assert re.search(r"\[\S+\] -> ", first.stdout)
-    assert f"v_{key}^{layer} promotes" in first.stdout
-    refused = show(60000)
-    assert refused.returncode == 2
-    assert "has keys 0 to" in refused.stderr
-    shutil.rmtree(next(planted_copy.glob("results/*/model")))
-    made = re.search(r"fix: run (.*)", show(key).stderr)[1]
-    assert command(*made.split(), "-n", "--snakefile", ROOT / "Snakefile", cwd=planted_copy).returncode == 0

@@ -17,7 +17,7 @@ from ff_memories.judge.register import register
 from ff_memories.judge.wording import control, sentence
 from ff_memories.report import outline
 from ff_memories.report.answers import answer, clause, first_lines, tally
-from ff_memories.report.markdown import markdown
+from ff_memories.report.page import markdown
 
 N = sum(not claim.beyond for claim in register())
 INFO = {"scope": "surrogate", "layers": 16, "keys": 64, "parameters": 1234567}

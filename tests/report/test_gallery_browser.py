@@ -1,7 +1,5 @@
 """Test the gallery in a real browser, opened from its file."""
 
-import csv
-import io
 import re
 from dataclasses import replace
 
@@ -245,48 +243,6 @@ def one(made, name, layer, key):
     return getattr(made, name).filter((pl.col("layer") == layer) & (pl.col("key") == key))
 
 
-def test_a_key_says_how_often_it_fires(site):
-    made, gallery = site
-    gallery.go("#/2/1")
-    fired = one(made, "firing", 2, 1)["fired"].item()
-    assert re.search(rf"It fires on [\d.]+ % of 5,000 prefixes: {fired:,} times\.", gallery.text)
-    counts = one(made, "histogram", 2, 1).sort("bin")
-    heights = gallery(
-        "return [...document.querySelectorAll('.bins span')].map((e) => e.getBoundingClientRect().height)"
-    )
-    assert len(heights) == 20
-    tallest = counts.sort("n", descending=True)["bin"].to_list()
-    assert [i for i in np.argsort(heights)[::-1].tolist() if i in tallest] == tallest
-    said = gallery("return document.querySelector('.bins').getAttribute('aria-label')")
-    assert f"Histogram of {counts['n'].sum():,} coefficients. {counts['n'].max():,} lie from" in said
-    marks = gallery("return [...document.querySelectorAll('.marks span')].map((e) => e.style.getPropertyValue('--at'))")
-    np.testing.assert_allclose([float(x) for x in marks], [0.7, 0.3, 0.1, 0.02], rtol=1e-3)
-    gallery("document.querySelector('.histogram summary').focus()")
-    gallery("document.activeElement.click()")
-    rows = gallery("return [...document.querySelectorAll('.histogram td')].map((e) => e.innerText)")
-    assert rows == [f"{n:,}" for n in counts["n"]]
-    gallery.go("#/2/3")
-    assert "It fires on no prefix of a random sample of 100 training sentences." in gallery.text
-    gallery.go("#/2/0")
-    assert "It fires on none of 5,000 prefixes." in gallery.text and "No prefix of the training text" in gallery.text
-
-
-def test_weaker_examples_stand_below_the_triggers(site):
-    made, gallery = site
-    gallery.go("#/1/9")
-    samples = one(made, "samples", 1, 9).sort("percentile", descending=True)
-    part = lambda name: gallery(f"return [...document.querySelectorAll('.weaker {name}')].map((e) => e.textContent)")
-    assert part(".rank") == ["95th", "75th", "50th", "25th"]
-    tokens, offsets = made.corpus.tokens, made.corpus.offsets
-    rows = samples.select("sentence", "position").iter_rows()
-    for prefix, following, (sentence, position) in zip(part(".prefix"), part(".next"), rows, strict=True):
-        at = offsets[sentence] + position
-        words = " ".join(made.words[t] for t in tokens[max(offsets[sentence], at - 40) : at])
-        assert prefix.removeprefix("… ") == words
-        expected = made.words[tokens[at]] if at < offsets[sentence + 1] else "the sentence ends"
-        assert following.removesuffix("✓ agrees") == f"→next token: {expected}"
-
-
 def test_a_key_that_the_run_took_away_shows_what_followed(site):
     _, gallery = site
     gallery.go("#/1/1")
@@ -321,21 +277,6 @@ def test_triggers_with_one_text_are_folded_and_lose_nothing(site):
     assert {"shallow proxy", "semantic ann"} & set(
         re.findall(r"\w+ (?:proxy|ann)", gallery("return document.querySelector('.same').innerText"))
     )
-
-
-def test_a_value_shows_logits_up_and_down(site):
-    made, gallery = site
-    gallery.go("#/2/5")
-    lists = gallery(
-        "return [...document.querySelectorAll('.tops')].map((ol) => [...ol.children].map((li) => li.innerText))"
-    )
-    up, down = ([row.replace("\n", " ") for row in own] for own in lists)
-    for rows, table in ((up, one(made, "promoted", 2, 5)), (down, one(made, "demoted", 2, 5))):
-        for row, (token, logit) in zip(rows, table.select("token", "logit").iter_rows(), strict=True):
-            assert row.startswith(made.words[token])
-            said = row.removeprefix(made.words[token]).split()[0].replace("−", "-")
-            assert float(said) == pytest.approx(logit, rel=6e-3, abs=6e-4)
-    assert all(row.endswith("%") for row in up)
 
 
 def test_a_gallery_of_some_keys_shows_these(opened, tmp_path):
@@ -385,36 +326,6 @@ def test_an_address_that_leads_nowhere_says_so(site, address):
     assert says.get(address, "Not found") in gallery.text
 
 
-def test_the_keyboard_is_enough(site):
-    _, gallery = site
-    gallery.go("#/?layer=2&sort=address")
-    gallery.press("j")
-    gallery.press("j")
-    assert gallery("return document.activeElement.getAttribute('href')") == "#/2/1"
-    gallery("document.activeElement.click()")
-    gallery.ready()
-    gallery.press("j")
-    gallery.ready()
-    assert gallery.address == "#/2/2"
-    gallery.press("k")
-    gallery.press("u")
-    gallery.ready()
-    assert gallery.address == "#/?layer=2&sort=address"
-    gallery.press("u")  # there is nowhere to go up to
-    assert gallery.address == "#/?layer=2&sort=address"
-    gallery.press("r")
-    gallery.ready()
-    assert re.fullmatch(r"#/2/\d+", gallery.address)
-    gallery.press("/")
-    assert gallery("return document.activeElement.id") == "words"
-    gallery.press("r")  # a letter typed, no command
-    assert gallery("return document.activeElement.id") == "words"
-    gallery("document.activeElement.blur()")
-    gallery.press("?")
-    assert gallery("return document.getElementById('manual').open")
-    gallery("document.getElementById('close').click()")
-
-
 def test_hostile_tokens_are_text_and_nothing_more(site):
     _, gallery = site
     for key in range(1, 12):
@@ -430,36 +341,6 @@ def test_hostile_tokens_are_text_and_nothing_more(site):
     assert "\u202e" not in gallery.text.replace("<b>" + HOSTILE[2], "")
     wide = gallery("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
     assert wide <= 0
-
-
-def sheet(gallery):
-    made = "Key.shown && Address.parse(location.hash).page === 'key' ? Sheet.key(Key.shown) : "
-    return list(
-        csv.DictReader(io.StringIO(gallery(f"return {made} Sheet.list(List.last.ordinals, List.last.matches)")))
-    )
-
-
-def test_what_is_shown_can_be_downloaded_and_no_cell_is_a_formula(site):
-    made, gallery = site
-    gallery.go("#/?layer=2&sort=probability")
-    rows = sheet(gallery)
-    assert [f"#/{r['layer']}/{r['key']}" for r in rows][:50] == gallery.keys and len(rows) == made.keys
-    assert {r["model"] for r in rows} == {"surrogate"}
-    gallery("document.getElementById('download').click()")
-    folder = gallery.folder.parent / "downloads"
-    (path,) = browsing.until(lambda: folder.exists() and list(folder.glob("*.csv")))
-    assert list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))) == rows
-    path.unlink()
-    cells = []
-    for key in range(1, 30):
-        gallery.go(f"#/1/{key}")
-        rows = sheet(gallery)
-        for column in ("rank", "percentile"):
-            own = [float(r["coefficient"]) for r in rows if r[column]]
-            assert own == sorted(own, reverse=True)
-        cells += [cell for row in rows for cell in row.values()]
-    assert "'=cmd()" in cells and "'@SUM(1)" in cells
-    assert not [c for c in cells if c.lstrip()[:1] in ("=", "+", "@") or re.match(r"\s*-[^\d.]", c)]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -491,25 +372,6 @@ def test_axe_finds_nothing_at_fault(opened, scheme, narrow):
     finally:
         gallery.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         browsing.media(gallery.driver)
-
-
-def test_a_gallery_works_from_a_static_host_and_loads_what_it_shows(tmp_path):
-    made = build(tmp_path / "gallery")
-    with browsing.host(tmp_path / "gallery") as (url, served), browsing.browser(tmp_path) as driver:
-        gallery = Gallery(driver, tmp_path / "gallery", f"{url}/index.html")
-        gallery.open("#/?sort=address")
-        assert gallery.count() == made.size
-        data = lambda: {path.removeprefix("/data/") for path in served if path.startswith("/data/")}
-        assert data() == {"manifest.js", "layer-1.js"}
-        gallery.go("#/2/1")
-        assert data() == {"manifest.js", "layer-1.js", "layer-2.js", "keys-1.js"}
-        served.clear()
-        gallery.go("#/?text=the+of")
-        assert gallery.count() > 0 and data() == {"terms-0.js"}
-        served.clear()
-        gallery.go('#/?text="the+of"')
-        assert not data()  # all of it is there
-        assert browsing.console(driver) == []
 
 
 def test_negative_coefficients_are_named_by_key_and_mark_everywhere(tmp_path):

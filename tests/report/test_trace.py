@@ -25,7 +25,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.paper.layers import composition, tracing
 from ff_memories.report.gallery import parts
-from ff_memories.report.trace import run_tables
+from ff_memories.report.trace import record
 from ff_memories.report.trace.page import page
 
 PARTS = ("residual", "update", "output")
@@ -249,7 +249,7 @@ def test_tables_and_gallery_of_a_run_are_joined_by_key_and_sign(gated, tmp_path)
     (results / "gallery" / "data" / "manifest.js").write_text("part(")
     assert trace(gated, "w9 w3 w40", results=results)["gallery"] is None
     with pytest.raises(UserError, match="other signs"):
-        run_tables.join(found, results, None)
+        record.join(found, results, None)
 
 
 def test_a_run_without_tables_says_nothing_of_triggers(gated, tmp_path):
@@ -410,22 +410,3 @@ def test_bad_input_is_refused_and_nothing_is_written(run, project, arguments, sa
     assert (status, out) == (2, "")
     assert said in err and "Traceback" not in err
     assert sorted(project.rglob("*")) == before
-
-
-def test_folders_of_outputs_are_made(run, project):
-    assert run("the new", "--out", "deep/er/page.html")[0] == 0
-    assert "the new" in (project / "deep/er/page.html").read_text(encoding="utf-8")
-
-
-def test_a_run_without_its_model_is_told_what_to_run(run, project):
-    status, _, err = run("the", configfile="other.yaml")
-    assert status == 2
-    assert "fix: run ff-memories run other.yaml -- results/other/model/info.json" in err
-
-
-def test_a_config_of_another_model_is_refused(run, project, tmp_path):
-    other = config()
-    other["model"] |= {"sha256": "0" * 64}
-    (tmp_path / "other.yaml").write_text(yaml.safe_dump(other))
-    status, out, err = run("the", configfile=str(tmp_path / "other.yaml"))
-    assert (status, out) == (2, "") and "its model differs from the one in results/small/model/info.json" in err

@@ -18,14 +18,10 @@ from running import BIN, ROOT
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.parameters import shard_of
 from ff_memories.cli import main
 from ff_memories.config import Settings, load, parse
-from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.model.files import checkpoint, converted
-from ff_memories.model.info import read_info
-from ff_memories.paper.keys import topk
+from ff_memories.model.files import checkpoint
 from ff_memories.workflow import jobs
 from ff_memories.workflow.rules import refuse_bad_inputs
 from ff_memories.workflow.runs.run import Run
@@ -43,13 +39,6 @@ def test_a_missing_text_file(folder, capsys):
     said = says(capsys, *run_corpus(folder))
     assert "train.txt: no such text file" in said
     assert "corpus.train.files" in said
-    assert nothing_written(folder)
-
-
-@pytest.mark.parametrize("content", [b"", b"\n \n\t\n"])
-def test_an_empty_text_file(folder, capsys, content):
-    (folder / "validation.txt").write_bytes(content)
-    assert "validation.txt: the file has no text" in says(capsys, *run_corpus(folder))
     assert nothing_written(folder)
 
 
@@ -235,20 +224,6 @@ def steps_fail(folder, capsys, settings):
     return capsys.readouterr().err
 
 
-def test_more_triggers_than_there_are_prefixes(folder, capsys):
-    said = steps_fail(folder, capsys, config(triggers__top=10_000))
-    assert "triggers.top is 10000, and the training text has" in said
-
-
-def test_a_model_none_of_whose_keys_ever_fires(folder, capsys):
-    def silence(content):
-        for layer in range(3):
-            content["model"][f"decoder.layers.{layer}.fc1.bias"].fill_(-1e4)
-
-    rewrite(folder, silence)
-    assert "no memory coefficient in the training text is positive" in steps_fail(folder, capsys, config())
-
-
 def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
     def silence(content):
         content["model"]["decoder.layers.0.fc1.bias"][:7] = -1e4
@@ -334,53 +309,6 @@ def test_a_mistyped_key_is_told_from_the_key_that_was_meant(changes, said):
     assert f"  {said}" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    "typed, said",
-    [
-        ("verfy", "verfy: no such command (did you mean verify?)\n"),
-        ("trigger_shard", "trigger_shard: no such command\n"),
-        ("x\x1b[2J", "no such command\n"),
-    ],
-)
-def test_a_mistyped_command_is_told_from_the_command_that_was_meant(capsys, typed, said):
-    told = says(capsys, typed, "--configfile", "my.yaml")
-    assert said in told and "fix: run ff-memories --help for a list of commands" in told
-    assert "\x1b" not in told and len(told) < 200
-
-
-@pytest.mark.parametrize("path", ["run", "corpus", "corpus.source", "corpus.train.files", "model"])
-def test_a_missing_key_is_named(path):
-    data = copy.deepcopy(SMALL)
-    *sections, key = path.split(".")
-    place = data
-    for section in sections:
-        place = place[section]
-    del place[key]
-    with pytest.raises(UserError, match=f"{path}: missing key"):
-        parse(data)
-
-
-COMMANDS = {
-    "verify": "", "plan": "", "show": "--layer 1 --key 1",
-}  # fmt: skip
-UNREADABLE = {
-    "no such config file": lambda path: None,
-    "expected a file, found a directory": lambda path: path.mkdir(),
-    "cannot be read as UTF-8: 'utf-8' codec can't decode": lambda path: path.write_bytes(b"run: \xff\n"),
-    "not valid YAML": lambda path: path.write_text("run: [\n"),
-    "expected a mapping of sections": lambda path: path.write_text(""),
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("said", UNREADABLE)
-def test_a_config_that_cannot_be_read_is_named_by_every_command(tmp_path, monkeypatch, capsys, name, said):
-    monkeypatch.chdir(tmp_path)
-    UNREADABLE[said](tmp_path / "my.yaml")
-    told = says(capsys, name, *COMMANDS[name].split(), "--configfile", "my.yaml")
-    assert told.startswith(f"error: my.yaml: {said}")
-
-
 def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
@@ -394,109 +322,6 @@ def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
     assert load("my.yaml") == made
     assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
-
-
-@pytest.mark.parametrize(
-    "change, said",
-    [
-        (lambda a: a.update(adaptive_input_cutoff=None), "its options are not those of a transformer_lm"),
-        (lambda a: a.update(max_target_positions=70_000), "it takes 70000 positions"),
-    ],
-)
-def test_options_that_make_no_sense(folder, capsys, change, said):
-    rewrite(folder, lambda c: change(vars(c["args"])))
-    assert said in says(capsys, *model_step(folder))
-
-
-@pytest.mark.parametrize("text", ["0-of-4", "5-of-4", "one-of-4"])
-def test_a_shard_that_is_none(text):
-    assert shard_of("4-of-4") == (4, 4)
-    with pytest.raises(UserError, match=f"--shard {text}: not a shard"):
-        shard_of(text)
-
-
-@pytest.mark.parametrize(
-    "arguments, said",
-    [
-        (["my.yaml", "--set", "triggers.top.x=3"], "top is a key, not a section"),
-        (["my.yaml", "--set", "triggers.top=["], "not valid YAML"),
-        (["my.yaml", "--set", "=5"], "expected KEY=VALUE"),
-        (["nowhere/my.yaml"], "nowhere: no such folder"),
-        (["demo.yaml"], "results/demo belongs to the demo run"),
-    ],
-)
-def test_init_refuses_what_makes_no_run(folder, capsys, monkeypatch, arguments, said):
-    monkeypatch.chdir(folder)
-    where, *rest = arguments
-    given = [
-        "--checkpoint",
-        "model.pt",
-        "--dictionary",
-        "dict.txt",
-        "--train",
-        "train.txt",
-        "--validation",
-        "validation.txt",
-    ]
-    assert said in says(capsys, "init", where, *given, *rest)
-    assert not (folder / where).exists()
-
-
-def test_what_would_fail_late_is_refused_at_the_start():
-    for changes, said in (
-        ({"figures": {"figure4": {"bins": 5}}}, "figures.figure4.bins: this figure has no such option"),
-        (
-            {"corpus__source": "nowhere", "corpus__train__files": [], "corpus__validation__files": []},
-            "unknown source 'nowhere'",
-        ),
-        (
-            {"model__source": "nowhere", "model__checkpoint": None, "model__dictionary": None},
-            "unknown source 'nowhere'",
-        ),
-    ):
-        with pytest.raises(UserError, match=said):
-            Run(config(**changes))
-
-
-PLACES: dict[str, tuple[str, dict[str, Any]]] = {
-    "corpus.train.files": ("train.txt", {}),
-    "model.checkpoint": ("model.pt", {}),
-    "composition.sample_file": ("sample.jsonl", {"composition__sample_file": "sample.jsonl"}),
-    "sources.registry": ("registry.toml", {"sources": {"registry": "registry.toml"}}),
-}
-
-
-@pytest.mark.parametrize("place", PLACES)
-def test_every_input_is_a_file_when_a_run_starts(folder, monkeypatch, place):
-    monkeypatch.chdir(folder)
-    name, changes = PLACES[place]
-    (folder / name).unlink(missing_ok=True)
-    assert Run(config(**changes), "my.yaml").inputs.missing == [f"{place}: {name}: no such file"]
-    (folder / name).mkdir()
-    with pytest.raises(UserError, match=f"{name}: expected a file, found a directory"):
-        Run(config(**changes), "my.yaml")
-    (folder / name).rmdir()
-    os.mkfifo(folder / name)
-    with pytest.raises(UserError, match=f"{name}: expected a file, found a pipe or a device"):
-        Run(config(**changes), "my.yaml")
-
-
-def test_an_input_that_may_not_be_read_is_refused_when_a_run_starts(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(os, "access", lambda path, mode: path != "train.txt")
-    with pytest.raises(UserError, match=r"corpus\.train\.files: train\.txt: no permission to read it"):
-        refuse_bad_inputs(Run(config()))
-
-
-def test_what_a_rule_makes_may_be_missing_when_a_run_starts(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    named: Any = {"corpus__source": "wikitext-103", "corpus__train__files": [], "corpus__validation__files": [],
-                  "model__source": "adaptive_lm_wiki103.v2", "model__checkpoint": None,
-                  "model__dictionary": None}  # fmt: skip
-    assert Run(config(**named)).inputs.missing == []
-    (tmp_path / "data/adaptive_lm_wiki103.v2/model.pt").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"model\.pt: expected a file, found a directory"):
-        Run(config(**named))
 
 
 SAMPLED = {"composition__sample_file": "sample.jsonl"}
@@ -564,37 +389,6 @@ def test_only_the_papers_own_model_and_text_have_the_papers_scope():
     assert scope(Settings(foreign), size) == "surrogate"
 
 
-READ = {
-    "corpus.safetensors": store.read,
-    "model.safetensors": lambda path: converted.load(path, path),
-    "shard.safetensors": topk.load,
-    "triggers.parquet": tables.read,
-    "info.json": read_info,
-}
-
-
-@pytest.mark.parametrize("name", READ)
-def test_advice_is_for_a_file_that_is_missing_or_for_one_that_is_spoilt(name, tmp_path):
-    with pytest.raises(UserError, match="run the workflow, or in a clone make pull"):
-        READ[name](tmp_path / name)
-    (tmp_path / name).write_bytes(b"\0" * 99)
-    with pytest.raises(UserError, match="remove it and run the workflow again"):
-        READ[name](tmp_path / name)
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        ("seed: 1\nrun: a\nseed: 2\n", "line 3: 'seed' appears a second time"),
-        ("run: a\nvalues:\n  target: rank\n  target: last\n", "line 4: 'target' appears a second time"),
-    ],
-)
-def test_a_key_that_stands_twice_is_refused_with_its_line(tmp_path, text, said):
-    (tmp_path / "my.yaml").write_text(text)
-    with pytest.raises(UserError, match=f"my.yaml: not valid YAML: {said}"):
-        load(tmp_path / "my.yaml")
-
-
 OTHERS = {
     "what follows": pl.lit(1_000_000).alias("next_token"), "another text": pl.col("next_token").fill_null(4) + 1,
 }  # fmt: skip
@@ -619,10 +413,3 @@ def test_triggers_of_another_run_are_refused_before_anything_is_computed(made, t
                 *(["--counts", tmp_path / "counts.parquet"] if step == "mutations" else []))  # fmt: skip
     assert "triggers.parquet: not the triggers of this model in this text" in said
     assert [path.name for path in tmp_path.iterdir()] == ["triggers.parquet"]
-
-
-def test_a_table_that_lacks_values_is_refused(made, tmp_path):
-    frame = tables.read(made / "triggers.parquet")
-    frame.with_columns(key=pl.lit(None, pl.UInt16)).write_parquet(tmp_path / "triggers.parquet")
-    with pytest.raises(UserError, match=r"triggers\.parquet: missing values in key"):
-        tables.read(tmp_path / "triggers.parquet")

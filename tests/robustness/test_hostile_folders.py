@@ -11,16 +11,10 @@ from functools import partial
 import pytest
 import tiny
 import torch
-import yaml
-from laid_out import lay_out
-from pipeline import config, run_steps
 from refusing import says
 from running import BIN, ROOT
 from safetensors.torch import load_file, save_file
-from transformers_run import prepare
 
-from ff_memories import api
-from ff_memories.base.errors import UserError
 from ff_memories.inputs.models import model_folder
 
 pytestmark = pytest.mark.more
@@ -182,59 +176,4 @@ sys.exit(done.returncode)
 # ------------------------------------------------------------------------------------------------- what is no file
 
 
-def put(path, kind):
-    """Put a pipe or a directory in a file's place."""
-    path.unlink(missing_ok=True)
-    os.mkfifo(path) if kind == "pipe" else path.mkdir()
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("kind", ["pipe", "directory"])
-@pytest.mark.parametrize("where", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"])
-def test_only_regular_files_of_a_model_are_opened(project, capsys, where, kind):
-    put(project / "model" / where, kind)
-    said = f"model/{where}: expected a file, found a {'pipe or a device' if kind == 'pipe' else kind}\n"
-    assert said in says(capsys, "init", "my.yaml", "--model", "model", *TEXTS)
-    with pytest.raises(UserError, match="expected a file"):
-        api.load_model("model")
-
-
-INPUTS = {
-    "model.pt": "--checkpoint",
-    "dict.txt": "--dictionary",
-    "train.txt": "--train",
-    "validation.txt": "--validation",
-}
-
-
-@pytest.mark.timeout(60)
-@pytest.mark.parametrize("name", [*INPUTS, "my.yaml"])
-def test_only_regular_files_are_opened_as_checkpoint_dictionary_text_or_config(folder, capsys, monkeypatch, name):
-    monkeypatch.chdir(folder)
-    put(folder / name, "pipe")
-    said = f"{name}: expected a file, found"
-    given = [part for file, option in INPUTS.items() for part in (option, file)]
-    assert said in says(capsys, "init", "my.yaml", *given, *(["--force"] if name == "my.yaml" else []))
-    if name != "my.yaml":
-        (folder / "my.yaml").write_text(yaml.safe_dump(config()))
-    assert said in says(capsys, "plan", "--configfile", "my.yaml")
-
-
 # What a run made or people sent, and a command that reads it.
-READ = {
-    "results/small/model/info.json": "trace text --configfile my.yaml",
-    "results/small/tables/triggers.parquet": "show --layer 1 --key 0 --top 3 --configfile my.yaml",
-    "text.txt": "trace --file text.txt --configfile my.yaml",
-}
-
-
-@pytest.mark.timeout(60)
-def test_only_regular_files_are_opened_of_what_a_run_made_or_people_sent(tmp_path, monkeypatch, capsys):
-    (tmp_path / "run").mkdir()
-    settings = prepare(tmp_path / "run", "llama", train=60, validation=30)
-    lay_out(tmp_path / "run", run_steps(tmp_path / "run", settings), "small")
-    for number, (name, command) in enumerate(READ.items()):
-        monkeypatch.chdir(shutil.copytree(tmp_path / "run", tmp_path / str(number)))
-        put(tmp_path / str(number) / name, "pipe")
-        capsys.readouterr()
-        assert name.rpartition("/")[2] in says(capsys, *command.split())

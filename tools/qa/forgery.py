@@ -98,8 +98,8 @@ class Forger:
 
     def __init__(self, kind: str, seed: int):
         self.kind, self.run, self.rng = kind, Run.read(RECORDED[kind]), np.random.default_rng(seed)
-        with run_files.opened(Path(self.run.results), None) as files:
-            recorded = files.tables()
+        files = run_files.opened(Path(self.run.results))
+        recorded = files.tables()
         self.tables = {
             name.removeprefix("tables/"): tables.read(file)
             for name, file in recorded.items()

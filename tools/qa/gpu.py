@@ -117,9 +117,9 @@ def of_smollm2(precision: str) -> dict[str, str]:
 
 def beside_the_record(precision: str) -> dict[str, Any]:
     """Compare SmolLM2's tables with the record's."""
-    with run_files.opened(ROOT / "runs" / "smollm2" / "dvc.lock", None) as recorded:
-        files = recorded.tables()
-        here = {table: tables.read(files[f"tables/{table}"], table) for table in MEASURED}
+    recorded = run_files.opened(ROOT / "runs" / "smollm2" / "dvc.lock")
+    files = recorded.tables()
+    here = {table: tables.read(files[f"tables/{table}"], table) for table in MEASURED}
     there = {table: tables.read(ROOT / file) for table, file in of_smollm2(precision).items()}
     return summary(answered(here, there, precision))
 

@@ -3,13 +3,12 @@
 Tables are compared cell by cell: exactly, or within the tolerance of the column's class (``tables``). A row with a cell
 beyond that is recomputed from the model and the text, in both runs, by what `verify` recomputes rows with: it counts as
 equal if the model confirms both, and only a small share of a table's rows may (near-ties). Of tables on which no
-verdict rests, such a share may differ without that. What follows from tables must be what each run's own tables give,
-made again by its rule.
+verdict rests, such a share may differ without that. What follows from tables may differ where measured tables do, but
+for verdicts; `verify` makes it again by its rule.
 """
 
 import itertools
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,7 +25,6 @@ from ff_memories.audit.recompute.near_equal import (
     DIFFERS,
     FEW,
     INTERVAL,
-    NEAR_TIE,
     Comparer,
     Tolerances,
     numbers_agree,
@@ -40,7 +38,6 @@ from ff_memories.base.progress import Progress
 from ff_memories.report.wording import counted
 from ff_memories.schema import COEFFICIENT, COUNT, EXACT, FOLLOWS, LOGIT, PROBABILITY, STATISTIC, Rule, Schema
 from ff_memories.tables import TABLES
-from ff_memories.workflow import dvc_lock_file, rebuild
 from ff_memories.workflow.runs.opening import run_of
 from ff_memories.workflow.runs.run import Run
 
@@ -53,7 +50,6 @@ Letter = Literal["a", "b"]
 SIDES: tuple[Letter, Letter] = ("a", "b")
 NamedTables = Mapping[str, pl.DataFrame]
 Models = Callable[[str], AuditInputs]  # from a model's name to what its rows are recomputed from
-MakeAgain = Callable[[Path, set[str], Mapping[str, Path], Run, int], rebuild.Again]
 
 
 @dataclass
@@ -68,7 +64,7 @@ class Outcome:
         within: {column: how many of these are within the tolerance of its class}.
         open: {run: numbers of its rows that only a recomputation can settle}.
         near_ties: number of rows, of the run with more of them, that differ beyond a tolerance.
-        follows: whether the tables differ, and each must be what its own run's tables give.
+        follows: whether the tables differ, and follow from others that may differ.
         different: the differences in words.
     """
 
@@ -164,26 +160,23 @@ def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
     """
     if a.exists() and b.exists() and a.resolve() == b.resolve():
         raise UserError(f"{a} and {b} are the same run", "name two runs")
-    with run_files.opened(a, run) as first, run_files.opened(b, run) as second:
-        found = [
-            [side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)
-        ]
-        if first.info() and second.info() and found[0] != found[1]:
-            raise UserError(
-                f"{a} and {b} are runs of two models",
-                "compare runs of one config; ff-memories atlas shows several models",
-            )
-        return compared(first, second, run)
+    first = run_files.opened(a)
+    second = run_files.opened(b)
+    found = [[side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)]
+    if first.info() and second.info() and found[0] != found[1]:
+        raise UserError(
+            f"{a} and {b} are runs of two models",
+            "compare runs of one config; ff-memories atlas shows several models",
+        )
+    return compared(first, second, run)
 
 
-def compared(
-    a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None, again: MakeAgain = rebuild.again
-) -> Comparison:
+def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None) -> Comparison:
     """Compare two runs by their files.
 
     Args:
         given: what both are runs of; default: what each one's name says.
-        models, again: what loads a model with its text, and what makes files again.
+        models: what loads a model with its text.
     """
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
@@ -201,22 +194,20 @@ def compared(
                 found[name].different.append(f"{name}: its rows are not in the order of their key ({letter.upper()})")
     out.others += _of_other_precision((a, b), precisions, runs)
     drawn = _others(out, a, b)
-    if not out.different:  # else the answer is known, without the model
+    open_ = [outcome for outcome in found.values() if outcome.open["a"] or outcome.open["b"]]
+    if open_ and not out.different:  # else the answer is known, without the model
         if run is None or (why := lacking(run, (a, b))):
-            for outcome in found.values():
-                if outcome.open["a"] or outcome.open["b"] or outcome.follows:
-                    outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
-            out.others += [f"{path}: {why if run else NOT_TOLD}" for path in drawn]
+            for outcome in open_:
+                outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
         else:
-            pair = Pair(run, {"a": a, "b": b}, frames, limits, models or (lambda model: model_here(run, model)), again)
-            pair.recompute(found)
-            if not out.different:
-                out.others += pair.made_again(found, drawn)
+            _recompute(found, frames, limits, models or (lambda model: model_here(run, model)))
     out.drawn = len(drawn)
     if all("tables/claims" in frames[side] for side in SIDES):
         claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
         claims = claims.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
         out.claims = claims.select("claim", "measured", "measured_b", "verdict", "verdict_b").rows()
+        other = [f"claims, claim {claim}: {one} and {its}" for claim, *_, one, its in out.claims if one != its]
+        found["tables/claims"].different += other
     return out
 
 
@@ -365,96 +356,33 @@ def model_here(run: Run, model: str) -> AuditInputs:
     return AuditInputs.read(run, (), Path) if model == "own" else baselines.inputs(run, model, {}, Path)
 
 
-@dataclass
-class Pair:
-    """Two runs of one config, with what is needed to make again what they say."""
-
-    run: Run
-    files: dict[Letter, RunFiles]
-    frames: dict[Letter, NamedTables]
-    limits: Tolerances
-    models: Models
-    again: MakeAgain
-
-    def inputs(self, folder: str, side: Letter) -> AuditInputs:
-        """Return what the rows of one run's tables in a folder are recomputed from."""
-        model, frames = self.models(model_of(folder) or ""), self.frames[side]
-        own = {n.rpartition("/")[2]: frames[n] for n in frames if n.rpartition("/")[0] == folder}
-        out = replace(model, tables=model.tables | own)
-        out.near = Comparer(self.limits)
-        return out
-
-    def recompute(self, found: dict[str, Outcome]) -> None:
-        """Recompute the open rows of both runs; those that the model does not confirm are differences."""
-        todo = [outcome for outcome in found.values() if outcome.open["a"] or outcome.open["b"]]
-        with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
-            for folder, side in itertools.product(sorted({outcome.folder for outcome in todo}), SIDES):
-                inputs = self.inputs(folder, side)
-                for outcome in (one for one in todo if one.folder == folder):
-                    for where, result in recomputed_rows(inputs, outcome.table, outcome.open[side]):
-                        if result.state == DIFFERS:
-                            outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
-                        progress.step(1)
-                for said in structure.faults(inputs):
-                    outcome = found.get(f"{folder}/{said.partition(':')[0]}", todo[0])
-                    outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{said} ({side.upper()})")
-
-    def made_again(self, found: dict[str, Outcome], drawn: list[str]) -> list[str]:
-        """Make the tables that follow from others again, from either run's; return the differences of ``drawn``."""
-        todo, others = {o.name: o for o in found.values() if o.follows}, list[str]()
-        counts = {name for name in todo if name.startswith("counts/") and Path(name).name in structure.COUNTS}
-        labels = {name for name in todo if model_of(todo[name].folder) not in (None, "own")}
-        for side in SIDES:
-            for name in counts:
-                made = structure.counts_again(self.inputs("tables", side), Path(name).name)
-                if made is None or not self.frames[side][name].equals(made):
-                    todo[name].different.append(f"{name}: not what the run's tables say ({side.upper()})")
-            for folder in sorted({todo[name].folder for name in labels}):
-                own = {name: self.frames[side][f"{folder}/{name}"] for name in baselines.LABELS}
-                measured = folder.replace("/proxy", "/tables")
-                own["refinement"] = self.frames[side][f"{measured}/refinement"]
-                for table, where, result in baselines.labels(self.run, model_of(folder) or "", own):
-                    if (outcome := todo.get(f"{folder}/{table}")) is not None:
-                        outcome.near_ties += result.state == NEAR_TIE
-                        if result.state == DIFFERS:
-                            outcome.different.append(f"{folder}/{table}, {where}: {result.says} ({side.upper()})")
-            rest = {f"{name}.parquet": todo[name] for name in sorted(todo.keys() - counts - labels)}
-            if rest or drawn:
-                others += self._by_rules(rest, drawn, side)
-        return others
-
-    def _by_rules(self, todo: Mapping[str, Outcome], drawn: list[str], side: Letter) -> list[str]:
-        """Compare tables and other files with those that the rules make again from a run's tables."""
-        files, others = {path: Path(path) for path in run_files.made(self.run)}, list[str]()
-        own, place = self.files[side], lambda path: f"{self.run.results}/{path}"
-        files |= {place(path): file for path, file in own.files.items()}
-        with tempfile.TemporaryDirectory(prefix="ff-memories-compare-") as folder:
-            wanted = {place(path) for path in (*todo, *drawn)}
-            made = self.again(Path(folder), wanted, files, self.run, os.cpu_count() or 1)
-            for path in (*todo, *drawn):
-                file, outcome, said = (
-                    Path(folder, place(path)),
-                    todo.get(path),
-                    "is not what its own run's tables give",
-                )
-                if place(path) in made.lacking:
-                    said = f"cannot be made again, because {made.lacking[place(path)]} is missing"
-                elif not file.exists():
-                    said = f"could not be made again{made.why.get(place(path), '')}"
-                elif outcome is None:
-                    said = "" if dvc_lock_file.content(file) == own.digests[path] else said
-                elif tables.read(file, outcome.table).equals(self.frames[side][outcome.name]):
-                    said = ""
-                if not said:
-                    continue
-                said = f"{path.removeprefix('tables/').removesuffix('.parquet')}: {said} ({side.upper()})"
-                (outcome.different if outcome else others).append(said)
-        return others
+def _recompute(
+    found: dict[str, Outcome], frames: Mapping[Letter, NamedTables], limits: Tolerances, models: Models
+) -> None:
+    """Recompute the open rows of both runs; those that the model does not confirm are differences."""
+    todo = [outcome for outcome in found.values() if outcome.open["a"] or outcome.open["b"]]
+    with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
+        for folder, side in itertools.product(sorted({outcome.folder for outcome in todo}), SIDES):
+            model = models(model_of(folder) or "")
+            own = {n.rpartition("/")[2]: frame for n, frame in frames[side].items() if n.rpartition("/")[0] == folder}
+            inputs = replace(model, tables=model.tables | own)
+            inputs.near = Comparer(limits)
+            for outcome in (one for one in todo if one.folder == folder):
+                for where, result in recomputed_rows(inputs, outcome.table, outcome.open[side]):
+                    if result.state == DIFFERS:
+                        outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
+                    progress.step(1)
+            for said in structure.faults(inputs):
+                outcome = found.get(f"{folder}/{said.partition(':')[0]}", todo[0])
+                outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{said} ({side.upper()})")
 
 
 def _others(found: Comparison, a: RunFiles, b: RunFiles) -> list[str]:
     """Compare the files that are no tables; return those that differ and that may follow from tables that differ."""
-    moved, drawn = any(any(outcome.cells.values()) for outcome in found.tables.values()), []
+    moved, drawn = any(any(o.cells.values()) and not o.follows for o in found.tables.values()), []
+    for outcome in found.tables.values():
+        if outcome.follows and not moved:
+            outcome.different.append(f"{outcome.shown}: differs, but the tables that it follows from are the same")
     for path in sorted(a.digests.keys() | b.digests.keys()):
         kind = kind_of(path)
         if kind is None:
@@ -520,7 +448,7 @@ def page(found: Comparison) -> Iterator[str]:
         rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
         state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"
         if outcome.follows and not outcome.different:
-            state += "; each follows from its own run's tables"
+            state += "; it follows from tables that differ"
         if outcome.near_ties and not outcome.different:
             unchecked = outcome.schema.measured and outcome.table not in ROWS
             how = "not recomputed: no verdict rests on them" if unchecked else "by recomputation in float64"
@@ -533,8 +461,7 @@ def page(found: Comparison) -> Iterator[str]:
         yield from _first(outcome.different)
     yield from _first(found.others)
     if found.drawn:
-        how = "" if found.different else "; each is what its own run's tables give"
-        yield f"{counted(found.drawn, 'other file differs', 'other files differ')}, because tables do{how}"
+        yield f"{counted(found.drawn, 'other file differs', 'other files differ')}, because tables do"
     number = lambda value: "none" if value is None else f"{value:.6g}"
     for claim, one, other, verdict, its in found.claims:
         if one != other or verdict != its:

@@ -5,8 +5,7 @@ What a path below a run's folder says (whose table it is, how it is compared) is
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -14,9 +13,8 @@ from typing import Any, Literal
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.tables import TABLES
-from ff_memories.workflow import dvc, dvc_lock_file
+from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.dvc_yaml import is_shared
-from ff_memories.workflow.runs.opening import run_of
 from ff_memories.workflow.runs.run import Run
 
 OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
@@ -93,23 +91,20 @@ def measured(folder: Path) -> list[str]:
     ]
 
 
-@contextmanager
-def opened(given: Path, run: Run | None) -> Iterator[RunFiles]:
-    """Yield a run's files.
+def opened(given: Path) -> RunFiles:
+    """Return a run's files.
 
     Args:
-        given: the run's folder or a dvc.lock; of a dvc.lock in its place, files that are missing are fetched.
-        run: the run, if the user named its config.
+        given: the run's folder or a dvc.lock.
 
     Raises:
         UserError: it is neither, or DVC's cache lacks its tables.
     """
     if given.is_dir():
-        yield _folder(given)
-    elif given.is_file():
-        yield _recorded(given, run)
-    else:
-        raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
+        return _folder(given)
+    if given.is_file():
+        return _recorded(given)
+    raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
 
 
 def _folder(given: Path) -> RunFiles:
@@ -127,7 +122,7 @@ def _folder(given: Path) -> RunFiles:
     return found
 
 
-def _recorded(given: Path, run: Run | None) -> RunFiles:
+def _recorded(given: Path) -> RunFiles:
     found = RunFiles(given, "", record=outputs(given, ("deps", "outs")))
     for path, md5 in outputs(given).items():
         if match := OWN.match(path):
@@ -136,9 +131,6 @@ def _recorded(given: Path, run: Run | None) -> RunFiles:
                 found.digests[match[2]] = md5
     if not found.digests:
         raise UserError(f"{given}: has no tables of a run", GIVE)
-    own = run or run_of(found.run)
-    if own is not None and given.resolve() == own.dvc_lock.resolve():
-        _fetch(own)
     for path, md5 in found.digests.items():
         held = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
         if held and not md5.endswith(".dir"):
@@ -161,18 +153,6 @@ def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
     except UserError as error:
         reason = str(error).partition("\n")[0].removeprefix(f"{path}: ")
         raise UserError(f"{path}: neither a run's folder nor a dvc.lock ({reason})", GIVE) from None
-
-
-def _fetch(run: Run) -> None:
-    """Fetch a run's recorded tables into DVC's cache, without touching the run's files."""
-    lacking = set()
-    for path, (stage, md5) in dvc_lock_file.outputs(run).items():
-        match = OWN.match(path)
-        if match and table_of(match[2]) and not (CACHES[0] / md5[:2] / md5[2:]).is_file():
-            lacking.add(stage)
-    if lacking:
-        dvc.look_at(run)
-        dvc.call("fetch", "--quiet", *(f"{run.dvc_yaml}:{stage}" for stage in sorted(lacking)))
 
 
 def made(run: Run) -> list[str]:

@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import sys
-import zipfile
 from itertools import count, pairwise
 from pathlib import Path
 
@@ -40,14 +39,15 @@ BY_BEGINNING = {  # how files begin: what they are, and the command that reads o
     rb"\xff\xfe|\xfe\xff": ("UTF-16", "iconv -f UTF-16 -t UTF-8"),
     rb"\s*(?i:<!doctype\s+html\b|<html\b)": ("HTML", PANDOC.format("html")),
     rb"\s*<\?xml\b": ("XML", PANDOC.format("html")),
+    rb"PK\x03\x04(?s:.*)word/": ("a document (docx)", PANDOC.format("docx")),
+    rb"PK\x03\x04(?s:.*)mimetypeapplication/vnd.oasis": ("a document (odt)", PANDOC.format("odt")),
+    rb"PK\x03\x04(?s:.*)mimetypeapplication/epub": ("a document (epub)", PANDOC.format("epub")),
+    rb"PK\x03\x04": ("a zip archive", "funzip"),
 }
-CODE = re.compile(
-    r"[;{}]\s*$|^\s*(?:(?:def|class|import|from|return|if|for|while|elif|else|try)\b.*[:;({,]?$|#|//|\*)|\w\(.*\)|[^=]=[^=]"
-)
 
 
-def check(path: Path, lines_are_sentences: bool = False) -> str | None:
-    """Return what a reader of the results should know of a text file; ``None``: nothing.
+def check(path: Path, lines_are_sentences: bool = False) -> None:
+    """Refuse a file that is no plain text.
 
     Args:
         path: the file; its first ``SAMPLE`` bytes are looked at.
@@ -82,11 +82,6 @@ def check(path: Path, lines_are_sentences: bool = False) -> str | None:
     _refuse_tables(path, text)
     if not lines_are_sentences:
         _refuse_wrapped(path, text)
-    lines = [line for line in text.split("\n") if line.strip()]
-    indented = sum(line[0] in " \t" for line in lines) / len(lines)
-    if indented > 0.15 and sum(CODE.search(line) is not None for line in lines) / len(lines) > 0.5:
-        return "looks like code: every line is a paragraph by itself; indentation and line breaks are not read"
-    return None
 
 
 def not_utf8(path: Path, line: int, byte: int) -> UserError:
@@ -132,8 +127,6 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
     for beginning, (what, convert) in BY_BEGINNING.items():
         if re.match(beginning, sample):
             raise _refusal(path, f"{what}, not plain text", convert)
-    if sample.startswith(b"PK\3\4"):
-        raise _refusal(path, *_zipped(path))
     if sample.startswith(b"PAR1"):
         code = f'[print(text + "\\n{END}") for text in polars.read_parquet(sys.stdin.buffer)["text"] if text]'
         raise _refusal(
@@ -141,20 +134,6 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
         )
     if sample.count(0) > 0.01 * len(sample):
         raise UserError(f"{path}: holds NULs, so it is no text in UTF-8", "give a text file in UTF-8")
-
-
-def _zipped(path: Path) -> tuple[str, str]:
-    """Return what a zip file is, and the command that writes its text."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise UserError(f"{path}: a damaged zip archive ({error})", "fetch the file again") from None
-    for member, form in (("word/document.xml", "docx"), ("content.xml", "odt"), ("META-INF/container.xml", "epub")):
-        if member in names:
-            return f"a document ({form}), not plain text", PANDOC.format(form)
-    code = "z = zipfile.ZipFile(sys.stdin.buffer); [sys.stdout.buffer.write(z.read(n)) for n in z.namelist()]"
-    return "a zip archive, not plain text", _python(code, "zipfile")
 
 
 def _refuse_json(path: Path, text: str) -> None:

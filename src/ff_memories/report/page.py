@@ -1,4 +1,7 @@
-"""Build the report: gather what its template shows from tables, model info and config."""
+"""Build the report: gather what its template shows from tables, model info and config; and its summary as Markdown.
+
+The summary, for a README, an appendix or a pull request, has no corpus text.
+"""
 
 import json
 import re
@@ -11,19 +14,22 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
+from ff_memories.base.text import escape_invisible, listed
 from ff_memories.config import Settings
 from ff_memories.figures import font
 from ff_memories.figures.registry import DRAWN, caption, keys_behind, title
 from ff_memories.judge import wording
+from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
+from ff_memories.judge.sensitivity import changes
+from ff_memories.judge.wording import word
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import outline
 from ff_memories.report.answers import SOURCES, answer, first_lines, named
 from ff_memories.report.html import embedded, inline, policy, render, script
-from ff_memories.report.markdown import markdown
-from ff_memories.report.sections import annotation_section, choices_section, influence
 from ff_memories.report.tables123 import EXCERPTS
-from ff_memories.report.wording import looked_at
+from ff_memories.report.wording import finished, looked_at
+from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED
 
 
 def report(
@@ -182,3 +188,139 @@ def _model(config: Settings, info: Mapping[str, Any]) -> str:
     if info["scope"] != "model":
         return config.model.source or "the run's own checkpoint"
     return named(info) + (f" at revision {info['revision']}" if info.get("revision") else "")
+
+
+# measure: its description and unit
+OF_SCORES = {
+    "shallow_precision": ("precision: of the shallow patterns found, those that had been planted", "share"),
+    "shallow_recall": ("recall: of the planted shallow patterns, those that were found", "share"),
+    "semantic_precision": ("precision: of the topics found, those that had been planted", "share"),
+    "semantic_recall": ("recall: of the planted topics, those that were found", "share"),
+    "passage_recall": ("text passages, mixed with random prefixes, found as a topic", "share"),
+    "foil_rate": ("foils (random prefixes) labelled with a pattern", "share"),
+    "agreement": ("annotator pairs that give a prefix the same label", "share"),
+    "alpha_nominal": ("Krippendorff's alpha of the labels", "number"),
+    "alpha_masi": ("Krippendorff's alpha of the sets of types, MASI distance", "number"),
+    "gwet_ac1": ("Gwet's AC1 of the labels", "number"),
+    "distance_agreement": ("annotator pairs that judge a composition alike", "share"),
+    "distance_alpha_nominal": ("Krippendorff's alpha of the judgements of compositions", "number"),
+    "repeat_agreement": ("prefixes labelled the same when a key is shown again", "share"),
+    "patterns_per_key": ("patterns per key", "number"),
+    "keys_with_pattern": ("keys with a pattern", "share"),
+    "coverage": ("prefixes with a pattern", "share"),
+    "labels_as_proxy": ("prefixes with the same label as the proxy's", "share"),
+    "labels_as_people": ("prefixes with the same label as a person's, mean over people", "share"),
+    "proxy_patterns_found": ("proxy patterns that the annotator also found", "share"),
+    "proxy_types_alike": ("of these, patterns of the same type", "share"),
+    "own_patterns_found_by_proxy": ("annotator's patterns that the proxy also found", "share"),
+    "distant": ("compositions judged distant (the paper: 66 of 100)", "share"),
+}
+
+
+def annotation_section(scores: pl.DataFrame) -> dict[str, Any]:
+    """Return the template's data from `annotation_scores`: the proxy, people together, then each person and model."""
+    names = [name for name in scores["who"].unique().sort() if name not in (ANNOTATOR, PEOPLE)]
+    titles = {ANNOTATOR: "Automatic proxy", PEOPLE: "Agreement between annotators"}
+    groups = []
+    for who in (ANNOTATOR, PEOPLE, *names):
+        rows = {row["measure"]: row for row in scores.filter(pl.col("who") == who).iter_rows(named=True)}
+        shown = [rows[m] | {"about": text, "unit": unit} for m, (text, unit) in OF_SCORES.items() if m in rows]
+        if shown:
+            kind = "Language model" if who.startswith(MODEL) else "Annotator"
+            groups.append((titles.get(who, f"{kind} {who.removeprefix(MODEL)}"), shown))
+    simulated = any(name.startswith(SIMULATED) for name in names)
+    people = [name for name in names if not name.startswith(MODEL)]
+    return {"groups": groups, "people": bool(people), "models": len(names) > len(people), "simulated": simulated}
+
+
+def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the template's data from the `sensitivity` table: its figure, counts, changed verdicts, largest effects.
+
+    ``strongest`` maps each claim that a choice moves to a choice that changes its verdict, or else to the one with the
+    largest effect.
+    """
+    frame, units = changes(table), {claim.id: claim.unit for claim in register()}
+    tried = frame.select("choice", "value").unique().height
+    moving = frame.filter(pl.col("beyond")).select("choice", "value").unique().height
+    rows = [row | {"unit": units[row["claim"]]} for row in frame.iter_rows(named=True)]
+    changed = [row for row in rows if row["changed"]]
+    farthest: dict[str, dict[str, Any]] = {}
+    for row in sorted((r for r in rows if r["beyond"] and r["change"]), key=lambda r: -abs(r["change"])):
+        farthest.setdefault(row["claim"], row)
+    choices: dict[tuple[str, str, str], list[str]] = {}
+    for row in changed:
+        words = (word(row["was"]), word(row["verdict"]))
+        choices.setdefault((row["claim"], *words), []).append(f"{row['choice']}: {row['value']}")
+    changing = [
+        f"the verdict on {claim} changes from “{was}” to “{verdict}” with {listed(names, 'or')}"
+        for (claim, was, verdict), names in choices.items()
+    ] or ["no verdict changes"]
+    if refused := list(dict.fromkeys(f"{row['choice']}: {row['value']}" for row in rows if row["refused"])):
+        changing.append(f"a run with {listed(refused, 'or')} is refused, so it has no verdicts")
+    return {
+        "part": part,
+        "tried": tried,
+        "moving": moving,
+        "changed": changed,
+        "changing": finished("; ".join(changing)),
+        "farthest": sorted(farthest.values(), key=rows.index),
+        "strongest": farthest | {row["claim"]: row for row in reversed(changed) if row["measured"] is not None},
+    }
+
+
+def influence(row: Mapping[str, Any]) -> str:
+    """Return a sentence on the choice with the largest effect on a claim: of ``strongest`` in ``choices_section``."""
+    verdict = f", and the verdict becomes “{word(row['verdict'])}”" if row["changed"] else ""
+    number, own = (measured(row[column], row["unit"]) for column in ("measured", "baseline"))
+    return f"With {row['choice']}: {row['value']}, it is {number} instead of {own}{verdict}."
+
+
+COLUMNS = ("Claim", "Measure", "Paper", "Here", "n", "Chance", "Untrained", "Random networks", "Group")
+
+
+def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
+    """Return ``summary.md``.
+
+    Args:
+        heading: the run and its verdicts, on one line.
+        scope: whose results these are (``model.info``).
+        first: the run's first lines, as bullets; a finished run prints them on the terminal.
+        rows: all claims, from ``outline.rows``.
+    """
+    lines = [f"# {_escaped_markdown(heading)}", ""]
+    if scope == "model":
+        lines += [f"**{ABOUT[scope].capitalize()}.**", ""]
+    elif scope == "surrogate":
+        lines += ["**Surrogate model: not the paper's.** Nothing here confirms or refutes the paper's own numbers.", ""]
+    lines += [f"{wording.BULLET}{_escaped_markdown(sentence)}" for sentence in first]
+    lines += [
+        "",
+        "## Claim by claim",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+    ]
+    for row in rows:
+        interval = spread(row["low"], row["high"], row["unit"])
+        here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
+        what = row["measured_as"] + "".join(f" ({note})" for note in row["notes"])
+        cells = [row["claim"], what, row["paper_value"], here]
+        cells += ["–" if row["n"] is None else f"{row['n']:,}", measured(row["expected"], row["unit"])]
+        interval = spread(row["baseline_low"], row["baseline_high"], row["unit"])
+        cells.append(measured(row["baseline"], row["unit"]) + (f" ({interval})" if interval else ""))
+        also = row["limit_source"] is not None and row["random_models"]
+        cells += [f"{row['also_random']} of {row['random_models']}" if also else "–", wording.word(row["standing"])]
+        lines.append("| " + " | ".join(map(_escaped_markdown, cells)) + " |")
+    lines += [
+        "",
+        "Brackets show the 95 % interval, and for untrained models that of one more of them. The last column but one "
+        "says how many of them show the claim too. For figures, methods and details of every claim, see the "
+        "[report](report/report.html).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _escaped_markdown(text: str) -> str:
+    """Return text escaped for Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", escape_invisible(text)).replace("\n", " ")

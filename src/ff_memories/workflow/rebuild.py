@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,54 +96,16 @@ def _derived(run: Run, sharded: bool = False) -> list[Task]:
         ]
 
 
-@dataclass
-class Again:
-    """What ``again`` could not make: {file: the input that is missing}, and {file: why its job failed}."""
-
-    lacking: dict[str, str] = field(default_factory=dict)
-    why: dict[str, str] = field(default_factory=dict)
-
-
-def again(folder: Path, wanted: set[str], files: Mapping[str, Path], run: Run, cores: int = 1) -> Again:
-    """Make some of a run's files again in an empty ``folder``, from the files of a run that may lie elsewhere.
-
-    Args:
-        wanted: outputs of jobs that measure nothing.
-        files: {path: the file to read in its place}. Inputs that it lacks are the project's own, or are made again.
-    """
-    every = {path: task for task in _derived(run) for path in task.makes}
-    chosen: dict[str, Task] = {}
-    given, out, todo = dict(files), Again(), [(path, path) for path in sorted(wanted)]
-    for path in wanted:
-        given.pop(path, None)
-    results = f"{run.results}/"
-    while todo:
-        path, for_ = todo.pop()
-        if (path in given and path not in wanted) or (not path.startswith(results) and Path(path).exists()):
-            continue
-        if (task := every.get(path)) is None:
-            out.lacking[for_] = path
-        elif task.makes[0] not in chosen:
-            chosen[task.makes[0]] = task
-            todo += [(read, for_) for read in task.reads]
-    if chosen and not out.lacking:
-        outputs = {path for task in chosen.values() for path in task.makes}
-        inputs = {path: file for path, file in given.items() if path not in outputs}
-        make(folder, list(chosen.values()), run, cores, inputs)
-        out.why = {path: reason(folder, task) for task in chosen.values() for path in task.makes}
-    return out
-
-
-def make(folder: Path, todo: list[Task], run: Run, cores: int = 1, files: Mapping[str, Path] | None = None) -> None:
-    """Run jobs again in an empty ``folder``; a job that fails leaves no output.
-
-    ``files``: {path: the file to read in its place}, of a run that may lie elsewhere.
-    """
+def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
+    """Run jobs again in an empty ``folder``; a job that fails leaves no output."""
     outputs = [path for task in todo for path in task.makes]
     # Snakemake lists the folder, whatever it runs
     listed = set() if run.inputs.model_folder is None else set(run.inputs.model_files)
     reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(outputs)
-    _link(folder, {path: (files or {}).get(path, Path(path)) for path in reads})
+    for path in reads:
+        if not Path(path).is_absolute() and Path(path).exists():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).symlink_to(Path(path).resolve())
     _snakemake(folder, todo, outputs, run, cores)
 
 
@@ -168,13 +130,6 @@ def compare(folder: Path, todo: list[Task], run: Run, computed_here: frozenset[s
             else:
                 out.differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
     return out
-
-
-def _link(folder: Path, paths: Mapping[str, Path]) -> None:
-    for path, file in paths.items():
-        if not Path(path).is_absolute() and file.exists():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).symlink_to(file.resolve())
 
 
 def _snakemake(folder: Path, todo: list[Task], outputs: list[str], run: Run, cores: int) -> None:

@@ -176,26 +176,3 @@ def test_the_released_code_looks_at_all_memories():
     released = config(fidelity="released", triggers__keys=3)
     with pytest.raises(UserError, match="needs all memories"):
         configs.parse(released)
-
-
-def test_show_refuses_keys_that_the_run_did_not_look_at(tmp_path, monkeypatch, capsys):
-    from ff_memories.cli import main
-
-    write_inputs(tmp_path, words(44))
-    monkeypatch.chdir(tmp_path)
-    settings = config(triggers__keys={1: [3]})
-    run_steps(tmp_path, settings, out="results/small/tables")
-    made = tmp_path / "results/small"
-    for folder, names in (
-        ("model", ["model.safetensors", "model.json", "info.json"]),
-        ("corpus", ["corpus.safetensors"]),
-    ):
-        (made / folder).mkdir()
-        for name in names:
-            (made / "tables" / name).rename(made / folder / name)
-    for given, code in ((["3"], 0), (["3", "4"], 2)):
-        with pytest.raises(SystemExit) as end:
-            main(["show", "--configfile", "config.yaml", "--layer", "1", "--key", *given, "--top", "6"])
-        assert end.value.code == code
-    said = capsys.readouterr()
-    assert said.out.count(": 6 trigger examples,") == 1 and "did not look at 1 of these keys" in said.err

@@ -164,7 +164,7 @@ def test_every_command_has_a_section():
     held = [name for group in GROUPS.values() for name in group if name != "step"]
     for words in (words for name in held for words in commands.commands(name)):
         assert f"\n### {' '.join(words)}\n" in commands.page()
-    assert "\n- `--layer LAYER` (required): layer, from 1\n" in commands.page()
+    assert "\n- `A` (required): a run's folder, or a dvc.lock\n" in commands.page()
     assert "\n- `SOURCE ...`: sources to fetch\n" in commands.page()
     assert "\n- as above: `--configfile CONFIGFILE`\n" in commands.page()
 

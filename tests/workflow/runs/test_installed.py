@@ -128,12 +128,9 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
 
 @pytest.mark.long
 @pytest.mark.workflow
-def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(run, installed, tmp_path):
-    run(*NEW, *SMALL, "--track")
+def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(run, tmp_path):
+    run(*NEW, *SMALL)
     made = tmp_path / "results/tried"
-    done = command("dvc", "repro", "runs/tried/dvc.yaml", cwd=tmp_path, PYTHONPATH=str(installed))
-    assert "'runs/tried/dvc.yaml:triggers' didn't change" in done.stdout, done.stdout
-    assert "--allowed-rules" not in done.stdout  # no stage of the run ran
     run("share", "results/tried")
     (tmp_path / "elsewhere").mkdir()
     given = ("--model", "../model", "--text", "../my.txt")  # which is split again, as the run split it

@@ -121,11 +121,6 @@ def inputs(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Pa
     return Baseline.of(run, model, at).inputs(frames)
 
 
-def labels(run: Run, model: str, frames: Mapping[str, pl.DataFrame]) -> Iterator[RowResult]:
-    """Yield the result of every label of a baseline, given those tables and its ``refinement``."""
-    return labelled(Baseline.of(run, model), frames)
-
-
 def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, look: Look) -> Iterator[RowResult]:
     """Yield the result of every row that is looked at, and of every contradiction.
 

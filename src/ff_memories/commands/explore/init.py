@@ -110,8 +110,7 @@ def configured(args: argparse.Namespace) -> str:
     for setting in args.set:  # mistakes before anything is read
         _set(deepcopy(data), setting)
     for path in texts:
-        if note := forms.check(path, lines_are_sentences="corpus.segmenter=line" in args.set):
-            print(f"{path}: {note}")
+        forms.check(path, lines_are_sentences="corpus.segmenter=line" in args.set)
     if args.model is None:
         data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole, wrote
+from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import environment
 from ff_memories.config import Settings
@@ -50,16 +50,9 @@ def build(
         others = [path for path in folder.iterdir()] if folder.is_dir() else [folder]
         if others:
             raise UserError(f"{folder}: contains something other than a gallery", "name another folder with --out")
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
+    with atomic_folder(folder) as partial:
         _write(partial, material, config, info, configfile)
-        if folder.exists():
-            shutil.rmtree(folder)
-        partial.replace(folder)
-        wrote(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any], configfile: str | None) -> None:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from ff_memories.base.text import MINUS, environment, escape_invisible
 from ff_memories.model.info import NOTICES, TITLES
 from ff_memories.report.gallery.parts import number, shown
-from ff_memories.report.trace import setting
+from ff_memories.report.trace import record
 
 KINDS = {  # kind: its mark in the grid, and what it says
     "residual": ("r", "The output keeps the residual's prediction."),
@@ -64,7 +64,7 @@ def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper
             signs=found["model"]["signs"],
             unknown=[shown(p.get("written", p["token"])) for p in found["positions"][1:] if p["unknown"]],
             kinds=[(kind, *said, sum(cell["kind"] == kind for cell in cells)) for kind, said in KINDS.items()],
-            settings=[setting.said(told) for told in found.get("set", ())],
+            settings=[record.said(told) for told in found.get("set", ())],
             changed=[
                 [(shown(top["token"]), f"{top['probability']:.3f}") for top in pair]
                 for pair in zip(found.get("before", ()), found.get("after", ()), strict=True)
@@ -166,7 +166,7 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
         tops = "  ".join(_top(cell[part][0]) for part in ("residual", "update", "output"))
         yield f"{cell['layer']:5}  {cell['kind']:<11}  {tops}  {', '.join(memories) or 'none is active'}"
     if "set" in found:
-        yield f"with {', '.join(map(setting.said, found['set']))} at this position, the model predicts"
+        yield f"with {', '.join(map(record.said, found['set']))} at this position, the model predicts"
         yield f"{'before':<20}  {'after':<20}"
         yield from (f"{_top(one)}  {_top(other)}" for one, other in zip(found["before"], found["after"], strict=True))
 
