@@ -1,5 +1,5 @@
-# The commands of the README. They need Python 3.11 or newer, a C++ compiler and make. If uv is installed, it makes the
-# environment in seconds.
+# The commands of the README. They need Python 3.11 to 3.13 and make; `make test` also needs a C++ compiler, for fairseq.
+# If uv is installed, it makes the environment in seconds.
 PYTHON ?= python3
 BIN = .venv/bin
 LOCK = workflow/envs/constraints.txt
@@ -136,7 +136,7 @@ release: inputs
 .venv/.ready: pyproject.toml $(LOCK)
 	@echo "Making the environment .venv, which takes a minute or two"
 	$(VENV) .venv
-	$(INSTALL) -e '.[demo,fairseq]'
+	$(INSTALL) -e '.[demo]'
 	touch $@
 
 # models and texts by name need this
