@@ -9,7 +9,8 @@ ifdef UV
   VENV = uv venv --quiet --allow-existing --seed --python $(PYTHON)
   INSTALL = VIRTUAL_ENV=.venv uv pip install --quiet -c $(LOCK)
 else
-  VENV = $(PYTHON) -m venv
+  CHECK = import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("Python 3.11 to 3.13 is needed: give PYTHON=python3.12")
+  VENV = $(PYTHON) -c '$(CHECK)' && $(PYTHON) -m venv
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
 endif
 # run test files in parallel, one per core
@@ -56,7 +57,7 @@ lint: .venv/.tests
 	$(BIN)/ruff format --check src tests contrib tools docs/tools
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
-	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakefmt --check workflow
 	$(BIN)/python tools/lint.py
 
 # run the other tests: outputs under DVC, other arithmetic, hostile input; browser and SLURM if installed
@@ -135,7 +136,7 @@ release: inputs
 
 .venv/.ready: pyproject.toml $(LOCK)
 	@echo "Making the environment .venv, which takes a minute or two"
-	$(VENV) .venv
+	@$(VENV) .venv
 	$(INSTALL) -e '.[demo]'
 	touch $@
 
@@ -146,6 +147,8 @@ release: inputs
 
 # the tests also need the optional segmenter, the site's packages, and the linters
 .venv/.tests: .venv/.ready
+	@$(BIN)/python -m pip show --quiet fairseq 2>/dev/null || $(CXX) --version >/dev/null || \
+	  { echo "The tests call fairseq, which needs a C++ compiler: apt-get install g++, or xcode-select --install"; exit 1; }
 	@echo "Installing the tests' packages"
 	$(INSTALL) -e '.[crate,demo,pickle,fairseq,spacy,wikipedia,slurm,docs,dev]'
 	touch $@

@@ -14,7 +14,10 @@ import torch
 if not hasattr(np, "float"):
     vars(np)["float"] = float  # fairseq.data uses the alias that NumPy 1.24 removed
 
-from fairseq import meters
+try:
+    from fairseq import meters
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("fairseq is not installed: run make .venv/.tests, which needs a C++ compiler") from None
 
 # Checkpoints keep being loaded with weights_only=True: these are the only classes a fairseq one needs.
 torch.serialization.add_safe_globals([argparse.Namespace, meters.AverageMeter, meters.TimeMeter, meters.StopwatchMeter])
