@@ -18,16 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rocrate.model import ContextEntity
-from rocrate.rocrate import ROCrate
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import atomic_write, require_new
 from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, machines
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run
 
+try:
+    from rocrate.model import ContextEntity
+    from rocrate.rocrate import ROCrate
+except ImportError:
+    print(f"error: rocrate is not installed\n  fix: {with_extra('crate')}", file=sys.stderr)
+    sys.exit(2)
+
+SNAKEFILE = "workflow/Snakefile"
 PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": "Process Run Crate 0.5",
     "https://w3id.org/ro/wfrun/workflow/0.5": "Workflow Run Crate 0.5",
@@ -181,7 +187,6 @@ def _records(run: Run) -> list[Path]:
     found += [
         machines.path_of(run),
         constraints.LOCK,
-        Path("workflow/Snakefile"),
         *sorted(Path("workflow/rules").glob("*.smk")),
     ]
     return [path for path in found if path.is_file()]
@@ -190,7 +195,7 @@ def _records(run: Run) -> list[Path]:
 def _workflow(crate: ROCrate, about: dict[str, Any]) -> Any:
     kinds = {"@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"]}
     workflow = crate.add_workflow(
-        "Snakefile", "Snakefile", main=True, lang="snakemake", properties={**kinds, **_type("Snakefile")}
+        SNAKEFILE, SNAKEFILE, main=True, lang="snakemake", properties={**kinds, **_type(SNAKEFILE)}
     )
     workflow["name"], workflow["version"], workflow["license"] = (
         about["title"],

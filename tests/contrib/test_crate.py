@@ -47,7 +47,7 @@ def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
         names = set(file.namelist())
         graph = {e["@id"]: e for e in json.loads(file.read("ro-crate-metadata.json"))["@graph"]}
         assert file.read(FIGURE) == Path(FIGURE).read_bytes()
-    assert {"Snakefile", "dvc.lock", "results/planted/tables/triggers.parquet"} <= names
+    assert {"workflow/Snakefile", "dvc.lock", "results/planted/tables/triggers.parquet"} <= names
     assert not {
         name for name in names if "/report/" in name or "/corpus/" in name or name.endswith((".txt", ".pt"))
     } - {"workflow/envs/constraints.txt", "results/planted/report/claims.tex"}  # which shows no text

@@ -11,7 +11,7 @@ from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
-from ff_memories.workflow import code_digest, costs, rules as all_rules
+from ff_memories.workflow import code_digest, constraints, costs, rules as all_rules
 from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
@@ -26,12 +26,14 @@ from snakemake.io import strip_wildcard_constraints
 
 INSIDE_DVC = "DVC_STAGE" in os.environ  # as a stage of `dvc repro`
 
-if workflow.config_settings.config:
+IN_MODULE = not workflow.modifier.is_main_snakefile()  # of somebody's own workflow
+
+if workflow.config_settings.config and not IN_MODULE:
     raise WorkflowError(
         "--config: not supported, because one config file describes a run; edit the file, or give another with "
         "--configfile"
     )
-if len(workflow.config_settings.configfiles) > 1:
+if len(workflow.config_settings.configfiles) > 1 and not IN_MODULE:
     raise WorkflowError(
         "--configfile: give only one config file; a run cannot merge several"
     )
@@ -41,10 +43,15 @@ if not workflow.config_settings.configfiles:
 
 
 try:
-    read_yaml(
-        Path(workflow.configfiles[-1])
-    )  # refuses duplicate keys; Snakemake would use the last one
-    run_ = Run(config, str(workflow.configfiles[-1]))
+    if other := constraints.unmet("snakemake", "dvc"):
+        raise UserError(f"ff-memories needs {other}", "install it with pip")
+    if IN_MODULE:
+        run_ = all_rules.run_of_module(config, workflow.is_main_process)
+    else:
+        read_yaml(
+            Path(workflow.configfiles[-1])
+        )  # refuses duplicate keys; Snakemake would use the last one
+        run_ = Run(config, str(workflow.configfiles[-1]))
     if workflow.is_main_process and not only_read():
         refuse_taken(run_)
         all_rules.refuse_bad_inputs(run_)
@@ -55,7 +62,7 @@ except UserError as error:
 
 
 logger.addFilter(brief)
-if workflow.is_main_process and not only_read() and not INSIDE_DVC:
+if workflow.is_main_process and not (only_read() or INSIDE_DVC or IN_MODULE):
     logger.addFilter(after_nothing(lambda: outcome.where(Path(run_.results))))
 
 # the tools of this environment, even if it is not activated
@@ -149,7 +156,7 @@ def shards(step, model):
 
 def join_shards(step):
     """Declare the rule that joins the shards of a step's files, if there are any."""
-    of = workflow.get_rule(step)
+    of = getattr(rules, step).rule
     of.set_params(joined=lambda wildcards: code_digest.digest("join"))
     made = [strip_wildcard_constraints(file) for file in of.output]
     models = [

@@ -20,9 +20,6 @@ for kind in ("text", "model", "pipeline"):
 
 if run_.inputs.pinned_on_hub:
 
-    localrules:
-        fetch_hub,
-
     # one job a file: Snakemake removes no other file, which may have been put there by hand
     rule fetch_hub:
         """Fetch a file of the model that the config pins on the Hugging Face hub, and check it."""
@@ -30,6 +27,7 @@ if run_.inputs.pinned_on_hub:
             f"{run_.inputs.pinned_on_hub.folder}/{{file}}",
         wildcard_constraints:
             file="[^/]+",
+        localrule: True
         params:
             model=lambda wildcards: run_.inputs.pinned_on_hub.one_file(wildcards.file),
         shell:
@@ -38,15 +36,13 @@ if run_.inputs.pinned_on_hub:
 
 if run_.inputs.gguf:
 
-    localrules:
-        convert,
-
     rule convert:
         """Write the model of a GGUF file as a folder of transformers, in float32, once for all runs."""
         input:
             gguf=list(run_.inputs.gguf),
         output:
             run_.inputs.model_files,
+        localrule: True
         params:
             digest=list(run_.inputs.gguf.values()),
         shell:

@@ -24,11 +24,22 @@ def pins(path: Path = LOCK) -> dict[str, str]:
     return {canonicalize_name(pin[1]): pin[2] for pin in matches if pin}
 
 
+def _needed() -> list[Requirement]:
+    requirements = map(Requirement, requires("ff-memories") or [])
+    return [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+
+
 def needed() -> list[str]:
     """Return ``package==version`` of the packages that this one needs, as installed here."""
-    requirements = [Requirement(line) for line in requires("ff-memories") or []]
-    wanted = [one.name for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
-    return [f"{name}=={version(name)}" for name in wanted]
+    return [f"{one.name}=={version(one.name)}" for one in _needed()]
+
+
+def unmet(*names: str) -> str:
+    """Return what this package needs, of some packages or all, and is not here: ``torch>=2.7 (2.4 is installed)``."""
+    wanted = [one for one in _needed() if not names or one.name in names]
+    here = {one: [d.version for d in distributions(name=one.name)][:1] for one in wanted}
+    other = [one for one in wanted if not any(map(one.specifier.contains, here[one]))]
+    return ", ".join(f"{one} ({''.join(here[one]) or 'none'} is installed)" for one in other)
 
 
 def digest(path: Path = LOCK) -> str:

@@ -9,11 +9,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from ff_memories import config as configs
 from ff_memories import declaration
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 from ff_memories.workflow import code_digest
+from ff_memories.workflow.runs.opening import BESIDE
 from ff_memories.workflow.runs.run import Run
 
 OF_SHARD = re.compile(r"/shards/\d+-of-\d+/")  # in a path
@@ -119,6 +123,14 @@ def refuse_bad_inputs(run: Run) -> None:
         from ff_memories.corpus import sample  # polars is slow to import, and every job reads this module
 
         sample.check(Path(given))
+
+
+def run_of_module(config: dict[str, Any], write: bool) -> Run:
+    """Return the run of a config that somebody's own workflow gives, written where commands look for it."""
+    path = Path("results", configs.parse(config, "the module's config").run, BESIDE)
+    if write:
+        write_whole(path, yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False))
+    return Run(config, str(path))
 
 
 def name_inputs(rules: Iterable[Any]) -> None:

@@ -1,14 +1,14 @@
-"""Where the Snakefile is: at the top of a clone, or inside an installed package, where the wheel has put it."""
+"""Where the Snakefile is: in a clone, or inside an installed package, where the wheel has put it."""
 
 import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1]
-CARRIED = PACKAGE / "project"  # the Snakefile, its rules and configs, as `setup.py` copies them into a wheel
+CARRIED = PACKAGE / "project"  # the Snakefile, its rules and configs, as pyproject.toml puts them into a wheel
 
 
 def home() -> Path:
-    """Return the folder with the Snakefile, ``workflow/``, ``config/`` and ``profiles/``."""
+    """Return the folder with ``workflow/`` and ``config/``."""
     return CARRIED if CARRIED.is_dir() else PACKAGE.parents[1]
 
 
@@ -21,5 +21,5 @@ def packaged() -> dict[str, Path]:
 
 def snakefile() -> Path:
     """Return the Snakefile: that of the working folder, if it is a clone, or else the package's own."""
-    here = Path("Snakefile")
-    return here if here.is_file() and Path("workflow/rules").is_dir() else home() / "Snakefile"
+    here = Path("workflow/Snakefile")
+    return here if here.is_file() and Path("src/ff_memories").is_dir() else home() / here

@@ -1,10 +1,9 @@
-"""The package from a wheel, in an empty folder: what `pip install` brings is whole."""
+"""The package from a wheel, in an empty folder: what `pip install` brings is whole, and the workflow is a module."""
 
 import hashlib
-import os
 import re
 import subprocess
-import sys
+import textwrap
 import zipfile
 from pathlib import Path
 
@@ -14,29 +13,21 @@ import yaml
 from running import ROOT, command
 
 from ff_memories.workflow.dvc_lock_file import digest
+from ff_memories.workflow.runs import opening
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     options = ["--no-deps", "--no-build-isolation", "--quiet", "--disable-pip-version-check"]
-    _copy(folder / "source")
-    command("python", "-m", "pip", "wheel", *options, "--wheel-dir", folder, folder / "source")
+    command("python", "-m", "hatchling", "build", "-t", "sdist", "-d", folder)
+    command("python", "-m", "pip", "wheel", *options, "--wheel-dir", folder, next(folder.glob("*.tar.gz")))
     return next(folder.glob("*.whl"))
 
 
 def _git(*words):
     """Return the lines that git prints in the clone."""
     return subprocess.run(["git", *words], cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
-
-
-def _copy(to):
-    listed = _git("ls-files", "--cached", "--others", "--exclude-standard", "src", "workflow", "config", "profiles",
-                  "data/demo", "Snakefile", "pyproject.toml", "README.md", "LICENSE")  # fmt: skip
-    for name in [*listed, *(f".dvc/artefacts/files/md5/{md5[:2]}/{md5[2:]}" for md5 in _recorded().values())]:
-        if (ROOT / name).is_file():
-            (to / name).parent.mkdir(parents=True, exist_ok=True)
-            (to / name).write_bytes((ROOT / name).read_bytes())
 
 
 def _recorded():
@@ -78,8 +69,8 @@ SMALL = ("--set", "triggers.top=5", "mutations.keys_per_layer=4", "gallery.keys=
 def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     archive = zipfile.ZipFile(wheel)
     held = set(archive.namelist())
-    listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
-    names = [Path(name) for name in [*listed, "Snakefile", "workflow/Snakefile"] if (ROOT / name).is_file()]
+    listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "workflow/profiles", "config")
+    names = [Path(name) for name in [*listed, "workflow/Snakefile"] if (ROOT / name).is_file()]
     lacking = [name for name in names if _place(name) not in held]
     assert len(names) > 300 and not lacking
     model = {name: f"ff_memories/project/{name}" for name in _recorded()}
@@ -87,15 +78,29 @@ def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     assert sum(part.compress_size for part in archive.infolist() if part.filename not in model.values()) < 3_000_000
 
 
-def test_a_wheel_is_built_without_the_environment_and_its_compiler(tmp_path):
+@pytest.mark.parametrize("target", ["wheel", "setup"])
+def test_nothing_but_the_tests_needs_a_compiler(tmp_path, target):
     for name in ("Makefile", "pyproject.toml", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
-    planned = subprocess.run(["make", "--dry-run", "wheel"], cwd=tmp_path, text=True, capture_output=True, check=True)
-    assert "pip wheel" in planned.stdout and not {"fairseq", "dvc"} & set(re.findall(r"\w+", planned.stdout))
+    planned = subprocess.run(["make", "-n", target], cwd=tmp_path, text=True, capture_output=True, check=True).stdout
+    assert " -m pip " in planned and "fairseq" not in planned and ("demo" in planned) == (target == "setup")
 
 
 def _place(name):
     return str(name.relative_to("src")) if name.parts[0] == "src" else f"ff_memories/project/{name}"
+
+
+@pytest.mark.workflow
+def test_somebody_elses_workflow_takes_ours_as_a_module(installed, tmp_path):
+    theirs = {"theirs": 1, "ff": transformers_run.prepare(tmp_path, "gpt2", train=20, validation=10)}
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump(theirs))
+    page = (ROOT / "docs/cluster.md").read_text(encoding="utf-8")
+    snippet = textwrap.dedent(re.search(r"( +configfile: .*?)\n\n\S", page, re.S)[1])
+    for form in (snippet, snippet.partition(" as ff_*")[0]):
+        (tmp_path / "Snakefile").write_text(form)
+        planned = command("snakemake", "-n", "--cores", "1", cwd=tmp_path, PYTHONPATH=str(installed))
+        assert re.search(r"^(ff_)?claims +1$", planned.stdout + planned.stderr, re.M)
+    assert opening.configs("small", tmp_path)[0][0][0] == tmp_path / "results/small/config.yaml"
 
 
 @pytest.mark.more
@@ -142,26 +147,8 @@ def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(r
     last = run(*NEW, *SMALL)
     assert "Nothing to be done" in last.stderr and "report results/tried/report/report.html, " in last.stderr
     made.rename(tmp_path / "kept")
-    command("snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "tried.yaml", "--cores", "2", "--until",
-            "claims", cwd=tmp_path)  # fmt: skip
+    command("snakemake", "--snakefile", ROOT / "workflow/Snakefile", "--configfile", "tried.yaml", "--cores", "2",
+            "--until", "claims", cwd=tmp_path)  # fmt: skip
     again = {path: digest(path) for path in kept if path.is_file()}
     assert {"triggers", "values", "mutations", "claims"} <= {path.stem for path in again}
     assert again == {path: kept[path] for path in again} and (made / "claims.json").read_bytes() == text
-
-
-def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
-    from ff_memories import cli
-
-    transformers_run.prepare(tmp_path, "gpt2")
-    monkeypatch.chdir(tmp_path)
-    called = []
-    monkeypatch.setattr(os, "execv", lambda program, words: called.append(words))
-    words = ["run", "my.yaml", "--cores", "3", "--gpus", "2", "--", "--keep-going", "-p"]
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert not end.value.code
-    assert called == [[
-        sys.executable, "-m", "ff_memories.workflow.terminal_logger", "--snakefile", str(ROOT / "Snakefile"),
-        "--configfile", "my.yaml", "--resources", "gpu=2", "--cores", "3", "--keep-going",
-        "-p",
-    ]]  # fmt: skip
