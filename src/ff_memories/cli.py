@@ -146,6 +146,12 @@ def main(argv: list[str] | None = None) -> None:
         if "CUDA error" not in first:
             raise
         _fail(f"the GPU failed: {first}\n  fix: {GOES_ON}")
+    except ImportError as error:
+        from ff_memories.workflow.constraints import unmet
+
+        if not (other := unmet()):
+            raise
+        _fail(f"{error}\n  fix: install with pip what this package needs: {other}")
     except BrokenPipeError:
         _write_no_more()
         sys.exit(0)

@@ -12,6 +12,7 @@ from running import ROOT
 from contrib.released_code import data_frames
 from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
+from ff_memories.workflow import constraints
 
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
@@ -21,6 +22,21 @@ def test_licence_and_title_are_those_of_pyproject_which_alone_has_the_version():
     assert CITED["license"] == project["license"] and "version" not in CITED
     assert CITED["title"] == f"{project['name']}: {project['description']}"
     assert CITED["authors"] == project["authors"] and CITED["keywords"] == project["keywords"]
+
+
+def test_the_catalog_of_workflows_finds_what_it_asks_for():
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text(encoding="utf-8"))["usage"]
+    assert set(usage) == {"mandatory-flags", "software-stack-deployment", "report"}
+    assert (ROOT / "workflow/Snakefile").is_file() and (ROOT / "config/README.md").is_file()
+
+
+def test_the_lock_with_hashes_has_the_pinned_releases_and_names_no_place():
+    text = (ROOT / "workflow/envs/requirements.lock").read_text(encoding="utf-8")
+    pinned, locked = (
+        constraints.pins(ROOT / "workflow/envs" / name) for name in ("constraints.txt", "requirements.lock")
+    )
+    assert {name: pinned.get(name, version) for name, version in locked.items()} == locked and "torch" in locked
+    assert "://" not in text and text.count("--hash=sha256:") > len(locked)
 
 
 def test_the_paper_is_named():

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ff_memories.base.errors import UserError
+from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import write_whole
 from ff_memories.workflow.runs.run import Run
 
@@ -14,6 +14,7 @@ HINTS = {  # what DVC says -> the command that mends it
     "not inside of a DVC repository": "run dvc init, or dvc init --no-scm where there is no git",
     "rwlock": "if no DVC is running here, run rm .dvc/tmp/rwlock",
     "Unable to acquire lock": "wait until the other DVC has finished",
+    **{f"requires 'dvc-{extra}'": with_extra(extra) for extra in ("s3", "ssh")},
 }
 
 
@@ -22,12 +23,11 @@ def call(*arguments: str) -> str:
     command: list[str | Path] = [Path(sys.executable).with_name("dvc"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
-        message = (done.stderr or done.stdout).strip()
+        message = (done.stderr or done.stdout).partition("Having any troubles?")[0].strip()
         if "Traceback" in message:
             message = message.splitlines()[-1]
-        raise UserError(
-            f"dvc {arguments[0]}: {message}", next((HINTS[text] for text in HINTS if text in message), None)
-        )
+        hint = next((HINTS[text] for text in HINTS if text in message), None)
+        raise UserError(f"dvc {arguments[0]}: {message}", hint)
     return done.stdout
 
 
