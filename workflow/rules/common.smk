@@ -43,7 +43,7 @@ if not workflow.config_settings.configfiles:
 
 
 try:
-    if other := constraints.unmet("snakemake", "dvc"):
+    if workflow.is_main_process and (other := constraints.unmet()):
         raise UserError(f"ff-memories needs {other}", "install it with pip")
     if IN_MODULE:
         run_ = all_rules.run_of_module(config, workflow.is_main_process)

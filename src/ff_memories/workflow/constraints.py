@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from importlib.metadata import distributions, requires, version
+from importlib.metadata import distributions, requires
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -24,22 +24,17 @@ def pins(path: Path = LOCK) -> dict[str, str]:
     return {canonicalize_name(pin[1]): pin[2] for pin in matches if pin}
 
 
-def _needed() -> list[Requirement]:
-    requirements = map(Requirement, requires("ff-memories") or [])
-    return [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+def needed() -> dict[Requirement, str]:
+    """Return {what this package needs: the version that is installed here; empty if none is}."""
+    every = map(Requirement, requires("ff-memories") or [])
+    wanted = [one for one in every if one.marker is None or one.marker.evaluate({"extra": ""})]
+    return {one: next((d.version for d in distributions(name=one.name)), "") for one in wanted}
 
 
-def needed() -> list[str]:
-    """Return ``package==version`` of the packages that this one needs, as installed here."""
-    return [f"{one.name}=={version(one.name)}" for one in _needed()]
-
-
-def unmet(*names: str) -> str:
-    """Return what this package needs, of some packages or all, and is not here: ``torch>=2.7 (2.4 is installed)``."""
-    wanted = [one for one in _needed() if not names or one.name in names]
-    here = {one: [d.version for d in distributions(name=one.name)][:1] for one in wanted}
-    other = [one for one in wanted if not any(map(one.specifier.contains, here[one]))]
-    return ", ".join(f"{one} ({''.join(here[one]) or 'none'} is installed)" for one in other)
+def unmet() -> str:
+    """Return what this package needs and is not here, such as ``torch>=2.9 (2.4 is installed)``; empty if all is."""
+    other = {one: here for one, here in needed().items() if not here or not one.specifier.contains(here, True)}
+    return ", ".join(f"{one} ({here or 'none'} is installed)" for one, here in other.items())
 
 
 def digest(path: Path = LOCK) -> str:

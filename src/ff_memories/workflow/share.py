@@ -63,7 +63,8 @@ def pack(run: Run, to: Path) -> list[str]:
         if any(path in moved for split in ("train", "validation") for path in run.inputs.texts(split)):
             named = tables.read(run.table("sentences")).with_columns(pl.col("file").replace(moved))
             tables.write(named, folder / run.table("sentences"))
-        write_whole(folder / constraints.LOCK, "".join(f"{line}\n" for line in constraints.needed()))
+        releases = (f"{package.name}=={here}\n" for package, here in constraints.needed().items())
+        write_whole(folder / constraints.LOCK, "".join(releases))
         with chdir(folder):
             shown = Run.read(run.file)
             write_whole(shown.dvc_lock, yaml.safe_dump(record_check.record(shown, here), sort_keys=False))

@@ -13,9 +13,10 @@ from ff_memories.workflow.private_api import USED
 
 
 def test_a_release_that_is_not_allowed_is_named_with_those_that_are(monkeypatch):
-    monkeypatch.setattr(constraints, "requires", lambda _: ["snakemake<10,>=11", "dvc>=3", "no-such; extra == 'x'"])
-    assert constraints.unmet("dvc") == ""
-    assert constraints.unmet() == f"snakemake<10,>=11 ({version('snakemake')} is installed)"
+    needs = ["snakemake<10,>=11", "dvc>=3", "no-such", "other; extra == 'x'"]
+    monkeypatch.setattr(constraints, "requires", lambda _: needs)
+    here = version("snakemake")
+    assert constraints.unmet() == f"snakemake<10,>=11 ({here} is installed), no-such (none is installed)"
 
 
 @pytest.mark.parametrize("place, name", [(place, name) for place, names in USED.items() for name in names])
