@@ -14,7 +14,7 @@ from ff_memories import tables
 from ff_memories.figures.registry import FIGURES, title
 from ff_memories.workflow import dvc_lock_file
 
-PROFILES = ("profiles/default", "workflow/profiles/slurm")
+PROFILES = ("workflow/profiles/default", "workflow/profiles/slurm")
 
 
 def due(folder):
