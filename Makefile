@@ -57,7 +57,7 @@ lint: .venv/.tests
 	$(BIN)/ruff format --check src tests contrib tools docs/tools
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
-	$(BIN)/snakefmt --check workflow
+	$(BIN)/snakefmt --check Snakefile workflow
 	$(BIN)/python tools/lint.py
 
 # run the other tests: outputs under DVC, other arithmetic, hostile input; browser and SLURM if installed

@@ -97,8 +97,8 @@ SHARE = "from ff_memories.base.progress import *; share_terminal(); print(os.env
 @pytest.mark.more
 @pytest.mark.workflow
 def test_steps_that_snakemake_runs_are_seen_on_its_terminal(planted_copy, terminal):
-    command = [str(BIN / "snakemake"), "--snakefile", str(ROOT / "workflow/Snakefile"), "--configfile", "my.yaml",
-               "--cores", "1", "--forcerun", "values", "--", "results/planted/tables/values.parquet"]  # fmt: skip
+    command = [str(BIN / "snakemake"), "--snakefile", str(ROOT / "Snakefile"), "--configfile", "my.yaml", "--cores",
+               "1", "--forcerun", "values", "--", "results/planted/tables/values.parquet"]  # fmt: skip
     env = {**os.environ, "FF_MEMORIES_PROGRESS": "1e-9", "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}"}
     run = lambda errors: subprocess.run(command, cwd=planted_copy, stderr=errors, stdout=-1, env=env)
     assert run(terminal[2]).returncode == 0

@@ -392,8 +392,8 @@ def test_from_init_to_the_claims(saved, tmp_path):
         here = tmp_path / hub.Pinned(NAME, pinned["revision"], {}).folder
         here.mkdir(parents=True)
         shutil.copyfile(saved / "model.safetensors", here / "model.safetensors")  # by hand
-        command("snakemake", "--snakefile", ROOT / "workflow/Snakefile", "--directory", tmp_path, "--configfile",
-                "my.yaml", "--cores", "2", "results/my/claims.json", "results/my/tables/claims.parquet",
+        command("snakemake", "--snakefile", ROOT / "Snakefile", "--directory", tmp_path, "--configfile", "my.yaml",
+                "--cores", "2", "results/my/claims.json", "results/my/tables/claims.parquet",
                 cwd=tmp_path, **at)  # fmt: skip
     info = json.loads((tmp_path / "results/my/model/info.json").read_text())
     assert (info["hub"], info["licence"], info["scope"]) == (NAME, "mit", "model")

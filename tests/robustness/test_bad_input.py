@@ -351,8 +351,8 @@ def test_a_faulty_sample_is_refused_when_a_run_starts(tmp_path, monkeypatch, lin
 @pytest.mark.slow
 def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_still_read_the_run(folder, monkeypatch):
     run = lambda: subprocess.run(
-        [BIN / "snakemake", "--snakefile", ROOT / "workflow/Snakefile", "--directory", folder, "-n", "--configfile",
-         "my.yaml"], cwd=folder, text=True, capture_output=True,
+        [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],
+        cwd=folder, text=True, capture_output=True,
     )  # fmt: skip
     (folder / "my.yaml").write_text(yaml.safe_dump(config(**SAMPLED)))
     (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": "1"}\n')

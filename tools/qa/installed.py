@@ -42,7 +42,7 @@ def main() -> None:
         promoted = value_predictions(model, 1, 0, top=3)
     assert len(found) == len(promoted) == 3
     where = Path(ff_memories.__file__).parent
-    needed = ("workflow/Snakefile", "data/demo/model.pt")
+    needed = ("Snakefile", "workflow/Snakefile", "data/demo/model.pt")
     lacking = [name for name in needed if not (where / "project" / name).is_file()]
     assert not lacking, f"{where} lacks {', '.join(lacking)}"
     print(f"{where}: {len(found)} triggers, {len(promoted)} promoted tokens")

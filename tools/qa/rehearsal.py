@@ -153,7 +153,7 @@ def faults_of_servers(faults: dict, web: Path) -> None:
 def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
-        [Path(sys.executable).parent / "snakemake", "--snakefile", ROOT / "workflow/Snakefile", "--directory", folder,
+        [Path(sys.executable).parent / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder,
          "--configfile", folder / "paper.yaml", "--cores", "2", "--resources", "gpu=1", *arguments],
         cwd=folder, text=True, capture_output=True, env={**os.environ, "PATH": path},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Where the Snakefile is: in a clone, or inside an installed package, where the wheel has put it."""
+"""Where the Snakefile is: at the top of a clone, or inside an installed package, where the wheel has put it."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ CARRIED = PACKAGE / "project"  # the Snakefile, its rules and configs, as pyproj
 
 
 def home() -> Path:
-    """Return the folder with ``workflow/`` and ``config/``."""
+    """Return the folder with the Snakefile, ``workflow/``, ``config/`` and ``profiles/``."""
     return CARRIED if CARRIED.is_dir() else PACKAGE.parents[1]
 
 
@@ -21,5 +21,5 @@ def packaged() -> dict[str, Path]:
 
 def snakefile() -> Path:
     """Return the Snakefile: that of the working folder, if it is a clone, or else the package's own."""
-    here = Path("workflow/Snakefile")
+    here = Path("Snakefile")
     return here if here.is_file() and Path("src/ff_memories").is_dir() else home() / here

@@ -26,7 +26,7 @@ def command(*arguments, cwd=ROOT, check=True, **env):
 
 def snakemake(folder, *arguments, check=True, **env):
     """Run the project's Snakefile on the run described by my.yaml in another folder."""
-    return command("snakemake", "--snakefile", ROOT / "workflow/Snakefile", "--directory", folder, "--configfile",
+    return command("snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile",
                    folder / "my.yaml", "--cores", "2", *arguments, cwd=folder, check=check, **env)  # fmt: skip
 
 

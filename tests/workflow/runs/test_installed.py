@@ -1,8 +1,10 @@
 """The package from a wheel, in an empty folder: what `pip install` brings is whole, and the workflow is a module."""
 
 import hashlib
+import os
 import re
 import subprocess
+import sys
 import textwrap
 import zipfile
 from pathlib import Path
@@ -69,8 +71,8 @@ SMALL = ("--set", "triggers.top=5", "mutations.keys_per_layer=4", "gallery.keys=
 def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     archive = zipfile.ZipFile(wheel)
     held = set(archive.namelist())
-    listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "workflow/profiles", "config")
-    names = [Path(name) for name in [*listed, "workflow/Snakefile"] if (ROOT / name).is_file()]
+    listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
+    names = [Path(name) for name in [*listed, "Snakefile", "workflow/Snakefile"] if (ROOT / name).is_file()]
     lacking = [name for name in names if _place(name) not in held]
     assert len(names) > 300 and not lacking
     model = {name: f"ff_memories/project/{name}" for name in _recorded()}
@@ -147,8 +149,26 @@ def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(r
     last = run(*NEW, *SMALL)
     assert "Nothing to be done" in last.stderr and "report results/tried/report/report.html, " in last.stderr
     made.rename(tmp_path / "kept")
-    command("snakemake", "--snakefile", ROOT / "workflow/Snakefile", "--configfile", "tried.yaml", "--cores", "2",
+    command("snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", "tried.yaml", "--cores", "2",
             "--until", "claims", cwd=tmp_path)  # fmt: skip
     again = {path: digest(path) for path in kept if path.is_file()}
     assert {"triggers", "values", "mutations", "claims"} <= {path.stem for path in again}
     assert again == {path: kept[path] for path in again} and (made / "claims.json").read_bytes() == text
+
+
+def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
+    from ff_memories import cli
+
+    transformers_run.prepare(tmp_path, "gpt2")
+    monkeypatch.chdir(tmp_path)
+    called = []
+    monkeypatch.setattr(os, "execv", lambda program, words: called.append(words))
+    words = ["run", "my.yaml", "--cores", "3", "--gpus", "2", "--", "--keep-going", "-p"]
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert not end.value.code
+    assert called == [[
+        sys.executable, "-m", "ff_memories.workflow.terminal_logger", "--snakefile", str(ROOT / "Snakefile"),
+        "--configfile", "my.yaml", "--resources", "gpu=2", "--cores", "3", "--keep-going",
+        "-p",
+    ]]  # fmt: skip

@@ -60,7 +60,7 @@ def test_init_and_snakemake_refuse_it_before_the_first_job(tmp_path, monkeypatch
     assert "own.yaml: the run own is that of my.yaml" in said and not Path("own.yaml").exists()
     shutil.copyfile("my.yaml", "first.yaml")
     Path("my.yaml").write_text(yaml.safe_dump(settings | {"seed": 9}))
-    words = ["--snakefile", ROOT / "workflow/Snakefile", "--cores", "1", "--configfile", "my.yaml", "--dry-run"]
+    words = ["--snakefile", ROOT / "Snakefile", "--cores", "1", "--configfile", "my.yaml", "--dry-run"]
     done = command("snakemake", *words, cwd=tmp_path, check=False)
     said = done.stdout + done.stderr
     assert done.returncode and "my.yaml: the run own is that of first.yaml" in said and "Traceback" not in said

@@ -22,7 +22,7 @@ def cluster(tmp_path_factory):
 
 
 def start(folder):
-    arguments = ["--snakefile", ROOT / "workflow/Snakefile", "--directory", folder, "--configfile", folder / "my.yaml",
+    arguments = ["--snakefile", ROOT / "Snakefile", "--directory", folder, "--configfile", folder / "my.yaml",
                  "--workflow-profile", ROOT / "workflow/profiles/slurm", "--latency-wait", "10",
                  "--seconds-between-status-checks", "2", "--slurm-init-seconds-before-status-checks", "2"]  # fmt: skip
     path = f"{BIN}{os.pathsep}{os.environ['PATH']}"

@@ -14,7 +14,7 @@ from ff_memories import tables
 from ff_memories.figures.registry import FIGURES, title
 from ff_memories.workflow import dvc_lock_file
 
-PROFILES = ("workflow/profiles/default", "workflow/profiles/slurm")
+PROFILES = ("profiles/default", "workflow/profiles/slurm")
 
 
 def due(folder):
@@ -119,8 +119,8 @@ def test_other_shards_and_another_order_give_the_same_bytes(planted_copy):
 )
 def test_config_overrides_are_refused(planted_copy, arguments, says):
     shutil.copy(planted_copy / "my.yaml", planted_copy / "other.yaml")
-    shown = command("snakemake", "--snakefile", ROOT / "workflow/Snakefile", "--directory", planted_copy, "-n",
-                    *arguments, cwd=planted_copy, check=False)  # fmt: skip
+    shown = command("snakemake", "--snakefile", ROOT / "Snakefile", "--directory", planted_copy, "-n", *arguments,
+                    cwd=planted_copy, check=False)  # fmt: skip
     assert shown.returncode
     assert says in shown.stderr + shown.stdout
 
@@ -149,7 +149,7 @@ def test_what_is_recorded_of_the_sources_is_of_this_code(folder, tmp_path):
 @pytest.mark.more
 @pytest.mark.workflow
 def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
-    for name in ("annotations", "config", "data", "src", "workflow"):
+    for name in ("Snakefile", "annotations", "config", "data", "profiles", "src", "workflow"):
         (tmp_path / name).symlink_to(ROOT / name)
     whole = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     (tmp_path / "dvc.yaml").write_text(whole.replace("  composition:\n", "  otherwise:\n", 1), encoding="utf-8")
