@@ -70,8 +70,6 @@ models](paper.md#untrained-model) of each model's shape: their mean.
 
 {headline}
 
-{notes}
-
 ## All claims
 
 ![Every claim's number in every model, beside what random networks show, by unit](pictures/claims.svg)
@@ -195,7 +193,6 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
         found="\n".join(_filled(said, "- ") for said in found(known)),
         counted=_groups(known),
         headline=headline(known),
-        notes=_filled(_other_types(known)),
         sizes=table(["", *(run["run"] for run in known)], sizes),
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
@@ -268,18 +265,6 @@ def _with_interval(row: Mapping[str, Any], of: str, unit: str) -> str:
     return measured(value, unit) + (f" ({interval})" if interval else "")
 
 
-def _other_types(known: Sequence[Mapping[str, Any]]) -> str:
-    """Return the headline's numbers with the other choice of token types, where a run has both."""
-    said: dict[tuple[str, str], list[str]] = {}
-    for claim in (claim for claim in register() if claim.headline and claim.shown == FIRST):
-        for run, row in zip(known, _row(known, claim), strict=True):
-            for types in wording.OF_TYPES:
-                for value in re.findall(rf"(?:^|; )([^;]*) {re.escape(types)}(?:;|$)", row["reason"] or ""):
-                    said.setdefault((run["run"], types), []).append(f"{claim.words}, {value}")
-    told = [f"In {run}, {types}: {'; '.join(parts)}." for (run, types), parts in said.items()]
-    return " ".join(told)
-
-
 def _cited(known: Sequence[Mapping[str, Any]]) -> str:
     claim, run = CLAIMS[LED[0]], known[0]
     row = _row(known, claim)[0]
@@ -331,7 +316,8 @@ def _rows(run: Mapping[str, Any]) -> list[dict[str, Any]]:
     out = []
     for row in run["claims"]:
         claim = CLAIMS[row["claim"]]
-        out.append({name: getattr(claim, name) for name in OF_CLAIM} | {"paper_value": claim.paper} | row)
+        of_claim = {name: getattr(claim, name) for name in OF_CLAIM}
+        out.append(of_claim | {"run": run["run"], "paper_value": claim.paper} | row)
     return out
 
 

@@ -76,11 +76,12 @@ def values(agreeing=lambda i: 0 if i < 11 else 6, rank=lambda i: 2000 // i**2, h
     return "values", table("values", rows)
 
 
-def by_probability(rate, tokens=KEYS):
+def by_probability(rate, tokens=20):
     """Return 20 values in each of nine bins of the top probability, of which ``rate(bin)`` agree."""
     rows = [
-        {"layer": 16, "key": 20 * b + k, "top_token": (20 * b + k) % tokens, "top_probability": 1e-4 * (b + 0.9),
-         "next_token": 7, "next_token_rank": 0, "agrees": k < rate(b), "agreeing_triggers": 0, "triggers": 50}
+        {"layer": 16, "key": 20 * b + k, "top_token": k % tokens, "top_probability": 1e-4 * (b + 0.9),
+         "next_token": k % tokens if k < rate(b) else 99, "next_token_rank": 0, "agrees": k < rate(b),
+         "agreeing_triggers": 0, "triggers": 50}
         for b in range(9) for k in range(20)
     ]  # fmt: skip
     return "values", table("values", rows)
@@ -142,8 +143,8 @@ def mixture(**share):
 
 
 def labels(label, annotator="ann", keys=2):
-    rows = [{"annotator": annotator, "layer": layer, "key": key, "rank": rank, "label": label(layer, rank)}
-            for layer in LAYERS for key in range(keys) for rank in range(1, 11)]  # fmt: skip
+    rows = [{"annotator": annotator, "layer": layer, "key": key, "rank": rank, "label": label(layer, (rank + 2) // 3)}
+            for layer in LAYERS for key in range(keys) for rank in range(1, 31)]  # fmt: skip
     return "pattern_labels", table("pattern_labels", rows)
 
 
@@ -201,7 +202,7 @@ CASES = {
     "K13": ([values()], [values(tokens=1)], [values(agreeing=lambda i: 7, tokens=2)]),
     "K14": ([values()], [values(rank=lambda i: 10 * i)], None),
     "K15": ([by_probability(lambda b: 2 * b)], [by_probability(lambda b: 20 - 2 * b)],
-            [by_probability(lambda b: 10 + b % 2)]),
+            [by_probability(lambda b: (10, 12, 9, 11, 10, 9, 12, 10, 11)[b])]),
     "K16": ([best_values(100, 0)], [best_values(84, 0)], [best_values(92, 0)]),
     "K17": ([best_values(100, 46)], [best_values(100, 85)], [best_values(100, 66)]),
     "K18": ([composition(active=lambda i: 40)], [composition(active=lambda i: 110)], None),
@@ -232,9 +233,9 @@ MEASURED = {"B2": [causal(lambda i, k: i / 16)], "B3": [causal()], "B4": [("remo
 # the number that is judged in the tables of the first column, by hand
 NUMBERS = {
     "K1": 16, "K2": 15, "K3": 16, "K4": 0.24, "K5": -0.669, "K6": 1, "K7": 3.5, "K8": 0.7, "K9": 0.3, "K10": 0,
-    "K11": 8 / 200, "K12": 30, "K13": 200, "K14": 8 / 125, "K15": 6288 / (72 * 108), "K16": 1, "K17": 0.46, "K18": 0.2,
-    "K19": 10, "K20": 1, "K21": 0.6, "K22": 0.4, "K23": 0.3, "K24": 0.15, "K25": 0.48, "K26": 1, "K27": 16, "K28": 1,
-    "K29": 0, "K30": 0.65, "K31": 0.95, "B1": 0.5,
+    "K11": 8 / 200, "K12": 30, "K13": 200, "K14": 8 / 125, "K15": 6288 / (72 * 108) - 0.5, "K16": 1, "K17": 0.46,
+    "K18": 0.2, "K19": 10, "K20": 1, "K21": 0.6, "K22": 0.4, "K23": 0.3, "K24": 0.15, "K25": 0.48, "K26": 1, "K27": 16,
+    "K28": 1, "K29": 0, "K30": 0.65, "K31": 0.95, "B1": 0.5,
 }  # fmt: skip
 WIDE = {"K10", "K11", "K21", "K22", "K23", "K29", "K30", "K31"}  # intervals wider than the range
 ANY = {claim.id: dataclasses.replace(claim, least=1) for claim in register()}  # whatever the number of units
@@ -420,7 +421,7 @@ def test_what_is_not_there_is_said():
 
 
 def test_people_and_the_proxy_have_their_own_limits():
-    say = lambda made, **more: keys_.keys_with_a_pattern(evidence(*made, seed=None), **more).judged.shows
+    say = lambda made, **more: keys_.keys_with_a_pattern(evidence(*made, seed=None), triggers=9, **more).judged.shows
     people = [covered(5), annotations(lambda k: k)]  # every other key has a pattern
     assert say(people, limit=Limit(0.5), proxy=1) == "yes" and say(people, limit=Limit(0.6), proxy=0.1) == "no"
     assert say(PROXYS, limit=Limit(1), proxy=0.5) == "yes" and say(PROXYS, limit=Limit(0.1), proxy=0.6) == "no"

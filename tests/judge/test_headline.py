@@ -51,6 +51,15 @@ def area(score, hit):
     return ratio(below.sum() / 2, len(others) * len(hits))
 
 
+def weighted_area(score, hit):
+    """The same if each row is a hit with a chance of its own."""
+    order = np.argsort(score, kind="stable")
+    score, hit, other = score[order], hit[order], 1 - hit[order]
+    sums = np.concatenate([[0.0], np.cumsum(other)])
+    below = sums[np.searchsorted(score, score, "left")] + sums[np.searchsorted(score, score, "right")]
+    return ratio((hit * below).sum() / 2, hit.sum() * other.sum())
+
+
 def values(table, layers, tokens):
     known, upper = table.filter(pl.col("agrees").is_not_null()), in_paper(layers, 11, 16)
     rates, agree, paired = {}, 0, 0.0
@@ -60,13 +69,18 @@ def values(table, layers, tokens):
             tops, wanted = (dict(part[name].value_counts().iter_rows()) for name in ("top_token", "next_token"))
             agree += part["agrees"].sum()
             paired += sum(n * wanted.get(token, 0) for token, n in tops.items()) / len(part)
+    wanted = {(at, token): n for at, token, n in known.group_by("layer", "next_token").len().iter_rows()}
+    sizes = dict(known.group_by("layer").len().iter_rows())
+    rows = known.select("layer", "top_token", "top_probability").iter_rows()
+    by_chance = np.array([(score, wanted.get((at, top), 0) / sizes[at]) for at, top, score in rows]).reshape(-1, 2)
     enough = known.filter("agrees")["top_token"].n_unique() >= tokens
+    own = area(known["top_probability"].to_numpy(), known["agrees"].to_numpy()) if enough else None
     above, below = ([rates[at] for at in span if at in rates] for span in (upper, in_paper(layers, 1, 8)))
     best = table.sort(["top_probability", "layer", "key"], descending=[True, False, False]).head(MOST)
     return {
         "K12": (ratio(np.mean(above), np.mean(below)), None),
         "K13": (ratio(agree, paired), 1.0),
-        "K15": (area(known["top_probability"].to_numpy(), known["agrees"].to_numpy()) if enough else None, 0.5),
+        "K15": (own, weighted_area(*by_chance.T)),
         "K16": (best["layer"].is_in(upper).mean() if len(table) > MOST else None, len(upper) / layers),
         "K17": (best.filter(pl.col("triggers") > 0).select((pl.col("agreeing_triggers") > 0).mean()).item(), None),
     }

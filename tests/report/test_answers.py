@@ -70,7 +70,7 @@ def test_what_was_run_is_counted():
         ({"K1": "holds"}, "of 1 judged claim, 1 here and not in random networks"),
         (
             {"K1": "holds", "K2": "too_small", "K3": "undecided", "K12": "fails", "K29": "holds", "B2": "measured"},
-            "of 4 judged claims, 1 here and not in random networks, 2 not here, 1 cannot tell",
+            "of 4 judged claims, 1 here and not in random networks, 2 not here or less, 1 cannot tell",
         ),
     ],
 )
@@ -84,7 +84,7 @@ def test_claims_are_counted_by_group(given, said):
 def test_on_the_papers_own_model_what_is_reproduced_stands_beside_the_groups():
     shown = rows("paper", K1="reproduced", K2="reproduced", K12="not_reproduced", B1="holds")
     line = wording.line("x", "paper", wording.counts({row["claim"]: row for row in shown}))
-    assert line == "x (paper): 2 here and not in random networks, 1 not here, 2 reproduced, 1 not reproduced"
+    assert line == "x (paper): 2 here and not in random networks, 1 not here or less, 2 reproduced, 1 not reproduced"
 
 
 def test_what_random_networks_show_too_is_not_due_to_training():
@@ -238,7 +238,7 @@ def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
     judged = claims_table(K1="holds", K24="fails").with_columns(paper_value=pl.lit("<b>1|2_3</b>"))
     made_report(tmp_path, judged=judged)
     text = (tmp_path / "summary.md").read_text()
-    assert text.startswith("# try (surrogate): 1 here and not in random networks, 1 not here\n")
+    assert text.startswith("# try (surrogate): 1 here and not in random networks, 1 not here or less\n")
     assert r"\<b\>1\|2\_3\</b\>" in text and "<script>" not in text  # a reason may quote; it stays out
     assert "(report/report.html)" in text and "Surrogate model" in text
     made_report(tmp_path, "paper")

@@ -364,7 +364,7 @@ def _recompute(
     with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
         for folder, side in itertools.product(sorted({outcome.folder for outcome in todo}), SIDES):
             model = models(model_of(folder) or "")
-            own = {n.rpartition("/")[2]: frame for n, frame in frames[side].items() if n.rpartition("/")[0] == folder}
+            own = {name: frame for name in ROWS if (frame := frames[side].get(f"{folder}/{name}")) is not None}
             inputs = replace(model, tables=model.tables | own)
             inputs.near = Comparer(limits)
             for outcome in (one for one in todo if one.folder == folder):

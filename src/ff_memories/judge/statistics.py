@@ -120,20 +120,26 @@ def area_under_curve(
         unit: (n,) the units, whose rows are dependent.
         seed: of the resampling.
     """
-    levels, level = np.unique(score, return_inverse=True)
+    level = np.unique(score, return_inverse=True)[1]
     _, group = np.unique(unit, return_inverse=True)
     ones = np.ones((1, int(group.max(initial=-1)) + 1), np.float32)
     counts = [ones] if seed is None else [ones, *_resampled(ones.shape[1], seed, MEDIANS)]
 
-    def area(weight: np.ndarray) -> float:
-        hits = np.bincount(level, np.where(hit, weight, 0), len(levels))
-        others = np.bincount(level, np.where(hit, 0, weight), len(levels))
-        pairs = hits.sum() * others.sum()
-        below = np.cumsum(others) - others / 2
-        return float((hits * below).sum() / pairs) if pairs else float("nan")
-
-    first, *draws = (area(weights[group].astype(np.float64)) for block in counts for weights in block)
+    weights = (drawn[group].astype(np.float64) for block in counts for drawn in block)
+    first, *draws = (_area(level, np.where(hit, weight, 0), np.where(hit, 0, weight)) for weight in weights)
     return first, np.array(draws)
+
+
+def area_by_chance(score: np.ndarray, chance: np.ndarray) -> float:
+    """Return the area under the ROC curve if each row is a hit with its own ``chance`` (n,), by expected numbers."""
+    return _area(np.unique(score, return_inverse=True)[1], chance, 1 - chance)
+
+
+def _area(level: np.ndarray, hit: np.ndarray, other: np.ndarray) -> float:
+    """Return the area for rows with ranked scores (``level``) that count as hits and as others by these weights."""
+    hits, others = (np.bincount(level, weight) for weight in (hit, other))
+    pairs = hits.sum() * others.sum()
+    return float((hits * (np.cumsum(others) - others / 2)).sum() / pairs) if pairs else float("nan")
 
 
 def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]:

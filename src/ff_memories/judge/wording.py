@@ -91,8 +91,9 @@ def control(rows: Row | Sequence[Row]) -> str:
             parts.append(f"{name}: {_filled(signed[0] if signed else '{value}', values, first['unit'])}")
     if not first["beyond"]:
         parts.append(f"paper: {first['paper_value'].replace(';', ',')}")
-    if len(several) == 1:
-        parts += [part for part in (first["reason"] or "").split("; ") if part.endswith(OF_TYPES)]
+    for row in several:
+        whose = f"{row['run']}: " if "run" in row else ""
+        parts += [whose + part for part in (row["reason"] or "").split("; ") if part.endswith(OF_TYPES)]
     return "; ".join([*parts, *dict.fromkeys(note for row in several for note in row["notes"])])
 
 

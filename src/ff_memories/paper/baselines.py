@@ -83,7 +83,7 @@ def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
     predicted = pl.DataFrame(
         {
             "top_token": np.full(len(values), order[0], dtype=np.uint32),
-            "top_probability": np.full(len(values), counts[order[0]] / counts.sum(), dtype=np.float32),
+            "top_probability": values["top_probability"],  # so the most predictive values stay the same
             "next_token_rank": rank[wanted].astype(np.uint32),
         }
     )

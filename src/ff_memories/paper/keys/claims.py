@@ -113,12 +113,24 @@ KEY = ["annotator", "layer", "key"]
 FEWEST = 10  # keys with a semantic pattern: with fewer, resampled keys do not say how sure their share is
 
 
-def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, bool]:
-    """Return the number of patterns of each annotated key, that is, each key with labelled triggers."""
+def _judged(labels: pl.DataFrame, triggers: int, judged: Judged, reason: str = "") -> dict[str, Any]:
+    """Return a judgement and its reason; without the former if keys have fewer triggers than the paper's.
+
+    A pattern recurs in three of a key's triggers, however many these are.
+    """
+    of_key = len(labels) / max(1, _keys(labels))
+    if of_key >= 0.9 * triggers:  # a few keys have fewer than others
+        return {"judged": judged, "reason": reason}
+    fewer = f"not judged: {of_key:.3g} triggers a key, where the paper's patterns recur in three of {triggers}"
+    return {"judged": None, "reason": "; ".join(filter(None, [fewer, reason]))}
+
+
+def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame, bool]:
+    """Return the labels, and the number of patterns of each annotated key, that is, each key with labelled triggers."""
     labels, proxy = evidence.labels("pattern_labels")
     patterns = evidence.table("annotations").group_by(KEY).agg(pl.len().alias("patterns"))
     keys = labels.select(KEY).unique().join(patterns, on=KEY, how="left")
-    return keys.with_columns(pl.col("patterns").fill_null(0)).sort(KEY), proxy
+    return labels, keys.with_columns(pl.col("patterns").fill_null(0)).sort(KEY), proxy
 
 
 def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, float]], bool]:
@@ -131,26 +143,27 @@ def _keys(labels: pl.DataFrame) -> int:
     return labels.select(KEY).n_unique()
 
 
-def keys_with_a_pattern(evidence: Evidence, *, limit: Limit, proxy: float) -> Measurement:
+def keys_with_a_pattern(evidence: Evidence, *, triggers: int, limit: Limit, proxy: float) -> Measurement:
     """K6: the share of annotated keys with at least one pattern; ``proxy``: the limit for the automatic proxy."""
-    keys, by_proxy = _patterns_per_key(evidence)
+    labels, keys, by_proxy = _patterns_per_key(evidence)
     has_pattern = (keys["patterns"] > 0).to_numpy()
     share, spread = float(has_pattern.mean()), share_interval(has_pattern, evidence.seed)
     judged = (
         itself(share, *spread, Limit(proxy)) if by_proxy else itself(share, share, share, limit)
     )  # all of them, or not
-    return Measurement(share, *spread, n=len(has_pattern), judged=judged, proxy=by_proxy)
+    return Measurement(share, *spread, n=len(has_pattern), proxy=by_proxy, **_judged(labels, triggers, judged))
 
 
-def patterns_per_key(evidence: Evidence, *, limit: Limit) -> Measurement:
+def patterns_per_key(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
     """K7: the mean number of patterns of an annotated key."""
-    keys, by_proxy = _patterns_per_key(evidence)
+    labels, keys, by_proxy = _patterns_per_key(evidence)
     counts = keys["patterns"].cast(pl.Float64).to_numpy()
     mean, spread = float(counts.mean()), interval(counts, evidence.seed)
-    return Measurement(mean, *spread, n=len(counts), judged=itself(mean, *spread, limit), proxy=by_proxy)
+    judged = itself(mean, *spread, limit)
+    return Measurement(mean, *spread, n=len(counts), proxy=by_proxy, **_judged(labels, triggers, judged))
 
 
-def coverage(evidence: Evidence, *, limit: Limit) -> Measurement:
+def coverage(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
     """K8: the share of triggers with a pattern."""
     labels, shares, by_proxy = _labelled(evidence)
     covered = [1 - share for share in shares["none"].values()]
@@ -159,8 +172,8 @@ def coverage(evidence: Evidence, *, limit: Limit) -> Measurement:
     if share is None:
         raise Missing("nothing has been annotated")
     extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
-    judged = itself(*share, limit)
-    return Measurement(*share, n=labels.height, units=_keys(labels), judged=judged, reason=extremes, proxy=by_proxy)
+    judged = _judged(labels, triggers, itself(*share, limit), extremes)
+    return Measurement(*share, n=labels.height, units=_keys(labels), proxy=by_proxy, **judged)
 
 
 def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:

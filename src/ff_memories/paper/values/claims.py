@@ -12,6 +12,7 @@ from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.layers import PAPER, between
 from ff_memories.judge.measurement import Limit, Measurement, by_draws, is_clear, itself
 from ff_memories.judge.statistics import (
+    area_by_chance,
     area_under_curve,
     average,
     by_layer,
@@ -24,9 +25,9 @@ from ff_memories.judge.statistics import (
     pooled_share,
     share_interval,
 )
-from ff_memories.paper.values.measures import over_chance, predictive_values
+from ff_memories.paper.values.measures import in_random_pairs, over_chance, predictive_values
 
-HALF = 0.5
+NEVER = -math.log(0.025)  # the highest mean of a number of cases, at 97.5 %, if there is none
 FEWEST = 10  # tokens of the values that agree, to tell them from the others
 UNKNOWN = "no value in these layers has a trigger with a known target"
 
@@ -122,7 +123,7 @@ def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Meas
         return Measurement(reason=UNKNOWN if peak is None else "no value predicts what follows any key of its layer")
     of_layer = dict(zip(rates["layer"], (draws * rates["n"].to_numpy()).T, strict=True))
     resampled = mean_of(of_layer, upper) * sum(layer in of_layer for layer in upper) / expected
-    estimate = agree / expected, *ends(resampled)
+    estimate = agree / expected, *(ends(resampled) if agree else (0.0, NEVER / expected))
     others = f"in the other layers {below:,} agree, and {by_chance:.3g} in random pairs"
     uniform = f"the highest rate is {evidence.vocab * peak['mean']:.3g} × that of a random token, the paper's measure"
     return Measurement(
@@ -156,7 +157,8 @@ def rank_improves(evidence: Evidence, *, lower: list[int], upper: list[int], lim
 def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K15: how well the top probability tells values that agree from others, as the area under the ROC curve.
 
-    The paper shows agreement in bins of the top probability, nearly all of whose values may be in one bin.
+    Judged by how much more that is than in random pairs of a layer's keys and values: confident values predict frequent
+    tokens. The paper shows agreement in bins of the top probability, nearly all of whose values may be in one bin.
     """
     values = evidence.table("values").drop_nulls("agrees").sort("layer", "key")
     probability, agree = (values[name].to_numpy() for name in ("top_probability", "agrees"))
@@ -166,6 +168,7 @@ def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
     tokens = values.filter("agrees")["top_token"].n_unique()
     few = f"the values that agree predict only {tokens} tokens, and {FEWEST} are needed" if tokens < FEWEST else ""
     draws = expanded(draws, area, max(tokens, 2)).clip(0, 1)
+    chance = area_by_chance(probability, in_random_pairs(values))
     estimate = area, *ends(draws)
     ranked = agree[np.argsort(-probability, kind="stable")]
     cuts = [0, *(max(1, round(share * len(ranked))) for share in (0.01, 0.1)), len(ranked)]
@@ -173,8 +176,9 @@ def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
     reason = (
         f"of the hundredth with the highest probability {top} agree, {next_} of the next nine, {rest} of the others"
     )
-    judged = itself(*estimate, limit, draws=draws, null=HALF)
-    return Measurement(*estimate, n=values.height, judged=judged, expected=HALF, reason=reason, few=few, draws=draws)
+    over, draws = area - chance, draws - chance
+    judged = by_draws(over, draws, limit)
+    return Measurement(*estimate, n=values.height, judged=judged, expected=chance, reason=reason, few=few, draws=draws)
 
 
 def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], limit: Limit) -> Measurement:

@@ -1,5 +1,6 @@
 """What claims and figures of the section measure, from its tables."""
 
+import numpy as np
 import polars as pl
 
 from ff_memories.judge.measures import MEAN, boxes, chance_agreement, means
@@ -19,6 +20,13 @@ def over_chance(values: pl.DataFrame, layers: list[int]) -> tuple[int, float]:
     chances = chance_agreement(known, "top_token", "next_token")
     chances = chances.join(known.group_by("layer").len(), on="layer", maintain_order="left")
     return int(known["agrees"].sum()), float((chances["chance"] * chances["len"]).sum())
+
+
+def in_random_pairs(values: pl.DataFrame) -> np.ndarray:
+    """Return (n,) how often each value would agree with the key of another value of its layer, for ``next_token``."""
+    wanted = values.group_by("layer", top_token="next_token").agg(same=pl.len())
+    rows = values.join(wanted, on=["layer", "top_token"], how="left", maintain_order="left")
+    return rows.select(pl.col("same").fill_null(0) / pl.len().over("layer")).to_series().to_numpy()
 
 
 def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
