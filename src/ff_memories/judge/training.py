@@ -120,9 +120,14 @@ def groups(
         why = "no random network has such a number"
     elif low is not None and low <= number <= high:
         why = "one more random network could have this number"
-    elif claim.judged_by_another and limit and together and limit.reached(together["judged"]):
+    elif _of_layers(claim) and limit and together and limit.reached(together["judged"]):
         why = "random networks reach the limit together, though not clearly"
     return columns | {"group": "open" if why else "signal"}, why
+
+
+def _of_layers(claim: Claim) -> bool:
+    """Return whether a number of layers is judged, which may say the same of two measured numbers far apart."""
+    return claim.judged_by_another and claim.judged_unit == "number"
 
 
 def decide(rows: Sequence[dict[str, Any]]) -> None:
