@@ -123,8 +123,8 @@ def test_a_cpu_without_avx2_computes_as_it_does(monkeypatch):
     "precision, flags, kind, said",
     [
         ("float32", "avx2", "portable", None),
-        ("bfloat16", "avx2 avx512f", "fast", "has no bfloat16 instructions"),
-        ("bfloat16", "avx2 avx512_bf16", "portable", "leaves this CPU's bfloat16 instructions unused"),
+        ("bfloat16", "avx2 avx512f", "fast", "has no fast bfloat16 products"),
+        ("bfloat16", "avx2 amx_bf16", "portable", "leaves this CPU's bfloat16 instructions unused"),
         ("bfloat16", "avx2 amx_bf16", "fast", None),
         ("bfloat16", "asimd bf16", "fast", None),
         ("bfloat16", "", "portable", None),  # the system does not say

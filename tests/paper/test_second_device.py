@@ -147,7 +147,13 @@ def examples():
 def observed(decoder, tops, layer_prediction="ffn", memories="active"):
     """Return what the model does at the examples."""
     return composition.observe(
-        decoder, TEXT, examples(), tops, layer_prediction=layer_prediction, memories=memories, batch_tokens=BATCH
+        decoder,
+        TEXT,
+        examples(),
+        lambda _: tops,
+        layer_prediction=layer_prediction,
+        memories=memories,
+        batch_tokens=BATCH,
     )
 
 

@@ -138,7 +138,7 @@ def test_kinds_and_predictions_are_those_of_the_refinement_table(fairseq):
     places = pl.DataFrame({"example": range(7), "sentence": [0] * 7, "position": range(7)})
     tops = {"all": np.zeros((model.layers, model.keys), np.int64)}
     seen = composition.observe(
-        model.decoder, corpus, places, tops, layer_prediction="ffn", memories="active", batch_tokens=64
+        model.decoder, corpus, places, lambda _: tops, layer_prediction="ffn", memories="active", batch_tokens=64
     )
     table = composition.tables(places, seen, corpus)["refinement"]
     assert [cell["kind"] for cell in found["cells"]] == table["kind"].to_list()

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ff_memories.config import read_yaml
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
@@ -213,7 +214,8 @@ def on_cpu():
 
 def compute_threads(wildcards):
     """Return the number of CPU threads for a step that runs the model."""
-    return 1 if on_cpu() and run_.config.execution.arithmetic == "portable" else 4
+    here = on_cpu() and run_.config.execution.arithmetic == "portable"
+    return arithmetic.THREADS if here else arithmetic.FAST_THREADS
 
 
 def memory(wildcards, attempt, rulename):

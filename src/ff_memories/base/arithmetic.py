@@ -29,6 +29,7 @@ PORTABLE = {
 }
 WITHOUT_AVX512 = {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"}  # numpy's exponentials and logarithms
 THREADS = 1  # of a portable step: torch splits sums among threads, so their number would change the bits
+FAST_THREADS = 4  # of a fast step on a CPU
 CHOSEN = "FF_MEMORIES_ARITHMETIC"  # the arithmetic chosen for this process
 
 
@@ -52,6 +53,11 @@ def portable_here(kind: str) -> bool:
     return kind == "portable" and "avx2" in instructions()
 
 
+def threads_of_a_job(kind: str, cores: int) -> int:
+    """Return how many threads a step that runs the model has on a machine with so many cores."""
+    return THREADS if portable_here(kind) else max(1, min(FAST_THREADS, cores))
+
+
 def chosen() -> str:
     """Return this process's arithmetic."""
     return os.environ.get(CHOSEN, "fast")
@@ -69,9 +75,12 @@ def instructions() -> list[str]:
 
 
 def multiplies_bfloat16() -> bool | None:
-    """Return whether this CPU multiplies bfloat16 factors and sums in float32; ``None`` if the system doesn't say."""
+    """Return whether torch multiplies bfloat16 factors on this CPU faster, and sums in float32; ``None``: unknown.
+
+    Of x86 CPUs, those with AMX: with AVX-512's instructions alone, torch's products have float32's speed.
+    """
     flags = _flags()
-    return not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(flags) if flags else None
+    return not {"amx_bf16", "bf16"}.isdisjoint(flags) if flags else None
 
 
 def slow_products(precision: str, kind: str) -> str | None:
@@ -84,7 +93,9 @@ def slow_products(precision: str, kind: str) -> str | None:
     if precision != "bfloat16":
         return None
     if multiplies_bfloat16() is False:
-        return "This CPU has no bfloat16 instructions, so extraction.precision: bfloat16 takes as long as float32."
+        return (
+            "This CPU has no fast bfloat16 products (AMX), so extraction.precision: bfloat16 takes as long as float32."
+        )
     if portable_here(kind):
         return "execution.arithmetic: portable leaves this CPU's bfloat16 instructions unused; fast uses them."
     return None

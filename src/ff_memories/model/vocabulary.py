@@ -220,6 +220,10 @@ class Vocabulary:
         """Whether one matrix has all words: then the logits of a vector's negative are its logits' negatives."""
         return len(self.clusters) == 1
 
+    def logits_of(self, h: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+        """Return the logits (rows, n) of a few words of a ``plain`` vocabulary, for vectors (rows, d)."""
+        return linear(self._projected(h), self.clusters[0].embedding[words])
+
     def predict(
         self, h: torch.Tensor, target: torch.Tensor | None = None, rank: bool = True, whole: bool = False
     ) -> Prediction:

@@ -24,6 +24,7 @@ SURVEYED_BYTES = 0.5e9  # of what `paper.beyond.survey` gathers and reads beside
 PAGE = 2e-3  # seconds per key's page in the gallery
 WORD = 2.4e-7  # seconds per word of text through the segmenter and the dictionary
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
+IN_PART = 0.12  # of the products with all words, what it takes to know which values predict one of a few (predictions)
 TAILS = 2.7  # products with an adaptive softmax's head that reading a vector takes, with the tails and their ranks
 GB = 1e9
 # what the modules of `paper` and `gallery` name so, which load torch
@@ -164,7 +165,8 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     lists = looked * config.triggers.top * ENTRY_BYTES
     a_value = 1 / shape.signs if shape.plain else TAILS  # products
     valued = looked if shape.plain else min(cells, looked * TILE)  # an adaptive softmax projects whole tiles
-    others = jobs * (cells if looked < cells else 0)  # section 5 needs the predictions of all values
+    # section 5 needs the predictions of all values; most of them are told apart from a layer's by a part of the words
+    others = jobs * (cells if looked < cells else 0) * (IN_PART if shape.plain else 1)
     # three prefixes of half a sentence, which share what they begin with and run through half of the layers
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence / 4
     examples = config.composition.examples
@@ -186,7 +188,9 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
         "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists, "trigger_shard"),
         "mutations": Work("triggers", mutated, 0, 0, lists, small, "trigger_shard"),
         "values": Work("triggers", 0, a_value * valued, looked, lists, small, "values"),
-        "composition": Work("values", examples * sentence, states + a_value * others, states + others, 0, small),
+        "composition": Work(
+            "values", examples * sentence, states + a_value * others, states + others, examples * cells / 8, small
+        ),
         "interventions": Work(
             "corpus", tokens, 2 * changes + 3 * removed, 8 * changes + 9 * removed, coefficients_bytes
         ),

@@ -30,23 +30,24 @@ from ff_memories.workflow.costs import SENTENCE, Planned, Shape, Speed, Text
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.speed import measured
 
-THREADS = min(4, os.cpu_count() or 1)  # of a job
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
-# The keys that are cut, and the least that still says something. All are cut by one share of the way, on a logarithmic
-# scale, from what the config has to their least. Memories are cut only if samples do not suffice: without some of its
-# memories, a run still needs the predictions of all values, for section 5.
+# The keys that are cut, and the least that still says something. Samples are cut by one share of the way, on a
+# logarithmic scale, from what the config has to their least. Memories are cut only if samples do not suffice, and then
+# to their least at once, which leaves time for samples.
 SAMPLES = {
     "corpus.train.max_sentences": 500,
-    "mutations.keys_per_layer": 4,
+    "corpus.validation.max_sentences": 200,
+    "mutations.keys_per_layer": 2,
     "mutations.top": 10,
     "composition.examples": 100,
     "gallery.keys": 5,
+    "gallery.sampled": 100,
     "causal.keys_per_layer": 2,
     "removals.prefixes": 20,
-    "baselines.sentences": 200,
-    "baselines.keys_per_layer": 2,
+    "baselines.sentences": 100,
+    "baselines.keys_per_layer": 1,
     "baselines.examples": 100,
-    "baselines.models": 3,
+    "baselines.models": 1,
 }
 MEMORIES = {"triggers.keys": 32}
 LEAST = SAMPLES | MEMORIES
@@ -64,6 +65,7 @@ class Planner:
         archives: bytes still to download and unpack.
         golden: whether the run first checks the checkpoint.
         card: the GPU that is not here, if the plan is for one.
+        threads: of a job on this machine's CPU.
     """
 
     device: str
@@ -73,13 +75,14 @@ class Planner:
     archives: int = 0
     golden: bool = False
     card: Card | None = None
+    threads: int = 1
 
     @classmethod
-    def of(cls, run: Run, threads: int = THREADS, card: Card | None = None) -> Self:
+    def of(cls, run: Run, threads: int | None = None, card: Card | None = None) -> Self:
         """Measure this machine for some seconds, at a run's model's sizes; a card that is not here is computed.
 
         Args:
-            threads: of a job.
+            threads: of a job; ``None``: as many as its arithmetic gives it.
 
         Raises:
             UserError: a text is missing whose size is unknown, or one layer does not fit into this machine's memory.
@@ -89,10 +92,10 @@ class Planner:
         sources = {kind: run.inputs.source(kind) for kind in ("text", "model", "pipeline")}
         shape, text = _shape(run, sources["model"]), _text(run, sources["text"])
         archives = sum(_bytes(s) for s in sources.values() if s is not None and s.downloads and missing(s))
-        if device == "cpu" and arithmetic.portable_here(config.execution.arithmetic):
-            threads = arithmetic.THREADS
+        usual = arithmetic.threads_of_a_job(config.execution.arithmetic, os.cpu_count() or 1)
+        threads = usual if threads is None or usual == arithmetic.THREADS else threads
         speed = card.speed(shape, precision) if card else measured(shape, device, config.execution, threads, precision)
-        return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), card)
+        return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), card, threads)
 
     def on(self, card: Card, config: Config) -> Self:
         """Return the planner of the same run on one card that is not here."""
@@ -103,7 +106,9 @@ class Planner:
         """How many jobs that run the model this machine does at once, or one card that is not here."""
         if self.card:
             return 1
-        return torch.cuda.device_count() if self.device == "cuda" else os.cpu_count() or 1
+        if self.device == "cuda":
+            return torch.cuda.device_count()
+        return max(1, (os.cpu_count() or 1) // self.threads)
 
     def steps(self, config: Config, devices: int | None = None) -> list[Planned]:
         """Return the plan of a run, on this machine or on so many devices."""
@@ -226,7 +231,8 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
             f"{duration(wanted)}",
             f"allow --time {math.ceil(SPARE * least / ROOM / 60)}m or more, or use a smaller model or a faster machine",
         )
-    low, high = 0.0, 2.0
+    low = 1.0 if takes(1) <= ROOM * wanted else 0.0
+    high = low + 1
     for _ in range(STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if takes(middle) <= ROOM * wanted else (low, middle)
@@ -247,11 +253,12 @@ def _whole(key: str, config: Config, planner: Planner) -> Any:
 
 
 def _sizes(whole: dict[str, int], level: float) -> dict[str, int]:
-    """Return the cut keys' values: from 2 to 1, samples go to their least, from 1 to 0 the memories looked at."""
+    """Return the cut keys' values: from 2 to 1 samples go to their least, from 1 to 0 again, of the least memories."""
     out = {}
+    share = level - 1 if level >= 1 else level
     for key, size in whole.items():
-        share, least = min(1.0, level) if key in MEMORIES else max(0.0, level - 1), LEAST[key]
-        if size > least and (cut := round(least * (size / least) ** share)) < size:
+        left, least = (float(level >= 1) if key in MEMORIES else share), LEAST[key]
+        if size > least and (cut := round(least * (size / least) ** left)) < size:
             out[key] = cut
     if "triggers.keys" in out and out.get("gallery.keys", whole.get("gallery.keys", 0)) > out["triggers.keys"]:
         out["gallery.keys"] = out["triggers.keys"]

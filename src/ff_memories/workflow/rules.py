@@ -13,7 +13,7 @@ import yaml
 
 from ff_memories import config as configs
 from ff_memories import declaration
-from ff_memories.base import machine
+from ff_memories.base import arithmetic, machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.workflow import code_digest
@@ -95,11 +95,14 @@ def cuts_all_steps(run: Run) -> bool:
 def scatter(run: Run, workflow: Any) -> dict[str, int]:
     """Return the number of shards of the text and of every model of the baselines, which changes no result.
 
-    ``execution.shards: auto`` gives a job to every core, GPU or job of a cluster that Snakemake may use.
+    ``execution.shards: auto`` gives a job to all cores, GPUs or jobs of a cluster that Snakemake may use at once.
     """
     limits, gpu = workflow.resource_settings, workflow.global_resources.get("gpu")
     gpus = None if gpu is None or computes_on_cpu(run, workflow.executor_plugin) else gpu.value
-    shards = run.config.execution.shards_for(gpus or limits.nodes or limits.cores or 1)
+    at_once = limits.nodes or limits.cores or 1
+    if computes_on_cpu(run, workflow.executor_plugin):
+        at_once //= arithmetic.threads_of_a_job(run.config.execution.arithmetic, at_once)
+    shards = run.config.execution.shards_for(gpus or at_once)
     numbers = {"corpus": shards, "baselines": math.ceil(shards / len(run.config.baselines.names))}
     return numbers | dict(limits.overwrite_scatter)
 

@@ -44,13 +44,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.workflow.planning import THREADS, Planner  # torch takes a second to load
+    from ff_memories.workflow.planning import Planner  # torch takes a second to load
 
     if args.on and args.on not in cards():
         raise UserError(f"--on {args.on}: unknown card{did_you_mean(args.on, cards())}", f"choose {', '.join(cards())}")
     run_ = opening.opened(args.configfile)
     refuse_bad_inputs(run_)
-    planner = Planner.of(run_, args.threads or THREADS, cards()[args.on] if args.on else None)
+    planner = Planner.of(run_, args.threads, cards()[args.on] if args.on else None)
     config, plan = run_.config, planner.steps(run_.config)
     elapsed = {n: planner.elapsed(config, n) for n in args.devices}
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}

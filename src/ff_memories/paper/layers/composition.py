@@ -3,7 +3,7 @@
 One forward pass of every example serves both sections.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,9 @@ from ff_memories.model.matmul import require_finite
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
 # shortest prefix, and what is added to N for the longest
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
+# of the tokens that each layer predicts: the top token (layers, d_m) of every value where it is among them, for each
+# choice of ``values.types``
+Tops = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
 
 
 def sample_examples(
@@ -80,20 +83,19 @@ class Observation:
     model_top: np.ndarray
 
     @classmethod
-    def empty(cls, examples: int, layers: int, types: Iterable[str]) -> "Observation":
-        """Return room for what will be seen; ``types``: among which values predict."""
+    def empty(cls, examples: int, layers: int) -> "Observation":
+        """Return room for what will be seen."""
         active, residual_top, ffn_top, output_top = np.zeros((4, examples, layers), dtype=np.int64)
         effective, probability = np.zeros((2, examples, layers), dtype=np.float32)
-        agreeing = {name: np.zeros((examples, layers), dtype=np.int64) for name in types}
         model_top = np.zeros(examples, dtype=np.int64)
-        return cls(active, effective, agreeing, residual_top, ffn_top, output_top, probability, model_top)
+        return cls(active, effective, {}, residual_top, ffn_top, output_top, probability, model_top)
 
 
 def observe(
     decoder: LanguageModel,
     corpus: Corpus,
     examples: pl.DataFrame,
-    value_tops: dict[str, np.ndarray],
+    value_tops: Tops,
     *,
     layer_prediction: str,
     memories: str,
@@ -104,7 +106,7 @@ def observe(
 
     Args:
         examples: ``sentence`` and ``position``.
-        value_tops: (layers, d_m) top token of every value, for each choice of ``values.types``.
+        value_tops: see ``Tops``.
         layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
         memories: ``active`` memories may agree (coefficient > 0), ``all``, or those of ``share:0.9``: the fewest that
             have 90 % of the sum of (m_i |v_i|)^2.
@@ -113,8 +115,8 @@ def observe(
     """
     beside = residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    observation = Observation.empty(len(examples), decoder.description.layers, value_tops)
-    tops = {name: torch.from_numpy(ids.astype(np.int64)).to(decoder.device) for name, ids in value_tops.items()}
+    observation = Observation.empty(len(examples), decoder.description.layers)
+    fires = np.zeros((decoder.description.layers, len(examples), (decoder.memories + 7) // 8), np.uint8)  # in bits
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
@@ -123,17 +125,40 @@ def observe(
             getattr(observation, name)[part] = grid
         observation.effective[part] = states.effective.cpu().numpy()
         observation.model_top[part] = observation.output_top[part, -1]
-        says = observation.ffn_top if layer_prediction == "ffn" else observation.output_top
         for index, active in enumerate(states.fires):
-            prediction = torch.from_numpy(says[part, index]).to(decoder.device)[:, None]
             observation.active[part, index] = active.sum(1).cpu().numpy()
-            for name, value_top in tops.items():
-                agrees = value_top[index] == prediction
-                agrees = agrees if memories == "all" else agrees & active
-                observation.agreeing[name][part, index] = agrees.sum(1).cpu().numpy()
+            fires[index, part] = np.packbits(active.cpu().numpy(), axis=1)
 
     run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
+    predictions = (observation.ffn_top if layer_prediction == "ffn" else observation.output_top).T
+    for name, tops in value_tops([np.unique(layer) for layer in predictions]).items():
+        observation.agreeing[name] = np.stack(
+            [
+                _agreeing(top, prediction, None if memories == "all" else active)
+                for top, prediction, active in zip(tops, predictions, fires, strict=True)
+            ],
+            axis=1,
+        )
     return observation
+
+
+def _agreeing(tops: np.ndarray, predictions: np.ndarray, fires: np.ndarray | None) -> np.ndarray:
+    """Return (examples,) how many of a layer's memories predict what it predicts.
+
+    Args:
+        tops: (memories,) of their values.
+        predictions: (examples,) of the layer.
+        fires: (examples, memories / 8) bits, which memories count; ``None`` for all.
+    """
+    out = np.zeros(len(predictions), np.int64)
+    for token in np.unique(predictions):
+        rows, memories = np.flatnonzero(predictions == token), np.flatnonzero(tops == token)
+        if fires is None:
+            out[rows] = len(memories)
+        else:
+            bits = fires[np.ix_(rows, memories // 8)] >> (7 - memories % 8).astype(np.uint8)
+            out[rows] = (bits & 1).sum(1)
+    return out
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """E4-E7, section 4: what each value predicts, softmax(v E), and whether its key's triggers are followed by it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.keys import memory_selection
 
 TILE = 4096  # values projected between two progress reports
+SKIPPED = 16  # of so many tokens, one tells whether a value predicts another one than those that are asked for
 
 
 @dataclass(frozen=True)
@@ -105,22 +107,49 @@ def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.n
 
 
 def every_top(
-    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, types: str
+    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, types: str, tokens: Sequence[np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return the top token (layers, d_m) int64 of every value for both ``values.types``, as the table has them.
 
-    The predictions of values that the table lacks are computed.
+    Of values that the table lacks, only tops among a layer's ``tokens`` are computed; the others are -1.
 
     Args:
         values: the ``values`` table.
         types: among which its columns without a suffix are.
+        tokens: of each layer (n,), those that are asked for.
     """
     grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
     names = {types: "top_token", other(types): f"top_token_{other(types)}"}
     if len(values) < grid[0] * grid[1]:
-        predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64))
-        return {choice: predicted[choice].top for choice, name in names.items() if name in values}
+        may = np.stack([_may_predict(decoder, vocabulary, *layer) for layer in enumerate(tokens)])
+        keys = [(int(layer) + 1, int(key)) for layer, key in np.argwhere(may)]
+        predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64), keys)
+        return {choice: np.where(may, predicted[choice].top, -1) for choice, name in names.items() if name in values}
     return {c: values[name].to_numpy().astype(np.int64).reshape(grid) for c, name in names.items() if name in values}
+
+
+def _may_predict(decoder: LanguageModel, vocabulary: Vocabulary, layer: int, tokens: np.ndarray) -> np.ndarray:
+    """Return (d_m,) bool: which of a layer's values can have one of some tokens as their top.
+
+    With these tokens and every ``SKIPPED``-th other one, a value whose top is another token has another one among all.
+
+    Args:
+        layer: its index.
+        tokens: (n,) ids, in order.
+    """
+    if not vocabulary.plain:  # a part of an adaptive softmax costs as much as the whole
+        return np.ones(decoder.memories, bool)
+    few = torch.from_numpy(np.union1d(tokens, np.arange(0, vocabulary.size, SKIPPED))).to(decoder.device)
+    asked, never = torch.isin(few, torch.from_numpy(tokens).to(few.device)), torch.isin(few, vocabulary.never)
+    found: list[list[torch.Tensor]] = [[] for _ in range(decoder.signs)]
+    with torch.inference_mode():
+        for values in decoder.layers[layer].values[: decoder.description.keys].split(TILE):
+            logits = vocabulary.logits_of(values, few)
+            for sign, parts in enumerate(found):
+                signed = -logits if sign else logits
+                among_all, among_trained = signed.argmax(1), signed.masked_fill(never, -torch.inf).argmax(1)
+                parts.append(asked[among_all] | asked[among_trained])
+    return torch.cat([part for parts in found for part in parts]).cpu().numpy()
 
 
 def other(types: str) -> str:

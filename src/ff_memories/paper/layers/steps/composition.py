@@ -1,5 +1,7 @@
 """E8-E13: observe memories and layers on validation prefixes (tables `examples`, `composition`, `refinement`)."""
 
+from functools import partial
+
 import polars as pl
 
 from ff_memories import tables
@@ -53,20 +55,21 @@ def run(
     if config.values.projection == "random":  # in the released code, only the agreement script draws projections
         decoder.vocabulary.leave_out(never_trained(dictionary))
         tops = value_tops(decoder, decoder.vocabulary)
+        tops_among: compositions.Tops = lambda tokens: tops
     else:
         values_table = tables.read(values)
         if len(values_table) < decoder.description.layers * decoder.memories:  # then the others are predicted here
             decoder.vocabulary.leave_out(never_trained(dictionary))
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
-        tops = every_top(decoder, decoder.vocabulary, values_table, config.values.types)
+        tops_among = partial(every_top, decoder, decoder.vocabulary, values_table, config.values.types)
     missing = 0 if sample or shard[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
     prefixes = compositions.of_shard(prefixes, execution.batch_tokens, shard)
     observation = compositions.observe(
         decoder,
         text,
         prefixes,
-        tops,
+        tops_among,
         layer_prediction=options.layer_prediction,
         memories=options.memories,
         batch_tokens=execution.batch_tokens,
