@@ -270,7 +270,7 @@ def test_the_residual_is_what_is_added_to_or_what_a_parallel_block_reads(name):
     drawn = pl.DataFrame({"example": range(6), "sentence": range(6), "position": [3, 9, 1, 8, 5, 7]})
     ours = tiny.analysed(made)
     tops = {"all": np.zeros((tiny.LAYERS, ours.memories), dtype=np.int64)}
-    look = partial(composition.observe, ours, corpus, drawn, tops, layer_prediction="ffn", memories="active",
+    look = partial(composition.observe, ours, corpus, drawn, lambda _: tops, layer_prediction="ffn", memories="active",
                    batch_tokens=30)  # fmt: skip
     added, read = look(residual="added"), look(residual="read")
     norm = made.get_submodule(row.final_norm)

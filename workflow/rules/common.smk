@@ -5,6 +5,8 @@ import webbrowser
 from functools import partial
 from pathlib import Path
 
+import psutil
+
 from ff_memories.config import read_yaml
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
@@ -212,6 +214,10 @@ def on_cpu():
     return all_rules.computes_on_cpu(run_, workflow.executor_plugin)
 
 
+if on_cpu() and "mem_mb" not in workflow.global_resources:  # jobs wait for memory
+    workflow.register_resource("mem_mb", int(psutil.virtual_memory().total / 1e6))
+
+
 def compute_threads(wildcards):
     """Return the number of CPU threads for a step that runs the model."""
     here = on_cpu() and run_.config.execution.arithmetic == "portable"
@@ -225,7 +231,12 @@ def memory(wildcards, attempt, rulename):
         "train"
     )
     return attempt * costs.megabytes(
-        run_.config, described, run_.inputs.model_files, texts, rulename + model
+        run_.config,
+        described,
+        run_.inputs.model_files,
+        texts,
+        rulename + model,
+        all_rules.at_once(run_, workflow),
     )
 
 

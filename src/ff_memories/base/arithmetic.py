@@ -93,9 +93,7 @@ def slow_products(precision: str, kind: str) -> str | None:
     if precision != "bfloat16":
         return None
     if multiplies_bfloat16() is False:
-        return (
-            "This CPU has no fast bfloat16 products (AMX), so extraction.precision: bfloat16 takes as long as float32."
-        )
+        return "This CPU has no fast bfloat16 products, so extraction.precision: bfloat16 takes as long as float32."
     if portable_here(kind):
         return "execution.arithmetic: portable leaves this CPU's bfloat16 instructions unused; fast uses them."
     return None

@@ -1,5 +1,6 @@
 """Measure how well the models of the baselines predict the validation text: the run's own among them."""
 
+import gc
 import json
 
 from ff_memories.base.files import write_whole
@@ -34,4 +35,5 @@ def run(
         measured = perplexity.perplexity(model, text, config.seed, execution.batch_tokens, sentences)
         measured[perplexity.IN_WINDOWS] = perplexity.in_windows(model, text, types, sentences)
         write_whole(path, json.dumps(measured, indent=1) + "\n")
-        del model  # before the next one is drawn
+        del model
+        gc.collect()  # a model refers to itself: without this, two drawn ones would be in memory

@@ -6,7 +6,7 @@ torch: Snakemake asks it for every job's memory. docs/cluster.md compares estima
 
 import heapq
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +24,7 @@ SURVEYED_BYTES = 0.5e9  # of what `paper.beyond.survey` gathers and reads beside
 PAGE = 2e-3  # seconds per key's page in the gallery
 WORD = 2.4e-7  # seconds per word of text through the segmenter and the dictionary
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
-IN_PART = 0.12  # of the products with all words, what it takes to know which values predict one of a few (predictions)
+READ, DRAWN = 1.5e8, 3e7  # parameters that a job reads, or draws, per second
 TAILS = 2.7  # products with an adaptive softmax's head that reading a vector takes, with the tails and their ranks
 GB = 1e9
 # what the modules of `paper` and `gallery` name so, which load torch
@@ -152,6 +152,7 @@ class Planned:
     disk: float  # bytes of all jobs' outputs
     device_memory: float = 0.0
     after: tuple[str, ...] = ()
+    mapped: float = 0.0  # bytes of `memory` that all jobs on a machine share: the model's file
 
 
 def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -> dict[str, Work]:
@@ -165,8 +166,9 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     lists = looked * config.triggers.top * ENTRY_BYTES
     a_value = 1 / shape.signs if shape.plain else TAILS  # products
     valued = looked if shape.plain else min(cells, looked * TILE)  # an adaptive softmax projects whole tiles
-    # section 5 needs the predictions of all values; most of them are told apart from a layer's by a part of the words
-    others = jobs * (cells if looked < cells else 0) * (IN_PART if shape.plain else 1)
+    # section 5 needs the predictions of all values, of which a part of the words tells most apart from a layer's
+    in_part = min(1.0, 2 * math.sqrt(config.composition.examples / shape.vocab))
+    others = jobs * (cells if looked < cells else 0) * (in_part if shape.plain else 1)
     # three prefixes of half a sentence, which share what they begin with and run through half of the layers
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence / 4
     examples = config.composition.examples
@@ -238,18 +240,21 @@ def steps(
     passed = sum(min(models * text.validation, read * each) for each in (text.sentence, PASSED))  # tokens
     loaded = PROCESS + shape.loaded_bytes
     running = loaded + config.execution.tokens * 4 * (2 * shape.keys + 8 * shape.model)
-    two_models = max(running, loaded + shape.loaded_bytes)  # an untrained model is drawn beside the run's own
+    drawing = max(running, loaded + 12 * shape.vocab * shape.model)  # the largest matrix, and the order of its entries
     converted = (6 if isinstance(config.model, TransformersModel) else 12) * shape.parameters
 
-    def measured(rule: str, work: Work, jobs: int = shards, times: int = 1, base: float = running) -> Planned:
-        """Return a rule that runs the model, whose jobs do some work together, so many times."""
-        seconds = speed.start + speed.seconds(work, shape) * times / jobs
-        memory = base + work.memory
-        return Planned(rule, jobs, seconds, memory + text.bytes, work.disk * times, memory, (work.after,))
+    def measured(rule: str, work: Work, jobs: int = shards) -> Planned:
+        """Return a rule that runs the run's own model, whose jobs do some work together."""
+        seconds = speed.start + shape.parameters / READ + speed.seconds(work, shape) / jobs
+        memory, mapped = running + work.memory, shape.loaded_bytes
+        return Planned(rule, jobs, seconds, memory + text.bytes, work.disk, memory, (work.after,), mapped)
 
-    def of_others(rule: str, work: Work) -> Planned:
+    def of_others(rule: str, work: Work, jobs: int = models) -> Planned:
+        """Return a rule with a job for each model of the baselines, or with one for all."""
         after = work.after + OF_A_BASELINE if work.after in other else work.after
-        return measured(rule + OF_A_BASELINE, replace(work, after=after), models, models, two_models)
+        seconds = speed.start + shape.parameters / DRAWN * models / jobs + speed.seconds(work, shape)
+        memory = drawing + work.memory
+        return Planned(rule, jobs, seconds, memory + text.bytes, work.disk * models, memory, (after,))
 
     def of_text(rule: str, seconds: float, memory: float, disk: float, *after: str, jobs: int = 1) -> Planned:
         return Planned(rule, jobs, seconds, memory, disk, after=after)
@@ -257,15 +262,15 @@ def steps(
     start, pages = speed.start, 25 * shown * min(top, config.gallery.triggers) * text.sentence  # levels, and an index
     plan = [
         of_text("fetch", 0.0, 0.3 * GB, archives),
-        of_text("model", start + shape.parameters / 5e7, PROCESS + converted, 4 * shape.parameters, "fetch"),
+        of_text("model", start + shape.parameters / 2e7, PROCESS + converted, 4 * shape.parameters, "fetch"),
         # a window has 512 tokens, behind 2,560 of context
         measured("golden", Work("model", 3072 * golden, shape.layers * shape.keys), 1),
         of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model", "golden"),
         measured("trigger_shard", of_own.pop("triggers")),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
         *(measured(rule, work) for rule, work in of_own.items()),
-        *(of_others(rule, work) for rule, work in other.items()),
-        measured("perplexity", Work("corpus", passed, passed, passed), 1, base=two_models),
+        *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
+        of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
     plan += [
         measured("gallery_tables", of_gallery(config, shape, text)),
@@ -312,20 +317,22 @@ def unfit(plan: list[Planned], memory: float, disk: float, device_memory: float 
     return out
 
 
-def megabytes(config: Config, described: Path, model: list[str], texts: list[str], rule: str) -> int:
+def megabytes(config: Config, described: Path, model: list[str], texts: list[str], rule: str, at_once: int) -> int:
     """Return the megabytes (10^6 bytes) of memory that Snakemake reserves for a job, by the plan of its run.
 
     Args:
         described: model.json, which the first job of a run makes.
         model: the model's files; before there is a model.json, their sizes stand for its own.
         texts: the run's texts.
+        at_once: how many jobs run on this machine at once, which share the model's file.
     """
     size_of = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
     try:
         shape = Shape.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
         plan = steps(config, shape, Text(size_of(texts) // 3, 0), Speed(0, 0))  # a token has three bytes or more
-        each = {step.rule: step.memory for step in plan}
-        need = each.get(rule.replace("trigger_shard", "triggers"), max(each.values()))
+        each = {step.rule: step.memory - step.mapped * (1 - 1 / at_once) for step in plan}
+        of_a_model = rule.replace("trigger_shard", "triggers")  # as a model of the baselines has it
+        need = each.get(rule, each.get(of_a_model, max(each.values())))
     except (UserError, OSError, ValueError, TypeError, AttributeError, LookupError):  # none yet, or a damaged one
         need = PROCESS + 3 * size_of(model)
     return int(need / 1e6) + 1

@@ -48,6 +48,7 @@ SAMPLES = {
     "baselines.keys_per_layer": 1,
     "baselines.examples": 100,
     "baselines.models": 1,
+    "baselines.shuffled": 0,
 }
 MEMORIES = {"triggers.keys": 32}
 LEAST = SAMPLES | MEMORIES
@@ -258,7 +259,7 @@ def _sizes(whole: dict[str, int], level: float) -> dict[str, int]:
     share = level - 1 if level >= 1 else level
     for key, size in whole.items():
         left, least = (float(level >= 1) if key in MEMORIES else share), LEAST[key]
-        if size > least and (cut := round(least * (size / least) ** left)) < size:
+        if size > least and (cut := round(least * (size / least) ** left if least else size * left)) < size:
             out[key] = cut
     if "triggers.keys" in out and out.get("gallery.keys", whole.get("gallery.keys", 0)) > out["triggers.keys"]:
         out["gallery.keys"] = out["triggers.keys"]

@@ -92,17 +92,24 @@ def cuts_all_steps(run: Run) -> bool:
     return run.config.execution.shards != "auto" or not sizes or sum(sizes) > SMALL
 
 
+def at_once(run: Run, workflow: Any) -> int:
+    """Return how many jobs that run the model this machine's CPU does at once; 1 if they run elsewhere."""
+    if not computes_on_cpu(run, workflow.executor_plugin):
+        return 1
+    cores = workflow.resource_settings.cores or 1
+    return max(1, int(cores) // arithmetic.threads_of_a_job(run.config.execution.arithmetic, int(cores)))
+
+
 def scatter(run: Run, workflow: Any) -> dict[str, int]:
     """Return the number of shards of the text and of every model of the baselines, which changes no result.
 
     ``execution.shards: auto`` gives a job to all cores, GPUs or jobs of a cluster that Snakemake may use at once.
     """
     limits, gpu = workflow.resource_settings, workflow.global_resources.get("gpu")
-    gpus = None if gpu is None or computes_on_cpu(run, workflow.executor_plugin) else gpu.value
-    at_once = limits.nodes or limits.cores or 1
-    if computes_on_cpu(run, workflow.executor_plugin):
-        at_once //= arithmetic.threads_of_a_job(run.config.execution.arithmetic, at_once)
-    shards = run.config.execution.shards_for(gpus or at_once)
+    on_cpu = computes_on_cpu(run, workflow.executor_plugin)
+    gpus = None if gpu is None or on_cpu else gpu.value
+    elsewhere = gpus or limits.nodes or limits.cores or 1
+    shards = run.config.execution.shards_for(at_once(run, workflow) if on_cpu else elsewhere)
     numbers = {"corpus": shards, "baselines": math.ceil(shards / len(run.config.baselines.names))}
     return numbers | dict(limits.overwrite_scatter)
 

@@ -83,14 +83,17 @@ def test_a_free_device_takes_the_job_that_most_work_waits_for(devices, seconds):
 def test_a_job_asks_snakemake_for_the_plans_memory_and_before_there_is_a_model_for_what_its_file_says(tmp_path):
     given = parse(config(execution__shards="auto"))
     (tmp_path / "model.pt").write_bytes(bytes(10**6))
-    needs = lambda rule: costs.megabytes(
-        given, tmp_path / "model.json", [str(tmp_path / "model.pt")], [str(tmp_path / "no text")], rule
+    needs = lambda rule, at_once=1: costs.megabytes(
+        given, tmp_path / "model.json", [str(tmp_path / "model.pt")], [str(tmp_path / "no text")], rule, at_once
     )
     assert needs("values") == 704
     (tmp_path / "model.json").write_text(json.dumps(DESCRIBED | {"parameters": 10**9}))
     plan = costs.steps(given, Shape(5, 16, 7, 2, 48, 12, 10**9), Text(0, 0), SPEED)
     assert all(needs(step.rule) == int(step.memory / 1e6) + 1 for step in plan)
     assert needs("trigger_shard of a baseline") == needs("triggers of a baseline")
+    assert needs("values", 4) == pytest.approx(
+        needs("values") - 0.75 * 4e3, rel=1e-3
+    )  # jobs share the weights that they map
     assert needs("sensitivity_part") == max(needs(step.rule) for step in plan)
     (tmp_path / "model.json").write_text("{}")
     assert needs("values") == 704
@@ -106,7 +109,7 @@ def test_the_plans_constants_are_those_of_the_modules_that_it_does_not_load():
 
 def test_the_trigger_pass_costs_what_its_tokens_cost():
     shards = next(step for step in paper_plan() if step.rule == "trigger_shard")
-    assert shards.seconds == pytest.approx(SPEED.start + 103_227_021 / 64 * 16e-5)
+    assert shards.seconds == pytest.approx(SPEED.start + shape().parameters / costs.READ + 103_227_021 / 64 * 16e-5)
 
 
 def test_what_does_not_fit_is_named():

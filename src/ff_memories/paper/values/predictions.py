@@ -1,5 +1,6 @@
 """E4-E7, section 4: what each value predicts, softmax(v E), and whether its key's triggers are followed by it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,6 @@ from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.keys import memory_selection
 
 TILE = 4096  # values projected between two progress reports
-SKIPPED = 16  # of so many tokens, one tells whether a value predicts another one than those that are asked for
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,8 @@ def every_top(
 def _may_predict(decoder: LanguageModel, vocabulary: Vocabulary, layer: int, tokens: np.ndarray) -> np.ndarray:
     """Return (d_m,) bool: which of a layer's values can have one of some tokens as their top.
 
-    With these tokens and every ``SKIPPED``-th other one, a value whose top is another token has another one among all.
+    A value whose top among these tokens and a part of the others is another one has another one among all. With so
+    many others that as large a share of all is read here as of the values that remain, both together read least.
 
     Args:
         layer: its index.
@@ -139,7 +140,8 @@ def _may_predict(decoder: LanguageModel, vocabulary: Vocabulary, layer: int, tok
     """
     if not vocabulary.plain:  # a part of an adaptive softmax costs as much as the whole
         return np.ones(decoder.memories, bool)
-    few = torch.from_numpy(np.union1d(tokens, np.arange(0, vocabulary.size, SKIPPED))).to(decoder.device)
+    step = max(1, round(math.sqrt(vocabulary.size / len(tokens))))
+    few = torch.from_numpy(np.union1d(tokens, np.arange(0, vocabulary.size, step))).to(decoder.device)
     asked, never = torch.isin(few, torch.from_numpy(tokens).to(few.device)), torch.isin(few, vocabulary.never)
     found: list[list[torch.Tensor]] = [[] for _ in range(decoder.signs)]
     with torch.inference_mode():
