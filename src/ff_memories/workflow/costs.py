@@ -24,7 +24,7 @@ SURVEYED_BYTES = 0.5e9  # of what `paper.beyond.survey` gathers and reads beside
 PAGE = 2e-3  # seconds per key's page in the gallery
 WORD = 2.4e-7  # seconds per word of text through the segmenter and the dictionary
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
-READ, DRAWN = 1.5e8, 3e7  # parameters that a job reads, or draws, per second
+UNTRAINED, SHUFFLED = 6e7, 1.5e7  # parameters of such models that are drawn per second
 TAILS = 2.7  # products with an adaptive softmax's head that reading a vector takes, with the tails and their ranks
 GB = 1e9
 # what the modules of `paper` and `gallery` name so, which load torch
@@ -240,19 +240,21 @@ def steps(
     passed = sum(min(models * text.validation, read * each) for each in (text.sentence, PASSED))  # tokens
     loaded = PROCESS + shape.loaded_bytes
     running = loaded + config.execution.tokens * 4 * (2 * shape.keys + 8 * shape.model)
+    kinds = config.baselines.models / UNTRAINED + config.baselines.shuffled / SHUFFLED
+    drawn = shape.parameters * kinds / models  # seconds of a model, on average
     drawing = max(running, loaded + 12 * shape.vocab * shape.model)  # the largest matrix, and the order of its entries
     converted = (6 if isinstance(config.model, TransformersModel) else 12) * shape.parameters
 
     def measured(rule: str, work: Work, jobs: int = shards) -> Planned:
         """Return a rule that runs the run's own model, whose jobs do some work together."""
-        seconds = speed.start + shape.parameters / READ + speed.seconds(work, shape) / jobs
+        seconds = speed.start + speed.seconds(work, shape) / jobs
         memory, mapped = running + work.memory, shape.loaded_bytes
         return Planned(rule, jobs, seconds, memory + text.bytes, work.disk, memory, (work.after,), mapped)
 
     def of_others(rule: str, work: Work, jobs: int = models) -> Planned:
         """Return a rule with a job for each model of the baselines, or with one for all."""
         after = work.after + OF_A_BASELINE if work.after in other else work.after
-        seconds = speed.start + shape.parameters / DRAWN * models / jobs + speed.seconds(work, shape)
+        seconds = speed.start + drawn * models / jobs + speed.seconds(work, shape)
         memory = drawing + work.memory
         return Planned(rule, jobs, seconds, memory + text.bytes, work.disk * models, memory, (after,))
 

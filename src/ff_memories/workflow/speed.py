@@ -23,6 +23,8 @@ from ff_memories.model.loading import use_precision
 from ff_memories.model.vocabulary import ROWS, Vocabulary
 from ff_memories.workflow.costs import SENTENCE, Shape, Speed
 
+READ = 1.5e8  # parameters that a job reads per second
+
 
 def measured(shape: Shape, device: str, execution: ExecutionSection, threads: int, precision: Precision) -> Speed:
     """Measure this machine's speed, at a model's sizes and with a run's arithmetic.
@@ -88,7 +90,8 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
         logits = len(vectors) * shape.head
         product = _seconds(lambda: vocabulary.clusters[0].logits(vectors), device) / logits
         both = _seconds(lambda: vocabulary.predict(vectors, target), device) / logits
-    return Speed(layer=token, logit=product / d, read=max(0.0, both - product))
+    start = Speed.start + shape.parameters / READ
+    return Speed(layer=token, logit=product / d, read=max(0.0, both - product), start=start)
 
 
 def _seconds(work: Callable[[], object], device: str, least: float = 1.0) -> float:
