@@ -177,7 +177,7 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     causal = config.causal
     tested = shape.layers * causal.keys_per_layer * causal.prefixes
     changes = tested * (len(causal.interventions) + CONTROLS - 1)
-    surveyed = jobs * min(text.validation, POOL * sentence) if tested else 0
+    surveyed = jobs * min(text.validation / 2, POOL * sentence) if tested else 0
     # each prefix runs twice; a row's vector is a sum of values, and both predictions are read before and after
     prefixes, rows = config.removals.prefixes, shape.layers * (1 + len(config.removals.memories))  # rows of a prefix
     removed = rows * prefixes
