@@ -247,8 +247,8 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
 def _whole(key: str, config: Config, planner: Planner) -> Any:
     """Return what a key stands at: its own value, or all that there is; a list of memories is no number."""
     value: Any = reduce(getattr, key.split("."), config)
-    if key == "corpus.train.max_sentences":
-        every = max(1, planner.text.train // planner.text.sentence)
+    if key.startswith("corpus."):
+        every = max(1, getattr(planner.text, key.split(".")[1]) // planner.text.sentence)
         return min(every, value or every)
     keys = planner.shape.keys // planner.shape.signs
     return min(keys, value or keys) if key.endswith(".keys") and not isinstance(value, dict) else value
