@@ -43,7 +43,6 @@ SAMPLES = {
     "gallery.keys": 5,
     "gallery.sampled": 100,
     "causal.keys_per_layer": 2,
-    "causal.prefixes": 5,
     "removals.prefixes": 20,
     "baselines.sentences": 100,
     "baselines.keys_per_layer": 1,
