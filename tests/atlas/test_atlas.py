@@ -346,3 +346,21 @@ def test_an_atlas_says_no_path_of_its_machine(tmp_path):
     assert ended(*runs, "--config", f"there={given}", "--out", tmp_path / "out") == 0
     said = (tmp_path / "out" / "atlas.html").read_text()
     assert "sample.csv" in said and str(tmp_path) not in said and "/home/somebody" not in said
+
+
+def test_the_runs_own_figures_stand_side_by_side_and_their_numbers_in_one_table(tmp_path):
+    folders = [finished(tmp_path, name) for name in ("one", "two")]
+    for folder, share in zip(folders, (0.25, 0.5), strict=True):
+        (folder / "figures").mkdir()
+        svg = '<svg xmlns="http://www.w3.org/2000/svg"><clipPath id="figure4-clip0"/></svg>'
+        (folder / "figures" / "figure4.svg").write_text(svg)
+        (folder / "figures" / "figure4.csv").write_text(f"layer,mean\n1,{share}\n")
+    (folders[1] / "figures" / "figure8.csv").write_text("layer,kind\n2,zero\n")
+    assert ended(*folders, "--out", tmp_path / "out") == 0
+    page = (tmp_path / "out" / "side-by-side.html").read_text()
+    assert len(set(re.findall(r'id="([^"]*clip0)"', page))) == 2 and "Figure 8" not in page
+    assert pl.read_parquet(tmp_path / "out" / "plotted.parquet").rows() == [
+        ("one", "figure4", 1, 0.25, None),
+        ("two", "figure4", 1, 0.5, None),
+        ("two", "figure8", 2, None, "zero"),
+    ]

@@ -380,6 +380,12 @@ def test_tables_name_a_key_of_negative_coefficients_by_its_mark():
     assert row.name == "2−" and csv2([row], "model").splitlines()[1].startswith("1,2,-1,")
 
 
+def test_the_numbers_of_all_figures_stand_in_one_table_in_the_reports_order(tmp_path):
+    assert made_report(tmp_path)[0] == 0
+    plotted = pl.read_parquet(tmp_path / "report" / "plotted.parquet")
+    assert plotted.rows() == [("figure2", 1, 0.5, None), ("figure3", 1, None, 0.5)]
+
+
 def test_a_model_of_transformers_is_no_surrogate_and_no_stand_in(tmp_path):
     more = {"model_type": "llama", "gated": True, "signs": 2, "neurons": 32, "activation": "silu", "final_norm": True,
             "start_token": "<s>", "model_sha256": {"model.safetensors": "ab" * 32}}  # fmt: skip

@@ -37,6 +37,7 @@ rule report:
         + (run_.tables("sensitivity") if MEASURES_CHOICES else []),
         figures=expand(run_.path("figures", "{figure}.svg"), figure=SHOWN),
         specs=expand(run_.path("figures", "{figure}.vl.json"), figure=SHOWN),
+        numbers=expand(run_.path("figures", "{figure}.csv"), figure=SHOWN),
         excerpts=rules.excerpts.output.html,
         perplexity=run_.path("models", "same_sample", "perplexity.json"),
         info=rules.model.output.info,
@@ -47,6 +48,7 @@ rule report:
             labels={"page": "every claim and its verdict, figures, methods"},
         ),
         summary=run_.path("summary.md"),
+        plotted=run_.path("report", "plotted.parquet"),
     params:
         **step_params("report", *SECTIONS),
         configfile=run_.file,

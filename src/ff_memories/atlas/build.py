@@ -20,6 +20,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.base.text import csv_text, listed
 from ff_memories.figures import font
+from ff_memories.figures.plotted import plotted
+from ff_memories.figures.registry import DRAWN, title
 from ff_memories.figures.render import files as drawn_files
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, spread
@@ -29,6 +31,7 @@ from ff_memories.report.html import inline, policy, render
 from ff_memories.report.outline import BEYOND, SECTIONS
 
 PAGE, FIGURES, NUMBERS = "atlas.html", "figures", "numbers.csv"
+SIDE_BY_SIDE, PLOTTED = "side-by-side.html", "plotted.parquet"
 
 
 def build(
@@ -38,7 +41,8 @@ def build(
 
     Args:
         members: the runs, in the order of their lines.
-        folder: what to write: ``atlas.html``, ``numbers.csv`` and ``figures/``.
+        folder: what to write: ``atlas.html``, ``numbers.csv`` and ``figures/``; of the runs' own figures,
+            ``side-by-side.html`` and their numbers, ``plotted.parquet``.
         any_text: whether runs may have read unrelated texts.
         over: what the lines are coloured by, if the runs have a ``step``.
 
@@ -60,6 +64,12 @@ def build(
         write_whole(partial / PAGE, html)
         every = pl.concat(numbers.values())
         write_whole(partial / NUMBERS, csv_text(every.columns, every.rows()))
+        write_whole(partial / SIDE_BY_SIDE, side_by_side(members))
+        own = [
+            plotted((member.folder / FIGURES).glob("*.csv")).select(pl.lit(member.label).alias("run"), pl.all())
+            for member in members
+        ]
+        pl.concat(own, how="diagonal_relaxed").write_parquet(partial / PLOTTED)
         shutil.rmtree(folder, ignore_errors=True)
     return warnings, notes
 
@@ -72,7 +82,7 @@ def _require_atlas(folder: Path) -> None:
     if not folder.is_dir():
         raise UserError(f"{folder}: expected a folder, found a file", another)
     names = {path.name for path in folder.iterdir()}
-    if odd := names - ({PAGE, FIGURES, NUMBERS} if PAGE in names else set()):
+    if odd := names - ({PAGE, FIGURES, NUMBERS, SIDE_BY_SIDE, PLOTTED} if PAGE in names else set()):
         raise UserError(f"{folder}: contains {min(odd)}, which is of no atlas", another)
 
 
@@ -184,6 +194,27 @@ def _mark(members: Sequence[Member]) -> str:
     if scopes == {"paper"}:
         return ""
     return "not all are the paper's model" if "paper" in scopes else "none is the paper's model"
+
+
+def side_by_side(members: Sequence[Member]) -> str:
+    """Return the page with each of the paper's figures as every run's report has it, side by side."""
+    figures = []
+    for name, figure in DRAWN.items():
+        cells = []
+        for place, member in enumerate(members):
+            path = member.folder / FIGURES / f"{name}.svg"
+            described = f"{title(name)}, {member.label}"
+            drawing = inline(path.read_text(encoding="utf-8"), f"run{place}-{name}", described) if path.exists() else ""
+            cells.append({"label": member.label, "svg": Markup(drawing)})
+        if figure.section and any(cell["svg"] for cell in cells):
+            figures.append({"name": name, "title": title(name), "caption": figure.caption, "cells": cells})
+    return render(
+        "atlas/side_by_side.html.j2",
+        labels=[member.label for member in members],
+        figures=figures,
+        font=Markup(font.face()),
+        policy=Markup(policy(None)),
+    )
 
 
 MANY = 4  # more runs than this do not fit beside a claim's statement

@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 from ff_memories import tables as schemas
-from ff_memories.base.files import in_project, write_whole
+from ff_memories.base.files import atomic_write, in_project, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
 from ff_memories.config import Settings
+from ff_memories.figures import plotted as shown
 from ff_memories.model.info import read_info
 from ff_memories.report.page import report
 
@@ -18,23 +19,27 @@ def run(
     tables: Tables,
     figures: AnyInputs,
     specs: AnyInputs,
+    numbers: AnyInputs,
     excerpts: AnyInputs,
     perplexity: Input | None,
     configfile: Param | None,
     html: Output,
     summary: Output | None,
+    plotted: Output | None,
 ) -> None:
-    """Write the page, and its answers and verdicts as Markdown.
+    """Write the page, its answers and verdicts as Markdown, and all numbers that its figures show as one table.
 
     Args:
         tables: claims and counts; annotation_scores, baselines and sensitivity, if the run made them
         figures: figure2.svg ... figure11.svg
         specs: figure2.vl.json ...: specifications of the figures to make interactive
+        numbers: figure2.csv ...: what the figures show
         excerpts: table1.html ... table3.html: HTML fragments
         perplexity: perplexity.json, with the model's perplexity on the validation text
         configfile: the run's config file, named in the commands that rerun a part
         html: file to write: report.html
         summary: file to write: summary.md
+        plotted: file to write: plotted.parquet
     """
     described, claims = read_info(info), tables["claims"]
     read = {name: schemas.read(path) for name, path in tables.items()}
@@ -56,6 +61,9 @@ def run(
     write_whole(html, page)
     if summary is not None:
         write_whole(summary, short)
+    if plotted is not None:
+        with atomic_write(plotted) as file:
+            shown.plotted(numbers).write_parquet(file)
 
 
 def _perplexity(path: Path) -> dict[str, float | None]:

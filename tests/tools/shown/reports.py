@@ -134,11 +134,13 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
     tables.write(tables.counts("corpus", {"too_<b>long</b>": 12345}), folder / "counts.parquet")
     for name in ("figure2", "figure3"):
         (folder / f"{name}.svg").write_text(SVG)
+        (folder / f"{name}.csv").write_text(f"layer,{name}_share\n1,0.5\n")
     (folder / "table1.html").write_text(render("tables123/table1.html.j2", rows=[], scope=scope))
     with pytest.raises(SystemExit) as end:
         cli.main(["step", "report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
                   "--tables", f"{folder}/claims.parquet", f"{folder}/counts.parquet", *beside,
                   "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--excerpts", f"{folder}/table1.html",
-                  "--html", f"{folder}/report/report.html",
+                  "--numbers", f"{folder}/figure3.csv", f"{folder}/figure2.csv",
+                  "--html", f"{folder}/report/report.html", "--plotted", f"{folder}/report/plotted.parquet",
                   "--summary", f"{folder}/summary.md", *more])  # fmt: skip
     return end.value.code, folder / "report/report.html"
