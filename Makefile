@@ -61,7 +61,7 @@ lint: .venv/.tests
 	$(BIN)/python tools/lint.py
 
 # run the other tests: outputs under DVC, other arithmetic, hostile input; browser and SLURM if installed
-test-all: .venv/.tests models
+test-all: .venv/.tests .venv/.readers models
 	$(PYTEST) -m "(more or browser or slurm) and not long"
 
 # get a run's published results, and rebuild figures and the files that show text, in minutes; then all of the run is
@@ -151,6 +151,16 @@ release: inputs
 	  { echo "The tests call fairseq, which needs a C++ compiler: apt-get install g++, or xcode-select --install"; exit 1; }
 	@echo "Installing the tests' packages"
 	$(INSTALL) -e '.[crate,demo,pickle,fairseq,spacy,wikipedia,slurm,docs,dev]'
+	touch $@
+
+# what reads the exports in the tests, without what only models and GPUs need: delphi alone asks for vLLM
+READERS = eai-delphi==0.1.3 sae-bench==0.6.0 asyncer==0.0.18 beartype==0.23.1 blobfile==3.3.0 docstring_parser==0.18.0 \
+  einops==0.8.2 faiss-cpu==1.15.1 jaxtyping==0.3.11 pycryptodomex==3.24.2 sentence-transformers==6.2.0 \
+  simple-parsing==0.1.9 wadler_lindig==0.1.8
+.venv/.readers: .venv/.tests
+	@echo "Installing the readers of the exports"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	  --target .venv/readers/site-packages $(READERS)
 	touch $@
 
 .venv/.docs: .venv/.ready

@@ -1,10 +1,13 @@
-"""A small run of each kind of model, laid out as the workflow does, for the exports."""
+"""A small run of each kind of model, laid out as the workflow does, for the exports; and other projects' readers."""
+
+import sys
 
 import pytest
 import yaml
 from factories import words
 from laid_out import label, lay_out
 from pipeline import config, run_steps, write_inputs
+from running import ROOT
 from transformers_run import INPUTS, prepare
 
 
@@ -34,3 +37,10 @@ def here(llama, monkeypatch):
     """The same run as the current folder."""
     monkeypatch.chdir(llama)
     return llama
+
+
+@pytest.fixture
+def reader(monkeypatch):
+    """Return a function that imports a module of the project that an export is for."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(ROOT / ".venv" / "readers" / "site-packages")])
+    return lambda name: pytest.importorskip(name, reason="needs make .venv/.readers")

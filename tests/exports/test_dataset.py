@@ -1,13 +1,16 @@
 """The dataset for the Hugging Face hub: tables as they are, a card that the hub reads, and no text unless asked."""
 
 import hashlib
+import importlib
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import polars as pl
 import pytest
 import yaml
+from huggingface_hub import DatasetCard
 from pipeline import step
 
 import ff_memories
@@ -120,22 +123,31 @@ def test_the_card_says_where_everything_comes_from(exported):
 
 
 def test_the_hub_library_reads_the_card(exported):
-    cards = pytest.importorskip("huggingface_hub").DatasetCard
-    card = cards.load(exported[1] / "README.md")
+    card = DatasetCard.load(exported[1] / "README.md")
     assert card.data.license == "unknown" and card.data.pretty_name.endswith("small")
     assert card.data.to_dict()["configs"][0]["config_name"] == "sentences"
 
 
 @pytest.mark.slow
-def test_datasets_reads_every_config(exported, tmp_path):
-    library = pytest.importorskip("datasets", reason="needs the extra dev")
-    card, _ = head(exported[1])
-    for one in card["configs"]:
-        name = one["config_name"]
-        found = library.load_dataset(str(exported[1]), name, split="train", cache_dir=str(tmp_path))
-        own = pl.read_parquet(exported[1] / "data" / f"{name}.parquet")
-        assert (found.num_rows, found.column_names) == (own.height, own.columns)
-        assert found[0] == own.row(0, named=True)
+@pytest.mark.parametrize("kind", [1, 2], ids=["plain", "texts"])
+def test_datasets_reads_every_row_of_every_config(exported, tmp_path, kind):
+    library, folder = importlib.import_module("datasets"), str(exported[kind])
+    names = library.get_dataset_config_names(folder)
+    assert {"triggers", "texts"} & set(names) == ({"triggers"} if kind == 1 else {"triggers", "texts"})
+    assert set(names) == {path.stem for path in (exported[kind] / "data").iterdir()}
+    for name in (None, *names):
+        found = library.load_dataset(folder, name, split="train", cache_dir=str(tmp_path))
+        own = pl.read_parquet(exported[kind] / "data" / f"{name or 'triggers'}.parquet")
+        assert found.column_names == own.columns and found.to_list() == own.to_dicts()
+        assert next(iter(library.load_dataset(folder, name, split="train", streaming=True))) == own.row(0, named=True)
+
+
+@pytest.mark.more
+def test_saebench_reads_the_texts(exported, reader, tmp_path):
+    shutil.copy(exported[2] / "data" / "texts.parquet", tmp_path)  # it takes no config's name
+    read = reader("sae_bench.sae_bench_utils.dataset_utils").get_dataset_list_of_strs
+    own = pl.read_parquet(tmp_path / "texts.parquet")["text"].to_list()
+    assert read(str(tmp_path), "text", min_row_chars=0, total_chars=10**6) == own
 
 
 def test_paths_of_this_machine_are_cut(tmp_path):

@@ -1,4 +1,4 @@
-"""delphi's cache of latents: read as delphi's loader reads it, and computed again one sentence at a time."""
+"""delphi's cache of latents: read by delphi and as delphi reads it, and computed again one sentence at a time."""
 
 import json
 
@@ -10,8 +10,10 @@ from safetensors.numpy import load_file
 
 from ff_memories import api
 from ff_memories.corpus import store
+from ff_memories.exports import delphi
 
 RESULTS, KEYS = "results/small", 160
+WINDOW = 32  # the default of delphi's ConstructorConfig.example_ctx_len
 
 
 def export(out, *keys, others=20):
@@ -49,8 +51,7 @@ def test_a_module_per_layer_and_sign_with_its_config(exported):
     assert latents == {"layers.1.mlp": [7, 9], "layers.2.mlp": [12], "layers.2.mlp.neg": [17]}
     for folder in folders.values():
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        length = loaded(folder)[2].shape[1]
-        assert config["model_name"] == "model" and config["ctx_len"] == config["cache_ctx_len"] == length
+        assert config["model_name"] == "model" and config["ctx_len"] == config["cache_ctx_len"] == WINDOW
         assert set(config) >= {"dataset_repo", "dataset_split", "dataset_name", "dataset_column", "n_tokens"}
 
 
@@ -68,11 +69,14 @@ def test_every_coefficient_is_the_models_one_sentence_at_a_time(llama, exported)
         seen[tuple(where.T)] = values
         assert (np.lexsort(where.T[::-1]) == np.arange(len(where))).all(), "delphi's order"
         found = set()
-        for row, context in enumerate(tokens):
+        assert tokens.shape[1] == WINDOW and not (tokens == tokens[0, 0]).all(axis=1).any(), "every example has text"
+        begins = np.flatnonzero(tokens[:, 0] == tokens[0, 0])
+        for context, theirs in zip(np.split(tokens, begins[1:]), np.split(seen, begins[1:]), strict=True):
+            context, theirs = context.reshape(-1), theirs.reshape(-1, KEYS).astype(np.float32)
             lengths = [n for n in range(1, len(context)) if tuple(context[1 : n + 1].tolist()) in by_tokens]
             own = context[1 : max(lengths) + 1].astype(np.int32)
             found.add(by_tokens[tuple(own.tolist())])
-            assert (context[max(lengths) + 1 :] == context[0]).all(), "start tokens fill the context"
+            assert (context[max(lengths) + 1 :] == context[0]).all(), "start tokens fill the last context"
             text = model.decoder.pack([own])
             x = model.decoder.embed(text)
             for block in model.decoder.layers[:layer]:
@@ -80,17 +84,46 @@ def test_every_coefficient_is_the_models_one_sentence_at_a_time(llama, exported)
                 x = out.output
             plain = sign * out.coefficients[1:, :KEYS].detach().numpy()
             for key in keys:
-                theirs = seen[row, 1 : len(own) + 1, key].astype(np.float32)
-                assert np.allclose(theirs, np.maximum(plain[:, key], 0), atol=2e-5, rtol=2e-3)
-            assert not seen[row, 0].any() and not seen[row, len(own) + 1 :].any()
+                assert np.allclose(theirs[1 : len(own) + 1, key], np.maximum(plain[:, key], 0), atol=2e-5, rtol=2e-3)
+            assert not theirs[0].any() and not theirs[len(own) + 1 :].any()
         texts = lambda numbers: {tuple(corpus.sentence(s).tolist()) for s in numbers}
-        assert texts(needed) <= texts(found) and len(tokens) > len(needed)
+        assert texts(needed) <= texts(found) and len(begins) > len(needed)
+
+
+@pytest.mark.more
+def test_delphi_itself_takes_every_activation_and_explains_the_text(here, exported, reader):
+    latents, config = reader("delphi.latents"), reader("delphi.config")
+    constructor, sampler = config.ConstructorConfig(min_examples=1, n_non_activating=0), config.SamplerConfig()
+    assert constructor.example_ctx_len == WINDOW
+    read = {}
+    for record in latents.LatentDataset(exported / "latents", sampler, constructor):
+        read[record.latent.module_name, record.latent.latent_index] = record
+        assert record.train and all("".join(one.str_tokens).replace("<|endoftext|>", "") for one in record.train)
+    assert len(read) == 4
+    for (module, latent), record in read.items():
+        where, values, tokens = loaded(exported / "latents" / module)
+        contexts = {tuple(row) for row in tokens[np.unique(where[where[:, 2] == latent, 0])].tolist()}
+        assert {tuple(one.tokens.tolist()) for one in record.examples} == contexts
+        total = sum(float(one.activations.double().sum()) for one in record.examples)
+        assert total == pytest.approx(values[where[:, 2] == latent].astype(np.float64).sum())
+
+
+def test_a_long_sentence_has_several_contexts_and_none_without_text():
+    corpus = store.Corpus(np.arange(1, 102, dtype=np.int32), np.array([0, 31, 71, 101]), 3)
+    tokens, places = delphi.tokens(np.arange(3), corpus, 0)
+    assert tokens.shape == (4, WINDOW) and (tokens.reshape(-1)[places] == corpus.tokens).all()
+    assert tokens.reshape(-1).tolist() == [*range(32), 0, *range(32, 72), *[0] * 23, 0, *range(72, 102), 0]
+    flat = np.concatenate([corpus.tokens, np.zeros(101)])
+    flat[101 + 40] = 7  # the second latent, in the second sentence
+    where, values = delphi.entries(flat, places, [5, 8])
+    assert tokens[where[:, 0], where[:, 1]].tolist() == sorted([*range(1, 102), 41])
+    assert where[41].tolist() == [1, 10, 8] and values[41] == 7 and values[:41].tolist() == list(range(1, 42))
 
 
 def test_a_key_without_others_has_its_triggers_alone(here, tmp_path):
     where, _, tokens = loaded(export(tmp_path / "one", "1/3", others=0) / "latents" / "layers.0.mlp")
     triggers = pl.read_parquet(here / RESULTS / "tables" / "triggers.parquet").filter(layer=1, key=3, sign=1)
-    assert len(tokens) == triggers["sentence"].n_unique()
+    assert (tokens[:, 0] == tokens[0, 0]).sum() == triggers["sentence"].n_unique()
     assert set(where[:, 0].tolist()) == set(range(len(tokens)))
 
 

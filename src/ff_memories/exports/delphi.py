@@ -5,7 +5,7 @@ model. The cache has the run's text as token ids.
 
 It has a folder for every module, here a layer of one sign: ``<first>_<last>.safetensors`` with ``locations``
 (entries, 3) of (context, position, latent - first), ``activations`` (entries,) float16 and ``tokens`` (contexts,
-length), and ``config.json``.
+``WINDOW``), and ``config.json``.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import refuse_unfinished
 
 LEAST = 1e-5  # what delphi takes for zero
+WINDOW = 32  # tokens of an example: delphi cuts contexts into windows of this length, and takes no rest
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,18 +81,17 @@ def run(args: argparse.Namespace) -> None:
     if not len(of_keys):
         raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
     info = read_info(run_.path("model", "info.json"))
-    context = tokens(sentences, corpus, info["start"])
+    context, places = tokens(sentences, corpus, info["start"])
     model = str(run_.inputs.pinned_on_hub.name if run_.inputs.pinned_on_hub else run_.inputs.model_folder)
     described = config(model, run_.config.corpus.source or run_.config.run, context)
     with atomic_folder(args.out) as folder:
         for layer, sign in sorted({(layer, sign) for layer, _, sign in wanted}):
             keys = [key for at, key, s in wanted if (at, s) == (layer, sign)]
             rows = asked([(layer, memory_of(key, sign, decoder.neurons)) for key in keys], sentences, corpus)
-            flat, starts = prefix_coefficients(decoder, corpus, rows, args.batch_tokens)
-            places, values = entries(flat, starts, keys, len(sentences))
+            where, values = entries(prefix_coefficients(decoder, corpus, rows, args.batch_tokens)[0], places, keys)
             to = folder / "latents" / f"layers.{layer - 1}.mlp{'.neg' if sign < 0 else ''}"  # from 0, as there
-            write(to, places, values, context, shape.keys, described)
-    print(f"wrote {len(wanted)} keys and {len(sentences)} contexts to {args.out}")
+            write(to, where, values, context, shape.keys, described)
+    print(f"wrote {len(wanted)} keys and {len(sentences)} sentences to {args.out}")
     if weights_note := quantised(info):
         print(weights_note)
 
@@ -127,49 +127,46 @@ def asked(keys: list[tuple[int, int]], sentences: np.ndarray, corpus: Corpus) ->
     return pl.DataFrame({"layer": layer, "key": key, **where}, schema=schema)
 
 
-def tokens(sentences: np.ndarray, corpus: Corpus, start: int) -> np.ndarray:
-    """Return the contexts (sentences, length): the start token, a sentence, and start tokens up to the same length."""
-    longest = int(corpus.lengths[sentences].max())
-    out = np.full((len(sentences), 1 + longest), start, dtype=np.int64)
-    for row, sentence in zip(out, sentences.tolist(), strict=True):
-        of_sentence = corpus.sentence(sentence)
-        row[1 : 1 + len(of_sentence)] = of_sentence
-    return out
+def tokens(sentences: np.ndarray, corpus: Corpus, start: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the contexts (contexts, ``WINDOW``), and where the sentences' tokens stand in them, flattened.
+
+    A sentence follows the start token, in as many contexts as it needs; start tokens fill the last of them.
+    """
+    lengths = corpus.lengths[sentences].astype(np.int64)
+    ends = np.cumsum(-(-(1 + lengths) // WINDOW)) * WINDOW
+    begins = np.append(0, ends[:-1]) + 1
+    places = np.concatenate([np.arange(at, at + n) for at, n in zip(begins, lengths, strict=True)])
+    flat = np.full(ends[-1], start, dtype=np.int64)
+    flat[places] = np.concatenate([corpus.sentence(sentence) for sentence in sentences.tolist()])
+    return flat.reshape(-1, WINDOW), places
 
 
-def entries(flat: np.ndarray, starts: np.ndarray, latents: list[int], number: int) -> tuple[np.ndarray, np.ndarray]:
+def entries(flat: np.ndarray, places: np.ndarray, latents: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Return locations (entries, 3) and activations (entries,) of one module, above ``LEAST``, in delphi's order.
 
     Args:
-        flat, starts: coefficients along sentences, latent after latent, as of ``shading.prefix_coefficients``.
+        flat: coefficients along sentences, latent after latent, as of ``shading.prefix_coefficients``.
+        places: from ``tokens``.
         latents: the module's keys, ascending.
-        number: of sentences.
     """
-    places, values = [], []
-    for i in range(number * len(latents)):
-        coefficients = flat[starts[i] : starts[i + 1]]
-        at = np.flatnonzero(coefficients > LEAST)
-        places.append(np.stack([np.full_like(at, i % number), at + 1, np.full_like(at, latents[i // number])], axis=1))
-        values.append(coefficients[at])
-    where, what = np.concatenate(places), np.concatenate(values)
-    order = np.lexsort((where[:, 2], where[:, 1], where[:, 0]))
-    return where[order], what[order]
+    coefficients = flat.reshape(len(latents), len(places)).T
+    token, latent = np.nonzero(coefficients > LEAST)
+    where = [*np.divmod(places[token], WINDOW), np.array(latents)[latent]]
+    return np.stack(where, axis=1), coefficients[token, latent]
 
 
 def write(
-    folder: Path, places: np.ndarray, values: np.ndarray, context: np.ndarray, keys: int, config: dict[str, Any]
+    folder: Path, where: np.ndarray, values: np.ndarray, context: np.ndarray, keys: int, config: dict[str, Any]
 ) -> None:
     """Write one module's folder. ``keys``: d_m, the number of its latents."""
     folder.mkdir(parents=True)
-    small = places.max(initial=0) < 1 << 16
+    small = where.max(initial=0) < 1 << 16
     tensors = {
-        "locations": places.astype(np.uint16 if small else np.uint32),
+        "locations": np.ascontiguousarray(where, np.uint16 if small else np.uint32),
         "activations": np.minimum(values, np.finfo(np.float16).max).astype(np.float16),
         "tokens": context,
     }
-    save_file(
-        {name: np.ascontiguousarray(array) for name, array in tensors.items()}, folder / f"0_{keys - 1}.safetensors"
-    )
+    save_file(tensors, folder / f"0_{keys - 1}.safetensors")
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
 

@@ -234,13 +234,13 @@ def write_source(
         "model": {"id": names.model, "displayName": names.model, "displayNameShort": names.model}
         | {"layers": layers, "neuronsPerLayer": keys, "owner": ""},
         "release": {"name": release, "description": f"Feed-forward memories of the run {run}"} | by_us,
-        "sourceset": {"modelId": names.model, "name": names.set_of(sign), "description": about}
-        | by_us
-        | {"releaseName": release, "visibility": "PUBLIC"},
+        "sourceset": {"modelId": names.model, "name": names.set_of(sign), "releaseName": release}
+        | {"description": about}
+        | by_us,
         "source": {"modelId": names.model, "id": names.source(layer, sign), "setName": names.set_of(sign)}
-        | {"dataset": names.data, "visibility": "PUBLIC"},
+        | {"dataset": names.data},
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, row in rows.items():
-        row |= {"creatorId": names.creator}
+        row |= {"creatorId": names.creator, "visibility": "PUBLIC"}  # by default, a row is hidden from visitors
         (folder / f"{name}.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")
