@@ -286,4 +286,5 @@ def _cuts(sizes: dict[str, int], whole: dict[str, int], planner: Planner) -> Ite
         what, times = units.get(key, ("", 0))
         width = 98 / math.sqrt(size * times) if times else 0.0  # points: 1.96 standard errors of a half
         tells = f"; a share of {size * times:,} {what} is known to about ± {width:.1f} points" if times else ""
+        tells += "; so how much untrained models differ is not known" if key == "baselines.models" and size == 1 else ""
         yield f"  {key}: {size:,} instead of {whole[key]:,}{tells}"
