@@ -24,6 +24,7 @@ SURVEYED_BYTES = 0.5e9  # of what `paper.beyond.survey` gathers and reads beside
 PAGE = 2e-3  # seconds per key's page in the gallery
 WORD = 2.4e-7  # seconds per word of text through the segmenter and the dictionary
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
+IN_PART = 0.15  # of all products, what it takes to know which values predict one of a layer's tokens
 UNTRAINED, SHUFFLED = 6e7, 1.5e7  # parameters of such models that are drawn per second
 TAILS = 2.7  # products with an adaptive softmax's head that reading a vector takes, with the tails and their ranks
 GB = 1e9
@@ -167,8 +168,7 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     a_value = 1 / shape.signs if shape.plain else TAILS  # products
     valued = looked if shape.plain else min(cells, looked * TILE)  # an adaptive softmax projects whole tiles
     # section 5 needs the predictions of all values, of which a part of the words tells most apart from a layer's
-    in_part = min(1.0, 2 * math.sqrt(config.composition.examples / shape.vocab))
-    others = jobs * (cells if looked < cells else 0) * (in_part if shape.plain else 1)
+    others = jobs * (cells if looked < cells else 0) * (IN_PART if shape.plain else 1)
     # three prefixes of half a sentence, which share what they begin with and run through half of the layers
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence / 4
     examples = config.composition.examples

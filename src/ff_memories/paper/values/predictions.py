@@ -121,37 +121,45 @@ def every_top(
     grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
     names = {types: "top_token", other(types): f"top_token_{other(types)}"}
     if len(values) < grid[0] * grid[1]:
-        may = np.stack([_may_predict(decoder, vocabulary, *layer) for layer in enumerate(tokens)])
+        known = np.unique(
+            np.concatenate([values[n].to_numpy().astype(np.int64) for n in names.values() if n in values])
+        )
+        may = np.stack([_may_predict(decoder, vocabulary, *layer, known) for layer in enumerate(tokens)])
         keys = [(int(layer) + 1, int(key)) for layer, key in np.argwhere(may)]
         predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64), keys)
         return {choice: np.where(may, predicted[choice].top, -1) for choice, name in names.items() if name in values}
     return {c: values[name].to_numpy().astype(np.int64).reshape(grid) for c, name in names.items() if name in values}
 
 
-def _may_predict(decoder: LanguageModel, vocabulary: Vocabulary, layer: int, tokens: np.ndarray) -> np.ndarray:
+def _may_predict(
+    decoder: LanguageModel, vocabulary: Vocabulary, layer: int, tokens: np.ndarray, known: np.ndarray
+) -> np.ndarray:
     """Return (d_m,) bool: which of a layer's values can have one of some tokens as their top.
 
-    A value whose top among these tokens and a part of the others is another one has another one among all. With so
-    many others that as large a share of all is read here as of the values that remain, both together read least.
+    A value whose top among these tokens and a part of the others is another one has another one among all. The part
+    that tells most apart has the tops of other values; a larger part is read for the values that remain.
 
     Args:
         layer: its index.
         tokens: (n,) ids, in order.
+        known: tops of some values.
     """
+    may = np.ones((decoder.signs, decoder.description.keys), bool)
     if not vocabulary.plain:  # a part of an adaptive softmax costs as much as the whole
-        return np.ones(decoder.memories, bool)
-    step = max(1, round(math.sqrt(vocabulary.size / len(tokens))))
-    few = torch.from_numpy(np.union1d(tokens, np.arange(0, vocabulary.size, step))).to(decoder.device)
-    asked, never = torch.isin(few, torch.from_numpy(tokens).to(few.device)), torch.isin(few, vocabulary.never)
-    found: list[list[torch.Tensor]] = [[] for _ in range(decoder.signs)]
-    with torch.inference_mode():
-        for values in decoder.layers[layer].values[: decoder.description.keys].split(TILE):
-            logits = vocabulary.logits_of(values, few)
-            for sign, parts in enumerate(found):
-                signed = -logits if sign else logits
-                among_all, among_trained = signed.argmax(1), signed.masked_fill(never, -torch.inf).argmax(1)
-                parts.append(asked[among_all] | asked[among_trained])
-    return torch.cat([part for parts in found for part in parts]).cpu().numpy()
+        return may.ravel()
+    every = max(1, round(math.sqrt(vocabulary.size / len(tokens))))
+    for step in (every, max(1, every // 6)):
+        part = np.unique(np.concatenate([tokens, known, np.arange(0, vocabulary.size, step)]))
+        few = torch.from_numpy(part).to(decoder.device)
+        asked, never = (torch.isin(few, ids.to(few.device)) for ids in (torch.from_numpy(tokens), vocabulary.never))
+        with torch.inference_mode():
+            for rows in torch.from_numpy(np.flatnonzero(may.any(0))).split(TILE):
+                logits = vocabulary.logits_of(decoder.layers[layer].values[rows.to(decoder.device)], few)
+                for sign in range(decoder.signs):
+                    signed = -logits if sign else logits
+                    tops = signed.argmax(1), signed.masked_fill(never, -torch.inf).argmax(1)
+                    may[sign, rows.numpy()] &= (asked[tops[0]] | asked[tops[1]]).cpu().numpy()
+    return may.ravel()
 
 
 def other(types: str) -> str:
