@@ -1,6 +1,6 @@
 """Update the part of docs/paper.md that measures what later work found; docs/data/later.csv keeps the numbers.
 
-``--results`` names the folders of finished runs, whose tables alone are read:
+``--results`` names the folders of finished runs, whose tables and models are read:
 
     python docs/tools/later.py --results results/smollm2 results/stories15m results/demo
 """
@@ -9,18 +9,33 @@ import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import polars as pl
+import torch
 from pages import ROOT, options, renew, replaced, table
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import Execution
 from ff_memories.judge.numbers import measured
+from ff_memories.model import drawn
+from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.info import has_inactive, read_info
+from ff_memories.model.loading import load_model
+from ff_memories.workflow.runs.opening import opened
 
 KEPT = Path("docs/data/later.csv")
 BEGIN = "<!-- later work: python docs/tools/later.py -->"
+GERSTNER = (
+    "[Gerstner and Schütze 2025](https://arxiv.org/abs/2505.17936): those that strengthen what they read lead in lower "
+    "layers, those that weaken it in upper ones"
+)
+FAR = 0.5  # a cosine
+WEAKEST, MUCH = 0.02, 0.1  # of the output layer's directions; of a value's squared length
 COLUMNS = ("quantity", "run", "measured", "random_low", "random_high")
 
 
@@ -28,12 +43,14 @@ COLUMNS = ("quantity", "run", "measured", "random_low", "random_high")
 class Quantity:
     """What a later paper measured: the question, the paper with its number, and how a model's tables give ours.
 
-    ``of`` takes the folder of one model's tables and the run's model info, and returns ``None`` if it is not defined.
+    ``of`` takes the folder of one model's tables and the run's model info, and returns ``None`` if it is not defined;
+    or the model alone, if it is ``of_weights``.
     """
 
     question: str
     paper: str
-    of: Callable[[Path, dict], float | None]
+    of: Callable[..., float | None]
+    of_weights: bool = False
 
 
 def saved(folder: Path, info: dict) -> float | None:
@@ -67,6 +84,38 @@ def controlled(folder: Path, info: dict) -> float | None:
     return float(removals["top_changed"].to_numpy().mean()) if len(removals) else None
 
 
+def cosines(model: LanguageModel, upper: bool) -> np.ndarray:
+    """Return, for the memories of the lower or upper half of the layers, the cosine of what they read and write.
+
+    A gated memory reads by its row of ``up``: its gate says how much.
+    """
+    layers, d = model.layers, model.description.model
+    half = layers[len(layers) // 2 :] if upper else layers[: len(layers) // 2]
+    parts = [
+        torch.cosine_similarity(layer.keys[:, -d:].float(), layer.values[: model.description.keys].float())
+        for layer in half
+    ]
+    return torch.cat(parts).numpy()
+
+
+def strengthen(model: LanguageModel, upper: bool) -> float:
+    return float((cosines(model, upper) > FAR).mean())
+
+
+def weaken(model: LanguageModel, upper: bool) -> float:
+    return float((cosines(model, upper) < -FAR).mean())
+
+
+def hardly_read(model: LanguageModel) -> float:
+    """Return the share of the last layer's values with much of their length where the output layer reads least."""
+    words = model.vocabulary.word_vectors().float()
+    words = words if model.vocabulary.scale is None else words * model.vocabulary.scale
+    directions = torch.linalg.eigh(words.T @ words).eigenvectors  # weakest first
+    weakest = directions[:, : max(1, round(WEAKEST * len(directions)))]
+    values = model.layers[-1].values[: model.description.keys].float()
+    return float(((values @ weakest).square().sum(1) > MUCH * values.square().sum(1)).float().mean())
+
+
 QUANTITIES = {
     "saved": Quantity(
         "layers after which no layer changes the prediction any more",
@@ -89,16 +138,53 @@ QUANTITIES = {
         "subject and verb",
         controlled,
     ),
+    **{
+        f"{name}_{half}": Quantity(
+            f"{half} half of the layers: memories that {says}",
+            GERSTNER if (name, half) == ("strengthen", "lower") else "the same",
+            partial(of, upper=half == "upper"),
+            of_weights=True,
+        )
+        for name, says, of in (
+            ("strengthen", "write what they read (cosine above ½)", strengthen),
+            ("weaken", "write against what they read (below −½)", weaken),
+        )
+        for half in ("lower", "upper")
+    },
+    "hardly_read": Quantity(
+        "values of the last layer with over 10 % of their squared length in the 2 % of directions that the output "
+        "layer reads least",
+        "[Stolfo et al. 2024](https://arxiv.org/abs/2406.16254): some neurons write into its null space",
+        hardly_read,
+        of_weights=True,
+    ),
 }
+
+
+def of_weights(results: Path, untrained: Sequence[str]) -> dict[str, list[float]]:
+    """Return {quantity: its number in the run's model, and in each untrained one}, of those that weights give."""
+    own, found = results / "model" / "model.json", {name: [] for name, q in QUANTITIES.items() if q.of_weights}
+    seed = opened(results).config.seed
+    with TemporaryDirectory() as folder:
+        for name in ("same_sample", *untrained):
+            drawn.describe(name, seed, own, description := Path(folder, name))
+            model = load_model(own.with_name("model.safetensors"), description, Execution(threads=1))
+            for quantity, numbers in found.items():
+                numbers.append(QUANTITIES[quantity].of(model))
+    return found
 
 
 def of_run(results: Path) -> list[dict[str, str]]:
     """Return the rows of a finished run: each quantity of its model, and the range over its untrained models."""
     info, rows = read_info(results / "model" / "info.json"), []
     untrained = sorted(results.glob("models/untrained-*/tables"))
+    weights = of_weights(results, [folder.parent.name for folder in untrained])
     for name, quantity in QUANTITIES.items():
-        own = quantity.of(results / "tables", info)
-        random = [one for folder in untrained if (one := quantity.of(folder, info)) is not None]
+        if quantity.of_weights:
+            own, *random = weights[name]
+        else:
+            own = quantity.of(results / "tables", info)
+            random = [one for folder in untrained if (one := quantity.of(folder, info)) is not None]
         ends = (min(random), max(random)) if random else (None, None)
         numbers = ["" if number is None else f"{number:.6g}" for number in (own, *ends)]
         rows.append(dict(zip(COLUMNS, (name, results.name, *numbers), strict=True)))
