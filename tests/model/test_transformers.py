@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain
 
+import later
 import numpy as np
 import polars as pl
 import pytest
@@ -664,3 +665,15 @@ def test_a_model_of_odd_width_and_odd_heads_is_proved_and_read(name):
         for one, truth in zip(seen, truths, strict=True):
             assert proof.error(one.coefficients[rows], truth.coefficients) <= 1e-5
         assert proof.error(proof.readout(ours.model, ours.vocabulary.norm, last[rows]), logits) <= 1e-5
+
+
+def test_what_a_gated_memory_reads_and_writes_and_what_the_output_layer_hardly_reads_follow_from_the_weights():
+    made = tiny.model("llama")
+    ours, (layer, *_, last) = tiny.analysed(made, signs=2), [block.mlp for block in made.model.layers]
+    up, down = layer.up_proj.weight.numpy(), layer.down_proj.weight.numpy().T
+    cosine = (up * down).sum(1) / np.linalg.norm(up, axis=1) / np.linalg.norm(down, axis=1)
+    np.testing.assert_allclose(later.cosines(ours, upper=False), cosine, atol=1e-6)
+    words, values = made.lm_head.weight.numpy(), last.down_proj.weight.numpy().T
+    weakest = np.linalg.svd(words * made.model.norm.weight.numpy())[2][-1]
+    share = np.mean((values @ weakest) ** 2 > later.MUCH * (values**2).sum(1))
+    assert later.hardly_read(ours) == pytest.approx(share) and 0 < share < 1
