@@ -25,7 +25,9 @@ from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights, load
 from ff_memories.model.matmul import (
+    USUAL,
     Paths,
+    Scoring,
     attention,
     attention_along,
     attention_of_sentences,
@@ -102,28 +104,20 @@ class Batch:
             found.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
         return tuple(found)
 
-    def attention(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        scale: float | None = None,
-        cap: float | None = None,
-        window: int | None = None,
-    ) -> torch.Tensor:
+    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
         """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
 
-        Keys and values may have fewer heads. ``scale``, ``cap``, ``window``: as of ``matmul.attention``.
+        Keys and values may have fewer heads.
         """
-        if takes_sentences(q, v, cap):
-            return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scale, window)
+        if takes_sentences(q, v, scoring):
+            return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scoring)
         if q.is_cuda:
-            return attention_along(q, k, v, self.bands, len(q), scale, cap, window)
+            return attention_along(q, k, v, self.bands, len(q), scoring)
         out = v.new_empty(*q.shape[:2], v.shape[2])
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)
             q_, k_, v_ = (x[part].unflatten(0, (sentences, rows)).transpose(1, 2) for x in (q, k, v))
-            mixed = attention(q_, k_, v_, scale, cap, window).transpose(1, 2)
+            mixed = attention(q_, k_, v_, scoring).transpose(1, 2)
             out[part].view(sentences, rows, *out.shape[1:]).copy_(mixed)
         return out
 
