@@ -10,6 +10,7 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -177,16 +178,19 @@ class AnyLayer(Protocol):
     ) -> LayerOutput: ...
 
 
-class LanguageModel(Protocol):
+class LanguageModel(ABC):
     """What every experiment asks of a model: ``Decoder``, or ``transformer.hooked.HookedModel``.
 
     Attributes:
+        description: what the model is.
         start: id of the token that every sentence begins with.
         signs: 1, or 2 where the coefficients' negative values are memories of their own.
         forests: whether layers take a ``PrefixTree``.
         parallel: whether the feed-forward layer reads its block's input, beside attention.
+        layers: the blocks, from below.
     """
 
+    description: Description
     precision: Precision
     device: torch.device
     dtype: torch.dtype
@@ -196,41 +200,44 @@ class LanguageModel(Protocol):
     parallel: bool
     embedding: torch.Tensor
     vocabulary: Vocabulary
-
-    @property
-    def description(self) -> Description:
-        """What the model is."""
-
-    @property
-    def layers(self) -> Sequence[AnyLayer]:
-        """The blocks, from below."""
+    layers: Sequence[AnyLayer]
 
     @property
     def memories(self) -> int:
         """Memories per layer: d_m, or twice that with both signs."""
+        return self.signs * self.description.keys
 
     @property
     def neurons(self) -> int | None:
         """d_m with both signs, which tables then tell from keys; else ``None``."""
+        return self.description.keys if self.signs == 2 else None
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sentence of a run, without the start token: no longer than a layer's window of attention."""
+        return self.description.max_positions - 1
 
     @property
     def longest(self) -> int:
         """The longest text the model takes, without the start token."""
-
-    @property
-    def max_tokens(self) -> int:
-        """The longest sentence of a run, without the start token."""
+        return self.max_tokens
 
     def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
-        """Return sentences, sorted by length and without the start token, as a batch."""
+        """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
+        return Batch.pack(sentences, self.device, self.start)
 
+    @abstractmethod
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d)."""
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        """Return the last layer's output (rows, d)."""
+        """Return the last layer's output o^L (rows, d), before the model's final norm if it has one."""
+        x = self.embed(batch)
+        for layer in self.layers:
+            x = layer(x, batch).output
+        return x
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # a model of our own has nothing to take out
         """Take out of the library's model what reads it; nothing can be computed with it any more."""
 
 
@@ -299,7 +306,7 @@ class Layer:
         """Return ``None``: there is no norm behind the feed-forward layer."""
 
 
-class Decoder:
+class Decoder(LanguageModel):
     """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary.
 
     Attributes:
@@ -315,6 +322,7 @@ class Decoder:
 
     start, signs = EOS, 1
     forests, parallel = True, False
+    layers: list[Layer]
 
     def __init__(
         self,
@@ -347,40 +355,9 @@ class Decoder:
         """Load a converted model (``converted.write``)."""
         return cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
 
-    @property
-    def memories(self) -> int:
-        """Memories per layer, d_m."""
-        return self.description.keys
-
-    @property
-    def neurons(self) -> None:
-        """``None``: ReLU has no negative coefficients."""
-        return None
-
-    @property
-    def max_tokens(self) -> int:
-        """The longest sentence the model takes, without ``</s>``."""
-        return self.description.max_positions - 1
-
-    longest = max_tokens
-
-    def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
-        """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
-        return Batch.pack(sentences, self.device, self.start)
-
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
         return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """Return the last layer's output o^L (rows, d), before the model's final norm if it has one."""
-        x = self.embed(batch)
-        for layer in self.layers:
-            x = layer(x, batch).output
-        return x
-
-    def close(self) -> None:
-        """Do nothing: no other library's model is read."""
 
 
 def _is_factor(name: str, tensor: torch.Tensor) -> bool:
