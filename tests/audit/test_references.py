@@ -53,7 +53,10 @@ def test_the_equations_give_what_fairseq_gives(files, reading):
                 same(getattr(ours, read)(one.output), getattr(theirs, read)(one.output))
         vector = torch.randn(ours.vectors("value", 1).shape[1], generator=torch.Generator().manual_seed(4)).double()
         for layer in range(1, ours.keys[0] + 1):
-            one, other = ours.changed(tokens, ours.layers(tokens), layer, vector), theirs.changed(tokens, layer, vector)
+            one, other = (
+                ours.changed(tokens, ours.layers(tokens), layer, vector),
+                theirs.layers_changed(tokens, layer, vector),
+            )
             same(one.after, other[-1].output[-1])
             same(one.ffn, other[layer - 1].ffn[-1])
     layers, keys = ours.keys

@@ -1,22 +1,20 @@
 """Attention over the rows of a batch: one call per length, padded bands, and on a GPU one call, against float64."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
 from ff_memories.model.decoder import Batch
-from ff_memories.model.matmul import attention_along, attention_of_sentences, takes_sentences
+from ff_memories.model.matmul import Scoring, attention_along, attention_of_sentences, takes_sentences
 
 LENGTHS = np.sort(np.random.default_rng(1).lognormal(2, 0.8, 60).astype(int).clip(1, 70))
-KINDS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "scaled": {"scale": 0.3},
-    "window": {"window": 5},
-    "window of all": {"window": 500},
-    "cap": {"cap": 4.0},
-    "cap and window": {"cap": 4.0, "window": 9},
+KINDS = {
+    "plain": Scoring(),
+    "scaled": Scoring(scale=0.3),
+    "window": Scoring(window=5),
+    "window of all": Scoring(window=500),
+    "cap": Scoring(cap=4.0),
+    "cap and window": Scoring(cap=4.0, window=9),
 }
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU"))]
 
@@ -28,9 +26,9 @@ def rows_of(device, heads, shared, dtype=torch.float64):
     return batch, draw(heads), draw(shared), draw(shared)
 
 
-def by_hand(batch, q, k, v, scale=None, cap=None, window=None):
+def by_hand(batch, q, k, v, scoring):
     """Return attention sentence by sentence, head by head, by its equation."""
-    out = torch.empty_like(q)
+    (scale, cap, window), out = scoring, torch.empty_like(q)
     for first, n in zip(*batch.sentences(), strict=True):
         part = slice(int(first), int(first + n))
         for head in range(q.shape[1]):
@@ -48,22 +46,22 @@ def by_hand(batch, q, k, v, scale=None, cap=None, window=None):
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_ways_are_the_equation(kind, shared, device):
     batch, q, k, v = rows_of(device, 4, shared)
-    wanted = by_hand(batch, q, k, v, **KINDS[kind])
-    found = [batch.attention(q, k, v, **KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), **KINDS[kind])]
+    wanted = by_hand(batch, q, k, v, KINDS[kind])
+    found = [batch.attention(q, k, v, KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), KINDS[kind])]
     for way in found:
         torch.testing.assert_close(way, wanted, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype, off", [(torch.float32, 2e-6), (torch.bfloat16, 2e-2)])
-@pytest.mark.parametrize("kind", [kind for kind, how in KINDS.items() if "cap" not in how])
+@pytest.mark.parametrize("kind", [kind for kind, how in KINDS.items() if how.cap is None])
 def test_every_type_is_near_float64(kind, dtype, off, device):
     batch, q, k, v = rows_of(device, 4, 2, dtype)
-    wanted = by_hand(batch, q.double(), k.double(), v.double(), **KINDS[kind])
-    ways = [batch.attention(q, k, v, **KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), **KINDS[kind])]
+    wanted = by_hand(batch, q.double(), k.double(), v.double(), KINDS[kind])
+    ways = [batch.attention(q, k, v, KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), KINDS[kind])]
     if device == "cuda":
-        assert takes_sentences(q, v, None)
-        ways.append(attention_of_sentences(q, k, v, batch.ends, int(LENGTHS[-1]) + 1, **KINDS[kind]))
+        assert takes_sentences(q, v)
+        ways.append(attention_of_sentences(q, k, v, batch.ends, int(LENGTHS[-1]) + 1, KINDS[kind]))
     for way in ways:
         assert way.dtype == dtype and (way.double() - wanted).abs().max() < off * wanted.abs().max()
 

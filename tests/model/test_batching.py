@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories.base.errors import UserError
+from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch
@@ -204,8 +205,8 @@ TRIGGERS = {(1, 0): [5, 1, 0, 2], (1, 1): [1, 0, 1, 7], (1, 3): [2, 3, 9], (2, 2
 @pytest.mark.parametrize("single_token", ["skip", "bos"])
 def test_mutated_triggers_are_those_that_can_be_and_the_others_are_counted(single_token, random):
     """Of each key the first three triggers; two keys of layer 1, two of layer 2, five keys to a layer."""
-    made = mutations.sample(listed(TRIGGERS), 2, 5, keys_per_layer=2, top=3, random=random, single_token=single_token,
-                            seed=3)  # fmt: skip
+    options = Mutations(keys_per_layer=2, top=3, random=random, single_token=single_token)
+    made = mutations.sample(listed(TRIGGERS), 2, 5, options, 3)
     keys = made.rows.select("layer", "key").unique().sort("layer", "key").rows()
     shortest = 2 if single_token == "skip" else 1
     may = {cell for cell, lengths in TRIGGERS.items() if max(lengths[:3]) >= shortest}
@@ -226,16 +227,16 @@ def test_mutated_triggers_are_those_that_can_be_and_the_others_are_counted(singl
 
 
 def test_nothing_to_mutate_gives_no_coefficient():
-    nothing = mutations.sample(listed({(1, 0): [0]}), 1, 1, keys_per_layer=1, top=1, random="any", single_token="skip",
-                               seed=1)  # fmt: skip
+    options = Mutations(keys_per_layer=1, top=1, random="any", single_token="skip")
+    nothing = mutations.sample(listed({(1, 0): [0]}), 1, 1, options, 1)
     assert mutations.mutated_coefficients(None, corpus([[4]]), nothing.rows, 9).shape == (0,)
 
 
 @pytest.mark.parametrize("random, inner", [("any", 0), ("inner", 1)])
 def test_the_random_token_is_any_as_often(random, inner):
     lengths = [2, 3, 6] * 600
-    made = mutations.sample(listed({(1, 0): lengths}), 1, 1, keys_per_layer=1, top=1800, random=random,
-                            single_token="skip", seed=3)  # fmt: skip
+    options = Mutations(keys_per_layer=1, top=1800, random=random, single_token="skip")
+    made = mutations.sample(listed({(1, 0): lengths}), 1, 1, options, 3)
     rows = made.rows.filter(mutation="random")
     for n in (2, 3, 6):
         drawn, choices = rows.filter(position=n)["removed"].to_list(), range(1 + inner, n + 1 - inner)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from factories import convert, words, write_checkpoint
 
+from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
@@ -211,7 +212,9 @@ def test_shards_of_mutated_triggers_have_the_bits_of_all(small, shards):
     decoder, corpus = small
     best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=20)
     found = trigger_table.table(best, corpus)
-    rows = mutations.sample(found, 3, 24, keys_per_layer=24, top=20, random="any", single_token="skip", seed=1).rows
+    rows = mutations.sample(
+        found, 3, 24, Mutations(keys_per_layer=24, top=20, random="any", single_token="skip"), 1
+    ).rows
     work = lambda rows: mutations.table(rows, mutations.mutated_coefficients(decoder, corpus, rows, 40))
     own = [mutations.of_shard(decoder, corpus, rows, 40, (number, shards)) for number in range(1, shards + 1)]
     whole = work(rows)

@@ -21,6 +21,7 @@ from torch import nn
 from ff_memories import api
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
+from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.model import decoder
@@ -29,7 +30,7 @@ from ff_memories.model.batches import batching, packed
 from ff_memories.model.families import families, proof
 from ff_memories.model.families.families import FAMILIES
 from ff_memories.model.families.proof import TOLERANCES, prove
-from ff_memories.model.matmul import attention
+from ff_memories.model.matmul import Scoring, attention
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe, matrix, scale_of
 from ff_memories.paper.keys import mutations, trigger_table, triggers
@@ -130,7 +131,7 @@ def test_a_single_layer_that_differs_is_found(name):
 
 
 def test_other_attention_than_the_models_is_found(monkeypatch):
-    monkeypatch.setattr(decoder, "attention", lambda q, k, v, scale, *_: attention(q, k, v, scale))
+    monkeypatch.setattr(decoder, "attention", lambda q, k, v, scoring: attention(q, k, v, Scoring(scoring.scale)))
     with pytest.raises(UserError, match="layer 1: a layer gives the same for packed sentences does not hold"):
         made = tiny.model("gemma2", change={"attn_logit_softcapping": 0.05})
         prove(made, tiny.family("gemma2"))
@@ -315,8 +316,8 @@ def test_prefixes_without_a_word_give_what_each_gives_alone(name, random, single
     offsets = np.cumsum([0, *map(len, sentences)])
     corpus = Corpus(np.concatenate(sentences).astype(np.int32), offsets, len(sentences), begins)
     triggers = listed_prefixes(sentences, 8, 5, rng)
-    chosen = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, keys_per_layer=8, top=4, random=random,
-                              single_token=single_token, seed=1, words=Words.of(corpus))  # fmt: skip
+    options = Mutations(keys_per_layer=8, top=4, random=random, single_token=single_token)
+    chosen = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, options, 1, words=Words.of(corpus))
     found = mutations.mutated_coefficients(tiny.analysed(made), corpus, chosen.rows, 40)
     seen, known, expected, short = set(), {}, 0, {"one": 0, "inner": 0}
     rows = mutations.table(chosen.rows, found).join(triggers, on=["layer", "key", "rank"])

@@ -26,6 +26,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.config import parse
+from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.gallery import promoted, shading
@@ -285,10 +286,8 @@ def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
 @pytest.mark.parametrize("random, single_token", [("any", "skip"), ("any", "bos"), ("inner", "skip")])
 def test_mutations(weights, random, single_token):
     description, table = weights[0], found(model(weights))
-    rows = mutations.sample(
-        table, description.layers, description.keys, keys_per_layer=10, top=5, random=random, single_token=single_token,
-        seed=1,
-    ).rows  # fmt: skip
+    options = Mutations(keys_per_layer=10, top=5, random=random, single_token=single_token)
+    rows = mutations.sample(table, description.layers, description.keys, options, 1).rows
     work = lambda place: mutations.mutated_coefficients(model(weights, place), TEXT, rows, BATCH)
     both(lambda place: mutations.table(rows, work(place)))
 
@@ -455,7 +454,7 @@ def test_other_passes_go_on_in_halves(paper, capsys):
         assert f"{unit}s goes on in halves" in capsys.readouterr().err
 
     table = found(decoder := model(paper))
-    rows = mutations.sample(table, 3, 24, keys_per_layer=9, top=5, random="any", single_token="skip", seed=1).rows
+    rows = mutations.sample(table, 3, 24, Mutations(keys_per_layer=9, top=5, random="any", single_token="skip"), 1).rows
     tops = values.value_tops(decoder, decoder.vocabulary)
     scarce(lambda decoder: mutations.mutated_coefficients(decoder, TEXT, rows, BATCH), 3500, "text")
     scarce(lambda decoder: values.table(decoder, decoder.vocabulary, table, TEXT, "next"), 300, "vector")

@@ -2,12 +2,14 @@
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from ff_memories.base.errors import UserError
 
@@ -96,6 +98,11 @@ def write_whole(path: str | Path, text: str) -> None:
     """Write a text file atomically, in UTF-8 with line feeds as line ends."""
     with atomic_write(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: str | Path, data: object, **options: Any) -> None:
+    """Write data as indented JSON, atomically; ``options``: as of ``json.dumps``."""
+    write_whole(path, json.dumps(data, indent=1, **options) + "\n")
 
 
 def in_project(path: Path) -> str:

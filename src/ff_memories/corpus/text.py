@@ -185,6 +185,5 @@ def sha256(files: list[Path]) -> str:
     for path in files:
         require_file(path)
         with path.open("rb") as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
+            hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()

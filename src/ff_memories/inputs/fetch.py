@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import alone, sha256, write_whole
+from ff_memories.base.files import alone, sha256, write_json
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetching import download as downloads
 from ff_memories.inputs.fetching import packages
@@ -40,7 +40,7 @@ def _record(got: downloads.Got) -> None:
     with alone(DOWNLOADS):  # text and checkpoint are fetched in parallel and share the record
         lock = read_lock()
         lock[got.path.name] = {"sha256": got.sha256, "bytes": got.bytes, "url": got.url}
-        write_whole(LOCK, json.dumps(lock, indent=1, sort_keys=True) + "\n")
+        write_json(LOCK, lock, sort_keys=True)
 
 
 def missing(source: Source) -> list[str]:

@@ -10,6 +10,7 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,7 +26,9 @@ from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights, load
 from ff_memories.model.matmul import (
+    USUAL,
     Paths,
+    Scoring,
     attention,
     attention_along,
     attention_of_sentences,
@@ -102,28 +105,20 @@ class Batch:
             found.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
         return tuple(found)
 
-    def attention(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        scale: float | None = None,
-        cap: float | None = None,
-        window: int | None = None,
-    ) -> torch.Tensor:
+    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
         """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
 
-        Keys and values may have fewer heads. ``scale``, ``cap``, ``window``: as of ``matmul.attention``.
+        Keys and values may have fewer heads.
         """
-        if takes_sentences(q, v, cap):
-            return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scale, window)
+        if takes_sentences(q, v, scoring):
+            return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scoring)
         if q.is_cuda:
-            return attention_along(q, k, v, self.bands, len(q), scale, cap, window)
+            return attention_along(q, k, v, self.bands, len(q), scoring)
         out = v.new_empty(*q.shape[:2], v.shape[2])
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)
             q_, k_, v_ = (x[part].unflatten(0, (sentences, rows)).transpose(1, 2) for x in (q, k, v))
-            mixed = attention(q_, k_, v_, scale, cap, window).transpose(1, 2)
+            mixed = attention(q_, k_, v_, scoring).transpose(1, 2)
             out[part].view(sentences, rows, *out.shape[1:]).copy_(mixed)
         return out
 
@@ -183,16 +178,19 @@ class AnyLayer(Protocol):
     ) -> LayerOutput: ...
 
 
-class LanguageModel(Protocol):
+class LanguageModel(ABC):
     """What every experiment asks of a model: ``Decoder``, or ``transformer.hooked.HookedModel``.
 
     Attributes:
+        description: what the model is.
         start: id of the token that every sentence begins with.
         signs: 1, or 2 where the coefficients' negative values are memories of their own.
         forests: whether layers take a ``PrefixTree``.
         parallel: whether the feed-forward layer reads its block's input, beside attention.
+        layers: the blocks, from below.
     """
 
+    description: Description
     precision: Precision
     device: torch.device
     dtype: torch.dtype
@@ -202,41 +200,44 @@ class LanguageModel(Protocol):
     parallel: bool
     embedding: torch.Tensor
     vocabulary: Vocabulary
-
-    @property
-    def description(self) -> Description:
-        """What the model is."""
-
-    @property
-    def layers(self) -> Sequence[AnyLayer]:
-        """The blocks, from below."""
+    layers: Sequence[AnyLayer]
 
     @property
     def memories(self) -> int:
         """Memories per layer: d_m, or twice that with both signs."""
+        return self.signs * self.description.keys
 
     @property
     def neurons(self) -> int | None:
         """d_m with both signs, which tables then tell from keys; else ``None``."""
+        return self.description.keys if self.signs == 2 else None
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sentence of a run, without the start token: no longer than a layer's window of attention."""
+        return self.description.max_positions - 1
 
     @property
     def longest(self) -> int:
         """The longest text the model takes, without the start token."""
-
-    @property
-    def max_tokens(self) -> int:
-        """The longest sentence of a run, without the start token."""
+        return self.max_tokens
 
     def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
-        """Return sentences, sorted by length and without the start token, as a batch."""
+        """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
+        return Batch.pack(sentences, self.device, self.start)
 
+    @abstractmethod
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d)."""
 
     def forward(self, batch: Batch) -> torch.Tensor:
-        """Return the last layer's output (rows, d)."""
+        """Return the last layer's output o^L (rows, d), before the model's final norm if it has one."""
+        x = self.embed(batch)
+        for layer in self.layers:
+            x = layer(x, batch).output
+        return x
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # a model of our own has nothing to take out
         """Take out of the library's model what reads it; nothing can be computed with it any more."""
 
 
@@ -305,7 +306,7 @@ class Layer:
         """Return ``None``: there is no norm behind the feed-forward layer."""
 
 
-class Decoder:
+class Decoder(LanguageModel):
     """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary.
 
     Attributes:
@@ -321,6 +322,7 @@ class Decoder:
 
     start, signs = EOS, 1
     forests, parallel = True, False
+    layers: list[Layer]
 
     def __init__(
         self,
@@ -353,40 +355,9 @@ class Decoder:
         """Load a converted model (``converted.write``)."""
         return cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
 
-    @property
-    def memories(self) -> int:
-        """Memories per layer, d_m."""
-        return self.description.keys
-
-    @property
-    def neurons(self) -> None:
-        """``None``: ReLU has no negative coefficients."""
-        return None
-
-    @property
-    def max_tokens(self) -> int:
-        """The longest sentence the model takes, without ``</s>``."""
-        return self.description.max_positions - 1
-
-    longest = max_tokens
-
-    def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
-        """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
-        return Batch.pack(sentences, self.device, self.start)
-
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
         return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """Return the last layer's output o^L (rows, d), before the model's final norm if it has one."""
-        x = self.embed(batch)
-        for layer in self.layers:
-            x = layer(x, batch).output
-        return x
-
-    def close(self) -> None:
-        """Do nothing: no other library's model is read."""
 
 
 def _is_factor(name: str, tensor: torch.Tensor) -> bool:

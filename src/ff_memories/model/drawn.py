@@ -3,7 +3,6 @@
 A step is given such a model as a description that names it (``describe``); its weights are drawn when it is loaded.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 from ff_memories.base import foreign
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json
 from ff_memories.config.running import SAME_SAMPLE, SHUFFLED, UNTRAINED
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted
@@ -36,7 +35,7 @@ def describe(name: str, seed: int, own: Path, path: Path) -> None:
     if name != SAME_SAMPLE:
         _draw(name)
     described = foreign.read_json(own, dict[str, Any])
-    write_whole(path, json.dumps(described | {"drawn": [name, seed]}, indent=1) + "\n")
+    write_json(path, described | {"drawn": [name, seed]})
 
 
 def named(description: Path) -> tuple[str, int] | None:

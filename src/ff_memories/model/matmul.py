@@ -15,6 +15,7 @@ which belong together. A GPU takes all sentences in one call (``attention_of_sen
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +27,23 @@ from ff_memories.base.errors import UserError
 Paths = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # rows (paths, width); which of them, flat; the rows they are
 PARTS_OF_BIAS = 8  # columns: three hold a bias, and products are fastest where rows are multiples of 16 bytes
 ON_CARD = torch._C._dispatch_has_kernel_for_dispatch_key("aten::_efficient_attention_forward", "CUDA")
+
+
+class Scoring(NamedTuple):
+    """How attention scores the tokens that a token looks at.
+
+    Attributes:
+        scale: of the scores; ``None``: one over the square root of d_head.
+        cap: scores are ``cap * tanh(score / cap)`` (Gemma 2).
+        window: how many tokens a token looks at, itself included; ``None``: at all before it.
+    """
+
+    scale: float | None = None
+    cap: float | None = None
+    window: int | None = None
+
+
+USUAL = Scoring()
 
 
 def relu_linear(
@@ -83,23 +101,12 @@ def _bfloat16_instructions() -> Iterator[None]:
         setting.fp32_precision = before
 
 
-def attention(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    scale: float | None = None,
-    cap: float | None = None,
-    window: int | None = None,
-) -> torch.Tensor:
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
     """Return causal attention's output for queries, keys and values (sentences, heads, rows, d_head) each.
 
-    Args:
-        q, k, v: keys and values may have fewer heads, each shared by as many queries' heads (grouped-query attention).
-        scale: of the scores; ``None``: one over the square root of d_head.
-        cap: scores are ``cap * tanh(score / cap)`` (Gemma 2).
-        window: how many tokens a token looks at, itself included; ``None``: at all before it.
+    Keys and values may have fewer heads, each shared by as many queries' heads (grouped-query attention).
     """
-    kind, rows = q.dtype, q.shape[2]
+    (scale, cap, window), kind, rows = scoring, q.dtype, q.shape[2]
     width = rows if window is None else min(window, rows)
     if cap is None and width == rows and not _portable(q):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=k.shape[1] != q.shape[1])
@@ -121,9 +128,7 @@ def attention_along(
     v: torch.Tensor,
     groups: Sequence[Paths],
     rows: int,
-    scale: float | None = None,
-    cap: float | None = None,
-    window: int | None = None,
+    scoring: Scoring = USUAL,
 ) -> torch.Tensor:
     """Return attention's output (rows, heads, d_head) of rows that paths lead to, whatever is behind a path's end.
 
@@ -131,13 +136,12 @@ def attention_along(
         q, k, v: (rows or more, heads, d_head) each; keys and values may have fewer heads.
         groups: paths of equal width each, and where the wanted rows are among theirs.
         rows: how many rows have an output; every one is wanted once.
-        scale, cap, window: as of ``attention``.
     """
     out = v.new_empty(rows, q.shape[1], v.shape[2])
     for paths, place, row in groups:
         along = (x.index_select(0, paths.flatten()).unflatten(0, paths.shape).transpose(1, 2) for x in (q, k, v))
         q_, k_, v_ = along
-        mixed = attention(q_, k_, v_, scale, cap, window).transpose(1, 2).flatten(0, 1)
+        mixed = attention(q_, k_, v_, scoring).transpose(1, 2).flatten(0, 1)
         out.index_copy_(0, row, mixed.index_select(0, place))
     return out
 
@@ -148,8 +152,7 @@ def attention_of_sentences(
     v: torch.Tensor,
     ends: torch.Tensor,
     longest: int,
-    scale: float | None = None,
-    window: int | None = None,
+    scoring: Scoring = USUAL,
 ) -> torch.Tensor:
     """Return attention's output (rows, heads, d_head) of sentences in one call of a GPU's kernel, which pads nothing.
 
@@ -160,20 +163,31 @@ def attention_of_sentences(
         q, k, v: (rows, heads, d_head) each; keys and values may have fewer heads.
         ends: (sentences + 1,) int32, 0 and the row behind each sentence.
         longest: rows of the longest sentence.
-        scale, window: as of ``attention``.
+        scoring: without a cap.
     """
     if k.shape[1] != q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    causal, width = 1, None if window is None or window >= longest else window
+    causal, width = 1, None if scoring.window is None or scoring.window >= longest else scoring.window
     return torch.ops.aten._efficient_attention_forward(
-        q[None], k[None], v[None], None, ends, ends, longest, longest, 0.0, causal, scale=scale, window_size=width
+        q[None],
+        k[None],
+        v[None],
+        None,
+        ends,
+        ends,
+        longest,
+        longest,
+        0.0,
+        causal,
+        scale=scoring.scale,
+        window_size=width,
     )[0][0]
 
 
-def takes_sentences(q: torch.Tensor, v: torch.Tensor, cap: float | None) -> bool:
+def takes_sentences(q: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> bool:
     """Say whether ``attention_of_sentences`` takes queries and values (rows, heads, d_head)."""
     whole = not q.shape[2] % 8 and not v.shape[2] % 8
-    return ON_CARD and q.is_cuda and whole and cap is None and q.dtype in (torch.float32, torch.bfloat16)
+    return ON_CARD and q.is_cuda and whole and scoring.cap is None and q.dtype in (torch.float32, torch.bfloat16)
 
 
 def with_bias(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

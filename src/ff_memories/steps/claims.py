@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables as schemas
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
 from ff_memories.base.text import latex, opened
 from ff_memories.config import Settings
@@ -53,7 +53,7 @@ def run(
     schemas.write(judged, claims)
     schemas.write(gathered, out_counts)
     summary = verdicts_of(judged, quantised(described))
-    write_whole(metrics, json.dumps(summary, indent=1) + "\n")
+    write_json(metrics, summary)
     for claim in register():
         _, letters, number = natural(claim.id)
         write_whole(each / f"{letters}{number:02}-{claim.name}.json", json.dumps(summary[claim.id]) + "\n")

@@ -1,12 +1,11 @@
 """Check a named checkpoint against its known numbers (G1-G5, G7), before the run computes anything with it."""
 
-import json
 from pathlib import Path
 from typing import NoReturn
 
 from ff_memories.audit import golden
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json
 from ff_memories.base.parameters import Execution, Input, Output, Param, Params
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.inputs import registry as registries
@@ -45,7 +44,7 @@ def run(
     if faults := golden.judge(measured, expected):
         reason = golden.diagnose(decoder, types, _counts(dictionary), measured, expected)
         _refuse(row, source, reason, faults)
-    write_whole(out, json.dumps(measured, indent=1, sort_keys=True) + "\n")
+    write_json(out, measured, sort_keys=True)
 
 
 def _refuse(source: registries.Source, name: str, reason: str, faults: list[str]) -> NoReturn:

@@ -1,11 +1,9 @@
 """Check the triggers of the keys that the paper shows (G6)."""
 
-import json
-
 from ff_memories import tables
 from ff_memories.audit.golden import endings, expected
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json
 from ff_memories.base.parameters import Input, Output, Param, Params
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
@@ -38,4 +36,4 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
             f"these are not the known triggers of {source}\n  {lines}",
             "check the text and triggers.positions, or set sources.golden: off to skip this check",
         )
-    write_whole(out, json.dumps(measured, indent=1, sort_keys=True) + "\n")
+    write_json(out, measured, sort_keys=True)

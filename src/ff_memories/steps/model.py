@@ -1,11 +1,10 @@
 """Convert a fairseq checkpoint to safetensors, and write the model's info.json."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_write, require_file, sha256
+from ff_memories.base.files import require_file, sha256, write_json
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
@@ -47,8 +46,7 @@ def run(
         **{k: v for k, v in asdict(shape).items() if k != "aliases"},
     }
     write(shape, tensors, weights, description)
-    with atomic_write(info) as partial:
-        partial.write_text(json.dumps(described, indent=1, sort_keys=True) + "\n")
+    write_json(info, described, sort_keys=True)
 
 
 def scope(settings: Settings, description: Description) -> str:

@@ -1,9 +1,8 @@
 """Measure how well the models of the baselines predict the validation text: the run's own among them."""
 
 import gc
-import json
 
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json
 from ff_memories.base.parameters import Execution, Input, Inputs, Outputs
 from ff_memories.config import Settings
 from ff_memories.corpus import store
@@ -34,6 +33,6 @@ def run(
         sentences = perplexity.sentences_of(description.parent.name, config.baselines.sentences)
         measured = perplexity.perplexity(model, text, config.seed, execution.batch_tokens, sentences)
         measured[perplexity.IN_WINDOWS] = perplexity.in_windows(model, text, types, sentences)
-        write_whole(path, json.dumps(measured, indent=1) + "\n")
+        write_json(path, measured)
         del model
         gc.collect()  # a model refers to itself: without this, two drawn ones would be in memory

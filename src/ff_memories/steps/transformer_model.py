@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 from ff_memories import config as configs
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_write, write_whole
+from ff_memories.base.files import atomic_write, write_json
 from ff_memories.base.parameters import Inputs, Output, Param
 from ff_memories.corpus.types import write_types
 from ff_memories.inputs.models import model_folder
@@ -56,9 +56,9 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     )
     with atomic_write(weights) as partial:
         save_file(model_and_proof.state, partial, metadata={"format": "pt"})
-    write_whole(description, json.dumps(asdict(shape), indent=1) + "\n")
+    write_json(description, asdict(shape))
     write_types(model_and_proof.tokenizer, types)
-    write_whole(info, json.dumps(described, indent=1, sort_keys=True) + "\n")
+    write_json(info, described, sort_keys=True)
 
 
 def _asked(given: str) -> tuple[configs.TransformersModel, str]:

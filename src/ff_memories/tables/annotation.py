@@ -35,9 +35,7 @@ TABLES = {
         "what they see in foils; `who` is an annotator, `people` (all together) or `proxy`",
         by={"who": pl.String, "measure": pl.String},
         fields={
-            "value": Column(pl.Float64, null=True),
-            "low": Column(pl.Float64, null=True),
-            "high": Column(pl.Float64, null=True),
+            **dict.fromkeys(("value", "low", "high"), Column(pl.Float64, null=True)),
             "n": Column(pl.UInt32),
         },
         compared=FOLLOWS,

@@ -28,6 +28,13 @@ VERDICTS = (
 )
 VERDICT = pl.Enum(VERDICTS)
 BASELINES = ("untrained", "same_sample", "together", "shuffled", "random_pairs", "unigram", "every_case")
+NUMBER = Column(pl.Float64, null=True)
+
+
+def bounded(name: str) -> dict[str, Column]:
+    """Return the columns of a number and of the ends of its interval."""
+    return dict.fromkeys((name, f"{name}_low", f"{name}_high"), NUMBER)
+
 
 TABLES = {
     "control": Schema(
@@ -38,19 +45,16 @@ TABLES = {
         by={"layer": LAYER},
         fields={
             "keys": Column(pl.UInt32),
-            "agreement": Column(pl.Float64, null=True),
+            "agreement": NUMBER,
             "examples": Column(pl.UInt32),
-            "active": Column(pl.Float64),
-            "zero_agreement": Column(pl.Float64),
-            "residual_predicts": Column(pl.Float64),
+            **dict.fromkeys(("active", "zero_agreement", "residual_predicts"), Column(pl.Float64)),
             "agreement_low": Column(pl.Float64, null=True, optional=True),
             "agreement_high": Column(pl.Float64, null=True, optional=True),
-            "active_low": Column(pl.Float64, optional=True),
-            "active_high": Column(pl.Float64, optional=True),
-            "zero_agreement_low": Column(pl.Float64, optional=True),
-            "zero_agreement_high": Column(pl.Float64, optional=True),
-            "residual_predicts_low": Column(pl.Float64, optional=True),
-            "residual_predicts_high": Column(pl.Float64, optional=True),
+            **{
+                f"{name}_{end}": Column(pl.Float64, optional=True)
+                for name in ("active", "zero_agreement", "residual_predicts")
+                for end in ("low", "high")
+            },
         },
         compared=FOLLOWS,
         measured=True,
@@ -68,9 +72,7 @@ TABLES = {
         about="every claim under each alternative choice; the choice `baseline` is the run itself",
         by={"claim": pl.String, "choice": pl.String, "value": pl.String},
         fields={
-            "measured": Column(pl.Float64, null=True, compared=STATISTIC),
-            "low": Column(pl.Float64, null=True, compared=STATISTIC),
-            "high": Column(pl.Float64, null=True, compared=STATISTIC),
+            **dict.fromkeys(("measured", "low", "high"), Column(pl.Float64, null=True, compared=STATISTIC)),
             "verdict": Column(VERDICT),
         },
     ),
@@ -83,17 +85,11 @@ TABLES = {
         "text of the untrained models; its `low` and `high` are its 95 % interval",
         by={"claim": pl.String, "baseline": pl.Enum(BASELINES)},
         fields={
-            "measured": Column(pl.Float64, null=True),
-            "low": Column(pl.Float64, null=True),
-            "high": Column(pl.Float64, null=True),
-            "runs": Column(pl.UInt16),
-            "models": Column(pl.UInt16),
-            "holding": Column(pl.UInt16),
-            "judged": Column(pl.Float64, null=True),
-            "judged_low": Column(pl.Float64, null=True),
-            "judged_high": Column(pl.Float64, null=True),
-            "deviation": Column(pl.Float64, null=True),
-            "error": Column(pl.Float64, null=True),
+            **dict.fromkeys(("measured", "low", "high"), NUMBER),
+            **dict.fromkeys(("runs", "models", "holding"), Column(pl.UInt16)),
+            **bounded("judged"),
+            "deviation": NUMBER,
+            "error": NUMBER,
         },
         compared=FOLLOWS,
     ),
@@ -110,37 +106,27 @@ TABLES = {
         "of the direction, if there is one, and `p_holm` the same after Holm's correction",
         by={"claim": pl.String},
         fields={
-            "statement": Column(pl.String, compared=EXACT),
-            "source": Column(pl.String, compared=EXACT),
-            "paper_value": Column(pl.String, compared=EXACT),
-            "measured": Column(pl.Float64, null=True),
-            "low": Column(pl.Float64, null=True),
-            "high": Column(pl.Float64, null=True),
+            **dict.fromkeys(("statement", "source", "paper_value"), Column(pl.String, compared=EXACT)),
+            **dict.fromkeys(("measured", "low", "high"), NUMBER),
             "n": Column(pl.UInt64, null=True),
             "scope": Column(pl.Enum(["paper", "surrogate", "model"]), compared=EXACT),
             "verdict": Column(VERDICT, compared=EXACT),
             "shows": Column(pl.Enum(list(SHOWS)), null=True, compared=EXACT),
-            "judged": Column(pl.Float64, null=True),
-            "judged_low": Column(pl.Float64, null=True),
-            "judged_high": Column(pl.Float64, null=True),
-            "limit": Column(pl.Float64, null=True),
+            **bounded("judged"),
+            "limit": NUMBER,
             "limit_source": Column(pl.Enum(LIMITS), null=True),
             "also_random": Column(pl.UInt16, null=True),
             "random_models": Column(pl.UInt16, null=True),
             "group": Column(pl.Enum(GROUPS), null=True),
-            "expected": Column(pl.Float64, null=True),
+            "expected": NUMBER,
             "training": Column(pl.Enum(TRAINING), null=True),
-            "sample": Column(pl.Float64, null=True),
-            "sample_low": Column(pl.Float64, null=True),
-            "sample_high": Column(pl.Float64, null=True),
-            "baseline": Column(pl.Float64, null=True),
-            "baseline_low": Column(pl.Float64, null=True),
-            "baseline_high": Column(pl.Float64, null=True),
-            "shuffled": Column(pl.Float64, null=True),
-            "p_training": Column(pl.Float64, null=True),
+            **bounded("sample"),
+            **bounded("baseline"),
+            "shuffled": NUMBER,
+            "p_training": NUMBER,
             "resampled": Column(pl.String, null=True),
-            "p": Column(pl.Float64, null=True),
-            "p_holm": Column(pl.Float64, null=True),
+            "p": NUMBER,
+            "p_holm": NUMBER,
             "reason": Column(pl.String, null=True),
         },
         compared=FOLLOWS,

@@ -10,7 +10,7 @@ from typing import Any
 
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json
 from ff_memories.report.cost import costs
 from ff_memories.workflow.runs.run import Run
 
@@ -40,4 +40,4 @@ def keep(run: Run) -> None:
         row = {"jobs": cost.jobs, "seconds": round(cost.seconds, 1), "peak_mib": cost.peak_mib, "machine": description}
         rows[cost.rule] = row
     if rows:
-        write_whole(path_of(run), json.dumps(dict(sorted(rows.items())), indent=1) + "\n")
+        write_json(path_of(run), dict(sorted(rows.items())))

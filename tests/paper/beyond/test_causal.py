@@ -16,6 +16,7 @@ from planted import EPSILON, SLOPE
 from planted_run import planted
 
 from ff_memories.base.draws import generator
+from ff_memories.config.experiments import Causal
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.interventions import (
@@ -29,7 +30,7 @@ from ff_memories.model.interventions import (
 from ff_memories.paper.beyond import causal
 from ff_memories.paper.beyond.survey import Survey, survey
 
-INTERVENTIONS = ("mean", "zero", "resample", "double")
+INTERVENTIONS: list[Any] = ["mean", "zero", "resample", "double"]
 
 
 @pytest.fixture(
@@ -49,7 +50,7 @@ def truth(request, tmp_path):
     return OfTransformers(request.param)
 
 
-OPTIONS = SimpleNamespace(keys_per_layer=3, prefixes=3, interventions=INTERVENTIONS)
+OPTIONS = Causal(keys_per_layer=3, prefixes=3, interventions=INTERVENTIONS)
 VALUES = SimpleNamespace(projection="adaptive", projection_seed=1)
 
 
@@ -118,7 +119,7 @@ def test_shards_and_batches_change_no_row(truth):
 
 
 def test_a_run_that_changes_nothing_has_an_empty_table(truth):
-    silent = SimpleNamespace(keys_per_layer=0, prefixes=3, interventions=INTERVENTIONS)
+    silent = Causal(keys_per_layer=0, prefixes=3, interventions=INTERVENTIONS)
     made = table_of(truth, options=silent)[2]
     assert made.is_empty() and made.schema == table_of(truth)[2].schema
 
@@ -169,13 +170,13 @@ def survey_of(coefficients, lengths=None):
 
 
 def drawn_of(seen, **changes):
-    options: dict[str, Any] = {"keys_per_layer": 2, "prefixes": 2, "interventions": ("mean", "zero"), "seed": 1}
+    options: dict[str, Any] = {"keys_per_layer": 2, "prefixes": 2, "interventions": ["mean", "zero"]}
     text = Corpus(np.arange(40, dtype=np.int32), np.arange(0, 41, 4), 0)
-    return causal.sample(seen, text, **options | changes)
+    return causal.sample(seen, text, Causal(**options | changes), 1)
 
 
 def test_memories_that_nothing_can_be_said_of_are_passed_over_and_counted():
-    options = SimpleNamespace(keys_per_layer=2, prefixes=2, interventions=["mean", "zero"])
+    options = Causal(keys_per_layer=2, prefixes=2, interventions=["mean", "zero"])
     silent = drawn_of(survey_of(np.zeros((3, 4))))
     assert causal.reasons(silent, 1, 0, options) == {
         "layers_without_active_prefixes": 1, "memories_missing": 2, "prefixes_missing": 0, "rows_missing": 0,

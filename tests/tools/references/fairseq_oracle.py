@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from ff_memories.audit.references.activations import Activations, Enough, held, stop
-from ff_memories.audit.references.equations import Reading
+from ff_memories.audit.references.equations import Equations
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
 from ff_memories.model.files import checkpoint
 from tools import fairseq_tools  # noqa: F401  (before fairseq)
 
 
-class FairseqOracle(Reading):
+class FairseqOracle(Equations):
     """A fairseq ``transformer_lm`` in float64 that also turns vectors into predictions.
 
     Args:
@@ -47,7 +47,7 @@ class FairseqOracle(Reading):
         return (block.fc1.weight if of == "key" else block.fc2.weight.T).detach()
 
     @torch.no_grad()
-    def changed(self, tokens: Collection[int], layer: int, vector: torch.Tensor) -> list[Activations]:
+    def layers_changed(self, tokens: Collection[int], layer: int, vector: torch.Tensor) -> list[Activations]:
         """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
         given = list(tokens)
         last = torch.zeros(len(given) + 1, 1, 1, dtype=vector.dtype)

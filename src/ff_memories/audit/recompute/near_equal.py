@@ -139,10 +139,6 @@ class Comparer:
         """Compare a number, relative to its own size."""
         return _number(column, recorded, found, abs(found), self.limits.probability)
 
-    def logit(self, column: str, recorded: float, found: float, every: torch.Tensor) -> Result:
-        """Compare a logit, or its change, given all logits: its error is absolute, as of a log-probability."""
-        return _number(column, recorded, found, 1.0, self.slack(every))
-
     def shift(self, column: str, recorded: float, found: float, logits: torch.Tensor) -> Result:
         """Compare how much a logit or a log-probability changes, relative to itself, or to ``logits`` (vocab,).
 

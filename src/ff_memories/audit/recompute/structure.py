@@ -163,11 +163,8 @@ def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> mutations.Sampl
         inputs.tables["triggers"],
         layers,
         keys,
-        keys_per_layer=options.keys_per_layer,
-        top=options.top,
-        random=options.random,
-        single_token=options.single_token,
-        seed=inputs.config.seed,
+        options,
+        inputs.config.seed,
         looked_at=looked_at,
         words=Words.of(inputs.corpus) if options.unit == "word" else None,
     )
@@ -263,11 +260,9 @@ def _as_drawn(inputs: AuditInputs, seen: survey.Survey) -> Iterator[str]:
     drawn = causal.sample(
         seen,
         inputs.corpus,
-        keys_per_layer=options.keys_per_layer,
-        prefixes=options.prefixes,
-        interventions=options.interventions,
-        seed=inputs.config.seed,
-        looked_at=inputs.looked_at,
+        options,
+        inputs.config.seed,
+        inputs.looked_at,
     )
     numbers, words = (*KEY, "prefix", "other_prefix", "matched_key"), ("intervention", "control")
     own, again = (

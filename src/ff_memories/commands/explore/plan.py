@@ -1,14 +1,13 @@
 """Estimate the time, memory and disk space of each step, here or on a GPU. Fail if the run does not fit."""
 
 import argparse
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json
 from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
             "steps": [asdict(step) | of_all(step) for step in plan],  # memory and disk in bytes
             "elapsed": elapsed,
         }
-        write_whole(args.json, json.dumps(whole, indent=1) + "\n")
+        write_json(args.json, whole)
     if faults := planner.unfit(plan):
         raise UserError(
             "this run does not fit\n  " + "\n  ".join(faults),

@@ -5,13 +5,12 @@ the JSON.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.files import require_file, write_whole
+from ff_memories.base.files import require_file, write_json, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
 from ff_memories.config import TransformersModel
@@ -69,7 +68,7 @@ def run(args: argparse.Namespace) -> None:
     if unknown:
         print(f"the model does not know: {' '.join(map(escape_invisible, dict.fromkeys(unknown)))}", file=sys.stderr)
     if args.json is not None:
-        write_whole(args.json, json.dumps(traced, ensure_ascii=False, indent=1, allow_nan=False) + "\n")
+        write_json(args.json, traced, ensure_ascii=False, allow_nan=False)
     if args.out is not None:
         write_whole(args.out, page(traced, args.out.parent, name, scope))
     for path in outputs:

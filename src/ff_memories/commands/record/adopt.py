@@ -6,9 +6,7 @@ from ff_memories.workflow import machines
 from ff_memories.workflow.records import adopt
 from ff_memories.workflow.runs import opening
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    opening.argument(parser)
+arguments = opening.argument
 
 
 def run(args: argparse.Namespace) -> None:

@@ -5,9 +5,7 @@ import argparse
 from ff_memories.workflow.records import restore
 from ff_memories.workflow.runs import opening
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    opening.argument(parser)
+arguments = opening.argument
 
 
 def run(args: argparse.Namespace) -> None:

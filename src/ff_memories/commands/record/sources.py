@@ -9,9 +9,7 @@ import argparse
 from ff_memories.workflow import dvc_yaml
 from ff_memories.workflow.runs import opening
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    opening.argument(parser)
+arguments = opening.argument
 
 
 def run(args: argparse.Namespace) -> None:

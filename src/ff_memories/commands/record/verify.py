@@ -11,7 +11,6 @@ docs/verify.md lists the checks and explains the certificate.
 """
 
 import argparse
-import json
 import os
 import secrets
 import signal
@@ -113,7 +112,7 @@ def leave(number: int, _: FrameType | None) -> NoReturn:
 def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]) -> int:
     """Check a run and print the findings; return the exit status. ``more``: what else the certificate says."""
     from ff_memories.audit.verify import PARTS, CheckedPart, certificate, faultless, page, verified, verify
-    from ff_memories.base.files import write_whole
+    from ff_memories.base.files import write_json
     from ff_memories.model.info import read_info
 
     scope = read_info(run_.path("model", "info.json"))["scope"]
@@ -124,7 +123,7 @@ def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]
         """Write the certificate, and return its last line."""
         made = certificate(parts, time.monotonic() - begun, run_, scope, ended) | more
         if args.certificate:
-            write_whole(args.certificate, json.dumps(made, indent=1) + "\n")
+            write_json(args.certificate, made)
         return str(made["last_line"])
 
     def say(part: CheckedPart) -> None:

@@ -4,7 +4,6 @@ The folder stands in a cache outside the results, under the digest of what it wa
 says what that was, and names the folder's other files with their digests.
 """
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import psutil
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, atomic_write, write_whole
+from ff_memories.base.files import atomic_folder, atomic_write, write_json, write_whole
 from ff_memories.inputs.models import model_folder
 
 
@@ -48,7 +47,7 @@ def is_whole(folder: Path, digest: str) -> bool:
 
 def tell(folder: Path, told: dict[str, Any]) -> None:
     """Write what a folder's model was made from, as ``model_folder.made_from`` reads it."""
-    write_whole(folder / model_folder.MADE_FROM, json.dumps(told, indent=1) + "\n")
+    write_json(folder / model_folder.MADE_FROM, told)
 
 
 def write(model: Model, folder: Path, source: str, digest: str) -> None:
@@ -77,9 +76,9 @@ def write(model: Model, folder: Path, source: str, digest: str) -> None:
         weights = {name: torch.from_numpy(found) for name, found in rows.items()}
         with atomic_write(partial / model_folder.SINGLE) as file:
             save_file(weights, file, metadata={"format": "pt"})
-        write_whole(partial / model_folder.CONFIG, json.dumps(model.config, indent=1) + "\n")
+        write_json(partial / model_folder.CONFIG, model.config)
         write_whole(partial / model_folder.TOKENIZER, model.tokenizer)
-        write_whole(partial / model_folder.OTHERS[0], json.dumps(model.special, indent=1) + "\n")
+        write_json(partial / model_folder.OTHERS[0], model.special)
         files = model_folder.digests(partial, model_folder.CONVERTED)
         tell(partial, {"source": source, "sha256": digest, **model.told, "files": files})
         if folder.is_dir():  # what Snakemake made, or an older conversion left

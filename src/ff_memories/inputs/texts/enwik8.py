@@ -9,7 +9,6 @@ a seed: any number of them from the start is a random sample.
 
 import hashlib
 import html
-import json
 import re
 import sys
 from collections import Counter
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.errors import UserError, with_extra
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json, write_whole
 from ff_memories.base.progress import Progress
 from ff_memories.inputs.registry import Source
 
@@ -57,7 +56,7 @@ def make(path: Path, source: Source) -> None:
             write_whole(source.path(split), "".join(f"{text}\n" for text in order))
             counts[f"paragraphs in {split}"] = len(order)
     said = dict(sorted(counts.items()))
-    write_whole(Path(source.folder) / "counts.json", json.dumps(said, indent=1) + "\n")
+    write_json(Path(source.folder) / "counts.json", said)
     print("enwik8: " + ", ".join(f"{n:,} {what}" for what, n in said.items()), file=sys.stderr)
 
 

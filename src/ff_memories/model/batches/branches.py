@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ff_memories.model.decoder import Batch, LanguageModel
-from ff_memories.model.matmul import matmul
+from ff_memories.model.matmul import USUAL, Scoring, matmul
 
 GATHERED = 1 << 24  # numbers of keys, and of values, that are gathered at once
 
@@ -37,34 +37,18 @@ class Branches:
         self._behind = (lengths - 1)[base, None] - before  # how far a token is behind the branch
         self._rows = torch.where(self._seen, first[base, None] + before, 0)
 
-    def attention(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        scale: float | None = None,
-        cap: float | None = None,
-        window: int | None = None,
-    ) -> torch.Tensor:
+    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
         """Return attention's output (rows, heads, d_head) of the prefixes' rows and of the first branches.
 
         Arguments as of ``decoder.Batch.attention``.
         """
         own = len(self.batch.tokens)
-        prefixes = self.batch.attention(q[:own], k[:own], v[:own], scale, cap, window)
-        return torch.cat([prefixes, self._branched(q[own:], k, v, scale, cap, window)])
+        prefixes = self.batch.attention(q[:own], k[:own], v[:own], scoring)
+        return torch.cat([prefixes, self._branched(q[own:], k, v, scoring)])
 
-    def _branched(
-        self,
-        q: torch.Tensor,
-        k: torch.Tensor,
-        v: torch.Tensor,
-        scale: float | None,
-        cap: float | None,
-        window: int | None,
-    ) -> torch.Tensor:
+    def _branched(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring) -> torch.Tensor:
         """Return attention's output (branches, heads, d_head) for the branches' queries and all keys and values."""
-        own, kind = len(self.batch.tokens), q.dtype
+        (scale, cap, window), own, kind = scoring, len(self.batch.tokens), q.dtype
         q, k, v = (x.float() if x.dtype == torch.bfloat16 else x for x in (q, k, v))
         shared = q.unflatten(1, (k.shape[1], -1))  # (branches, heads of keys, queries that share one, d_head)
         out = q.new_empty(len(q), q.shape[1], v.shape[2])

@@ -17,6 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from ff_memories.model.batches.branches import Branches
 from ff_memories.model.batches.prefix_tree import Level
 from ff_memories.model.decoder import Batch
+from ff_memories.model.matmul import Scoring
 
 NAME = "ff_memories"  # of the attention function, as `transformers` knows it
 
@@ -59,7 +60,7 @@ def packed_attention(
     if _now.rows is None:
         raise RuntimeError("attention outside of `over`")
     q, k, v = (x[0].transpose(0, 1).to(_now.factor or x.dtype) for x in (query, key, value))  # (rows, heads, d_head)
-    mixed = _now.rows.attention(q, k, v, scaling, softcap, sliding_window).to(query.dtype)
+    mixed = _now.rows.attention(q, k, v, Scoring(scaling, softcap, sliding_window)).to(query.dtype)
     return F.pad(mixed, (0, 0, 0, 0, 0, len(q) - len(mixed)))[None], None  # a forest's rows behind those needed
 
 

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from ff_memories.corpus.dictionary import EOS
-from ff_memories.model.matmul import Paths, attention_along
+from ff_memories.model.matmul import USUAL, Paths, Scoring, attention_along
 
 WIDTH = 8  # paths are padded at their end to a multiple of it: causal attention never looks there
 
@@ -71,9 +71,9 @@ class Level:
     needed: int
     groups: tuple[Paths, ...]
 
-    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *how: Any) -> torch.Tensor:
+    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
         """Return attention's output (needed, heads, d_head); arguments as of ``decoder.Batch.attention``."""
-        return attention_along(q, k, v, self.groups, self.needed, *how)
+        return attention_along(q, k, v, self.groups, self.needed, scoring)
 
 
 class PrefixTree:

@@ -16,7 +16,7 @@ from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.model.batches import packed
 from ff_memories.model.batches.prefix_tree import PrefixTree
-from ff_memories.model.decoder import Batch
+from ff_memories.model.decoder import Batch, LanguageModel
 from ff_memories.model.families.families import Family
 from ff_memories.model.matmul import linear
 from ff_memories.model.transformer.describe import (
@@ -31,7 +31,7 @@ from ff_memories.model.transformer.layer import Arguments, GroupedLayer, Layer, 
 from ff_memories.model.vocabulary import Vocabulary
 
 
-class HookedModel:
+class HookedModel(LanguageModel):
     """A language model of `transformers` for analysis; the same interface as ``decoder.Decoder``.
 
     Attributes:
@@ -45,6 +45,9 @@ class HookedModel:
 
     Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
     """
+
+    description: TransformerDescription
+    layers: Sequence[Layer]
 
     def __init__(
         self, model: Any, description: TransformerDescription, family: Family, precision: Precision = "float32"
@@ -79,30 +82,15 @@ class HookedModel:
         self.layers = []
 
     @property
-    def memories(self) -> int:
-        """Memories per layer: d_m, or twice that with both signs."""
-        return self.signs * self.description.keys
-
-    @property
-    def neurons(self) -> int | None:
-        """d_m with both signs, which tables then tell from keys; else ``None``."""
-        return self.description.keys if self.signs == 2 else None
-
-    @property
     def longest(self) -> int:
         """The longest text the model takes, without the start token."""
         return (positions_of(self.model.config) or self.description.max_positions) - 1
-
-    @property
-    def max_tokens(self) -> int:
-        """The longest sentence of a run, without the start token: no longer than a layer's window of attention."""
-        return self.description.max_positions - 1
 
     def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
         """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
         if len(sentences) and len(sentences[-1]) > self.longest:
             raise UserError(f"a sentence of {len(sentences[-1])} tokens; the model takes {self.longest}")
-        return Batch.pack(sentences, self.device, self.start)
+        return super().pack(sentences)
 
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d), and keep what the model gives each layer besides."""
@@ -143,13 +131,6 @@ class HookedModel:
         with self._alone, caught(self.model, self.path, self._stack, self._pairs) as catchers:
             self.model.base_model(input_ids=tokens, use_cache=False, **more)
         return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        """Return the last layer's output o^L (rows, d), before the model's final norm."""
-        x = self.embed(batch)
-        for layer in self.layers:
-            x = layer(x, batch).output
-        return x
 
 
 def _by_token(arguments: list[Arguments], tokens: int) -> list[torch.Tensor]:

@@ -115,13 +115,22 @@ class Layer:
 
         A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
         """
+        found = self._over(x, batch, last)
+        m = widened(found["coefficients"])
+        if "output" not in found:
+            return LayerOutput(found.get("residual", x), m, x[:0], x[:0])
+        o, y = found["output"], found["update"]
+        return LayerOutput(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
+
+    def _over(self, x: torch.Tensor, batch: Batch | Level, last: bool) -> dict[str, torch.Tensor]:
+        """Return what the hooks read, (rows, n) each, and if not last o, for the layer's input (rows, d)."""
         fit = partial(_first_rows, rows=len(x), of=self.state.rows)
         args, kwargs = self.state.arguments[self.index]
         with packed.over(batch, self.state.factor):
             found = self.run(
                 x[None], (tuple(map(fit, args)), {name: fit(given) for name, given in kwargs.items()}), last
             )
-        return _seen({name: part.flatten(0, -2) for name, part in found.items()}, x, needed)
+        return {name: part.flatten(0, -2) for name, part in found.items()}
 
     def run(self, x: torch.Tensor, arguments: Arguments, last: bool) -> dict[str, torch.Tensor]:
         """Run the model's own layer on (sentences, tokens, d); return what the hooks read and, if not last, o."""
@@ -149,31 +158,12 @@ class GroupedLayer(Layer):
     def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
         super()._update(_, args, out.clone())  # Falcon adds attention to it in place
 
-    def __call__(
-        self,
-        x: torch.Tensor,
-        batch: Batch | Level,
-        *,
-        last: bool = False,
-        needed: int | None = None,
-        out: torch.Tensor | None = None,
-    ) -> LayerOutput:
-        """Run the layer; as ``Layer``."""
+    def _over(self, x: torch.Tensor, batch: Batch | Level, last: bool) -> dict[str, torch.Tensor]:
         parts = [
             self.run(x[rows].unflatten(0, (-1, length)), arguments[self.index], last)
             for rows, length, arguments in self.state.groups
         ]
-        return _seen({n: torch.cat([part[n].flatten(0, -2) for part in parts]) for n in parts[0]}, x, needed)
-
-
-def _seen(found: dict[str, torch.Tensor], x: torch.Tensor, needed: int | None) -> LayerOutput:
-    """Return what a layer's hooks read, (rows, n) each; ``x`` (rows, d): its input."""
-    m = widened(found["coefficients"])
-    if "output" not in found:
-        nothing = x[:0]
-        return LayerOutput(found.get("residual", x), m, nothing, nothing)
-    o, y = found["output"], found["update"]
-    return LayerOutput(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
+        return {n: torch.cat([part[n].flatten(0, -2) for part in parts]) for n in parts[0]}
 
 
 def _first_rows(given: Any, rows: int, of: int) -> Any:

@@ -16,6 +16,7 @@ import torch
 from ff_memories import tables
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import WHOLE, Shard
+from ff_memories.config.experiments import Causal
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.batches.buffers import run_batches
@@ -40,14 +41,7 @@ DRAWN: dict[str, type[pl.DataType]] = {  # of ``sample``, but for numbers of pre
 
 
 def sample(
-    surveyed: Survey,
-    corpus: Corpus,
-    *,
-    keys_per_layer: int,
-    prefixes: int,
-    interventions: Sequence[str],
-    seed: int,
-    looked_at: Sequence[tuple[int, int]] | None = None,
+    surveyed: Survey, corpus: Corpus, options: Causal, seed: int, looked_at: Sequence[tuple[int, int]] | None = None
 ) -> pl.DataFrame:
     """Draw memories of every layer, prefixes where they are active, and controls.
 
@@ -56,9 +50,9 @@ def sample(
         ``moved`` the memory whose value is added: another one for a matched control, -1 for a random direction.
 
     Args:
-        keys_per_layer: memories of each layer; those that are active nowhere are passed over.
-        prefixes: of each memory; half have its largest coefficients, the others are drawn where it is active.
-        interventions: the first one is that of controls.
+        options: the config's section ``causal``. Memories that are active nowhere are passed over; half of the prefixes
+            of a memory have its largest coefficients, the others are drawn where it is active; the first intervention
+            is that of controls.
         looked_at: (layer, key) of the memories that the run looks at; ``None``: all.
     """
     layers, memories = surveyed.fires.shape
@@ -72,9 +66,9 @@ def sample(
             and surveyed.lengths[layer - 1, memory % surveyed.mean.shape[1]] > 0
             and (surveyed.of(layer, memory) > 0).any()
         )
-        for memory in sorted(islice(able, keys_per_layer)):
-            for at in _tested(surveyed, layer, memory, prefixes, seed):
-                rows += _rows(surveyed, layer, memory, at, interventions, seed)
+        for memory in sorted(islice(able, options.keys_per_layer)):
+            for at in _tested(surveyed, layer, memory, options.prefixes, seed):
+                rows += _rows(surveyed, layer, memory, at, options.interventions, seed)
     frame = pl.DataFrame(rows, schema=DRAWN, orient="row")
     numbers = pl.Series(corpus.offsets[surveyed.sentence] + surveyed.position - 1)  # of a prefix: its last token's
     frame = frame.with_columns(prefix=numbers.gather(frame["tested"]), other_prefix=numbers.gather(frame["other"]))
@@ -119,7 +113,7 @@ def _rows(
     return rows
 
 
-def reasons(table: pl.DataFrame, layers: int, zero: int, options: Any) -> dict[str, int]:
+def reasons(table: pl.DataFrame, layers: int, zero: int, options: Causal) -> dict[str, int]:
     """Return what the ``counts`` table says of a table ``causal``; ``options``: the config's section.
 
     Args:
@@ -173,7 +167,7 @@ def direction(seed: int, layer: int, memory: int, prefix: int, width: int) -> np
 def table(
     decoder: LanguageModel,
     corpus: Corpus,
-    options: Any,
+    options: Causal,
     values: Any,
     *,
     seed: int,
@@ -189,10 +183,7 @@ def table(
         looked_at: (layer, key) of the memories that the run looks at; ``None``: all.
     """
     surveyed = survey(decoder, corpus, seed, batch_tokens, POOL if options.keys_per_layer else 0)
-    how = {name: getattr(options, name) for name in ("keys_per_layer", "prefixes", "interventions")}
-    rows = sample(surveyed, corpus, **how, seed=seed, looked_at=looked_at).sort(
-        "layer", "key", "prefix", "intervention", "control"
-    )
+    rows = sample(surveyed, corpus, options, seed, looked_at).sort("layer", "key", "prefix", "intervention", "control")
     words = _promoted(decoder, decoder.vocabulary.reading(values.projection, values.projection_seed), rows, seed)
     tested, changes = np.unique(rows["at"].to_numpy(), return_counts=True)
     following = corpus.following(surveyed.sentence, surveyed.position)

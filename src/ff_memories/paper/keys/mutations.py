@@ -15,6 +15,7 @@ import torch
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
+from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.words import Words
 from ff_memories.model.batches import prefix_tree
@@ -51,11 +52,7 @@ def sample(
     triggers: pl.DataFrame,
     layers: int,
     keys: int,
-    *,
-    keys_per_layer: int,
-    top: int,
-    random: str,
-    single_token: str,
+    options: Mutations,
     seed: int,
     looked_at: int | None = None,
     words: Words | None = None,
@@ -65,20 +62,19 @@ def sample(
     Args:
         triggers: the ``triggers`` table.
         layers, keys: L and d_m.
-        keys_per_layer, top: keys of each layer, and triggers of each key.
-        random: ``any`` of the prefix's tokens, or ``inner``: neither the first nor the last.
-        single_token: ``skip`` prefixes of one token, or ``bos``: read the coefficient at the first token (``</s>``).
+        options: the config's section ``mutations``; with ``single_token: bos``, the coefficient of a prefix of one
+            token is read at the first token (``</s>``).
         seed: of keys and random tokens.
         looked_at: how many keys have a list of triggers, which may be empty; ``None``: all.
         words: of the triggers' corpus, to remove them instead of tokens: a prefix then has as many parts as it has
             words. The rows have a further column ``removed_tokens``: the word's tokens in the prefix.
     """
-    shortest, unit = 2 if single_token == "skip" else 1, "token" if words is None else "word"
-    shown = triggers.filter(pl.col("rank") <= top)
+    shortest, unit = 2 if options.single_token == "skip" else 1, "token" if words is None else "word"
+    shown = triggers.filter(pl.col("rank") <= options.top)
     at = [shown[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position")]
     shown = shown.with_columns(pl.Series("parts", at[1] if words is None else words.count(at[0], at[1])))
     mutable = shown.filter(pl.col("parts") >= shortest)
-    chosen = sample_keys(mutable, layers, keys, keys_per_layer, seed)
+    chosen = sample_keys(mutable, layers, keys, options.keys_per_layer, seed)
     rows = shown.join(chosen, on=["layer", "key"]).sort("layer", "key", "rank")
     counts = {
         "keys_without_triggers": (layers * keys if looked_at is None else looked_at)
@@ -86,14 +82,14 @@ def sample(
         "keys_without_mutable_prefix": shown.join(mutable, on=["layer", "key"], how="anti")
         .select("layer", "key")
         .n_unique(),
-        "keys_missing": layers * keys_per_layer - len(chosen),
+        "keys_missing": layers * options.keys_per_layer - len(chosen),
         "prefixes_of_no_token": rows.filter(pl.col("position") == 0).height,
         f"prefixes_of_one_{unit}": rows.filter(pl.col("parts") == 1).height,
     }
     rows = rows.filter(pl.col("parts") >= shortest)
     length = rows["parts"].to_numpy()
     draw = generator(seed, "mutation tokens").random(len(rows))
-    if random == "any":
+    if options.random == "any":
         removed = 1 + np.floor(draw * length).astype(np.int64)
     else:
         removed = np.where(length > 2, 2 + np.floor(draw * (length - 2)).astype(np.int64), 0)

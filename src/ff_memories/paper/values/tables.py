@@ -46,9 +46,7 @@ TABLES = {
             "agreement": Column(pl.Float64, compared=STATISTIC),
             "moved": Column(pl.Float64, compared=STATISTIC),
             "n_tail": Column(pl.UInt32, compared=STATISTIC),
-            "q1": Column(pl.Float64, null=True, compared=STATISTIC),
-            "median": Column(pl.Float64, null=True, compared=STATISTIC),
-            "q3": Column(pl.Float64, null=True, compared=STATISTIC),
+            **dict.fromkeys(("q1", "median", "q3"), Column(pl.Float64, null=True, compared=STATISTIC)),
         },
     ),
 }

@@ -28,11 +28,8 @@ def run(
         trigger_table.read(triggers, decoder, text, decoder.precision),
         decoder.description.layers,
         decoder.memories,
-        keys_per_layer=options.keys_per_layer,
-        top=options.top,
-        random=options.random,
-        single_token=options.single_token,
-        seed=config.seed,
+        options,
+        config.seed,
         looked_at=decoder.signs
         * memory_selection.count(config.looked_at, decoder.description.layers, decoder.description.keys),
         words=Words.of(text) if options.unit == "word" else None,
