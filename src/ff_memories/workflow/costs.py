@@ -204,7 +204,8 @@ def of_gallery(config: Config, shape: Shape, text: Text) -> Work:
     options, shown, sentence = config.gallery, shape.in_gallery(config), text.sentence
     cells = shape.layers * shape.keys
     per_key = min(config.triggers.top, options.triggers) if options.shaded else 0  # triggers of a key that are shaded
-    shaded = min(text.train, shown * per_key * sentence / 2)  # through half of the layers
+    # a prefix runs through half of the layers; where most sentences are of some key's, each runs once through all
+    shaded = min(2 * text.train, shown * per_key * sentence / 2)
     sampled = min(text.train, options.sampled * sentence)
     of_a_layer = sampled * shown // (shape.signs * shape.layers)  # coefficients
     passes = math.ceil(shape.layers / max(1, HELD // max(1, of_a_layer)))
