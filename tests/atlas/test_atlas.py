@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from atlases import finished, frames, write_config
 from browsing import browser, console, phone, violations
-from reports import Tags
+from reports import SVG, Tags
 
 from ff_memories import cli, tables
 from ff_memories.atlas import match, panels
@@ -352,8 +352,7 @@ def test_the_runs_own_figures_stand_side_by_side_and_their_numbers_in_one_table(
     folders = [finished(tmp_path, name) for name in ("one", "two")]
     for folder, share in zip(folders, (0.25, 0.5), strict=True):
         (folder / "figures").mkdir()
-        svg = '<svg xmlns="http://www.w3.org/2000/svg"><clipPath id="figure4-clip0"/></svg>'
-        (folder / "figures" / "figure4.svg").write_text(svg)
+        (folder / "figures" / "figure4.svg").write_text(SVG.replace('"x"', '"figure4-clip0"'))
         (folder / "figures" / "figure4.csv").write_text(f"layer,mean\n1,{share}\n")
     (folders[1] / "figures" / "figure8.csv").write_text("layer,kind\n2,zero\n")
     assert ended(*folders, "--out", tmp_path / "out") == 0

@@ -19,7 +19,7 @@ def test_values_that_predict_an_asked_token_are_found_by_a_part_of_the_vocabular
     found = predictions.every_top(decoder, decoder.vocabulary, pl.DataFrame(schema=columns), "all", tokens)
     for types, tops in found.items():
         asked = np.stack([np.isin(*layer) for layer in zip(whole[types].top, tokens, strict=True)])
-        np.testing.assert_array_equal(tops[asked], whole[types].top[asked])
+        assert (tops[asked] == whole[types].top[asked]).all()
         for layer, top in enumerate(tops):
             assert not np.isin(top[~asked[layer]], tokens[layer]).any()
     assert (found["all"] == -1).any()

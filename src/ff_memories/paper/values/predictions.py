@@ -147,7 +147,7 @@ def _may_predict(
     may = np.ones((decoder.signs, decoder.description.keys), bool)
     if not vocabulary.plain:  # a part of an adaptive softmax costs as much as the whole
         return may.ravel()
-    every = max(1, round(math.sqrt(vocabulary.size / len(tokens))))
+    every = round(math.sqrt(vocabulary.size / max(1, len(tokens))))
     for step in (every, max(1, every // 6)):
         part = np.unique(np.concatenate([tokens, known, np.arange(0, vocabulary.size, step)]))
         few = torch.from_numpy(part).to(decoder.device)
