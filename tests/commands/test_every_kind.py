@@ -138,7 +138,7 @@ def test_a_clone_that_is_pulled_and_restored_has_nothing_to_do_and_nothing_to_ad
 
 def test_adopt_refuses_an_edited_figure_and_restore_draws_it_again(clone, tmp_path):
     shutil.copytree(clone, tmp_path / "copy", symlinks=True)
-    (figure,) = (tmp_path / "copy").glob("results/*/figures/figure4.csv")
+    (figure,) = (tmp_path / "copy").glob("results/*/figures/figure4.html")
     path = figure.relative_to(tmp_path / "copy")
     drawn = figure.read_bytes()
     figure.write_bytes(drawn.replace(b"1", b"2"))

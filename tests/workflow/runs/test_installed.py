@@ -110,7 +110,7 @@ def test_somebody_elses_workflow_takes_ours_as_a_module(installed, tmp_path):
 def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_path):
     dry = run(*NEW, *SMALL, "--dry-run")
     assert "split by lines" in dry.stdout and "results go to results/tried/" in dry.stdout
-    assert "trigger_shard" in dry.stdout + dry.stderr
+    assert "triggers" in dry.stdout + dry.stderr
     assert str(tmp_path) not in (tmp_path / "tried.yaml").read_text()  # so the folder can be moved
     again = run(*NEW, *SMALL, "--dry-run")
     assert again.stdout.startswith("going on with tried.yaml")
