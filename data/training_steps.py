@@ -21,22 +21,23 @@ BASE, DIFFERS = Path("config/demo-gpt2.yaml"), Path("config/training_steps.yaml"
 RECIPE, CHECKPOINTS = Path("config/demo_gpt2_model.yaml"), Path("results/train/demo_gpt2-checkpoints")
 
 
-def write_config(base: Path, differs: Path, checkpoint: Path, out: Path) -> None:
+def write_config(base: Path, differs: Any, checkpoint: Path, out: Path) -> None:
     """Write a run's config with a checkpoint as its model, pinned by digests, and other values for some keys.
 
     Args:
-        checkpoint: a model's folder, named after its updates.
+        differs: the keys with other values.
+        checkpoint: a model's folder, whose name is added to the run's.
 
     Raises:
         UserError: a section stands in one file where the other has a value, or the result is no config.
     """
-    data = merged(config.read_yaml(base), config.read_yaml(differs), str(differs))
+    data = merged(config.read_yaml(base), differs, str(base))
     data["run"] = f"{data['run']}-{checkpoint.name}"
     files = model_folder.digests(checkpoint, model_folder.files_of(checkpoint))
     data["model"] = {"folder": checkpoint.as_posix(), "files": files}
-    config.parse(data, str(differs))
+    config.parse(data, str(base))
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
-    write_whole(out, f"# {base} at the checkpoint {checkpoint.name}, with the keys of {differs}\n{text}")
+    write_whole(out, f"# {base} with the model {checkpoint}, and smaller samples\n{text}")
 
 
 def merged(base: Any, differs: Any, name: str) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def main() -> None:
     runs = [Path(f"results/demo-gpt2-{updates}") for updates in config.read_yaml(RECIPE)["checkpoints"]]
     for run in runs:
         own = run / "config.yaml"
-        write_config(BASE, DIFFERS, CHECKPOINTS / run.name.rpartition("-")[2], own)
+        write_config(BASE, config.read_yaml(DIFFERS), CHECKPOINTS / run.name.rpartition("-")[2], own)
         snakemake = ["snakemake", "--cores", "all", "--resources", "gpu=1", "--configfile", str(own), "--", "claims"]
         subprocess.run(snakemake, check=True)
     atlas = ["ff-memories", "atlas", *map(str, runs), "--over", "updates", "--out", "results/training-steps"]

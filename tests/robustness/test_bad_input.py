@@ -324,6 +324,35 @@ def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
 
 
+def test_a_protocol_is_shared_and_contradicted_by_no_run(folder, capsys, monkeypatch):
+    monkeypatch.chdir(folder)
+    shared = {"triggers": {"top": 25}, "mutations": {"top": 20}, "corpus": {"train": {"max_sentences": 7}}}
+    write = lambda data: (folder / "shared.yaml").write_text(yaml.safe_dump(data))
+    write(shared)
+    arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
+                 "--validation", "validation.txt", "--protocol", "shared.yaml"]  # fmt: skip
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--set", "patterns.top=5"])
+    assert end.value.code == 0
+    made = load("my.yaml")
+    assert (made.triggers.top, made.mutations.top, made.patterns.top, made.corpus.train.max_sentences) == (25, 20, 5, 7)
+    files = Run.read("my.yaml").by_file(["triggers", "patterns", "corpus.train", "seed"])
+    assert files["shared.yaml"] == {"corpus.train": {"max_sentences": 7}, "triggers": {"top": 25}}
+    assert "top" not in files["my.yaml"]["triggers"] and files["my.yaml"]["patterns"]["top"] == 5
+    write(shared | {"triggers": {"top": 30}})
+    assert load("my.yaml").triggers.top == 30  # changed in one place
+    write(shared | {"patterns": {"top": 6}})
+    with pytest.raises(UserError, match=r"my.yaml: patterns.top: 5 contradicts shared.yaml, which has 6"):
+        load("my.yaml")
+    assert "patterns.top: 5 contradicts" in says(capsys, *arguments, "--force", "--set", "patterns.top=5")
+    write(shared | {"trigers": {}})
+    assert "trigers: unknown key (did you mean triggers?)" in says(capsys, *arguments, "--force")
+    write([3])
+    assert "shared.yaml: expected a mapping of sections, found list" in says(capsys, *arguments, "--force")
+    (folder / "shared.yaml").unlink()
+    assert "shared.yaml: no such config file" in says(capsys, *arguments, "--force")
+
+
 SAMPLED = {"composition__sample_file": "sample.jsonl"}
 
 

@@ -6,12 +6,25 @@ a step cannot depend on a key that Snakemake and DVC do not watch.
 
 from ff_memories.config.corpus import CorpusSection
 from ff_memories.config.model import FairseqModel, ModelSection, TransformersModel
-from ff_memories.config.reading import Settings, load, parse, read_yaml, yaml_of
+from ff_memories.config.reading import (
+    ABSENT,
+    PROTOCOL,
+    Settings,
+    by_file,
+    joined,
+    load,
+    parse,
+    read_yaml,
+    value_at,
+    yaml_of,
+)
 from ff_memories.config.run import FIDELITY, RELEASED_ONLY, Config, FigureOptions, usual
 from ff_memories.config.section import about, keys_of
 
 __all__ = [
+    "ABSENT",
     "FIDELITY",
+    "PROTOCOL",
     "RELEASED_ONLY",
     "Config",
     "CorpusSection",
@@ -21,10 +34,13 @@ __all__ = [
     "Settings",
     "TransformersModel",
     "about",
+    "by_file",
+    "joined",
     "keys_of",
     "load",
     "parse",
     "read_yaml",
     "usual",
+    "value_at",
     "yaml_of",
 ]

@@ -14,7 +14,10 @@ from ff_memories.config.experiments import Triggers
 from ff_memories.config.model import KINDS
 from ff_memories.config.run import Config, FigureOptions
 from ff_memories.config.running import Extraction
-from ff_memories.config.section import MemorySelection, keys_of
+from ff_memories.config.section import MemorySelection, keys_of, plain_path
+
+ABSENT = object()  # the value of a key that a file does not have
+PROTOCOL = "protocol"  # a config's key: the file of the keys that several runs share
 
 
 def _keys_in(sections: list[str]) -> list[str]:
@@ -42,13 +45,60 @@ def faults(error: ValidationError, prefix: str = "") -> str:
     return "\n  ".join(lines)
 
 
-def parse(data: Any, name: str = "config") -> Config:
+def by_file(data: Any, name: str = "config", root: Path = Path()) -> dict[str, dict[str, Any]]:
+    """Return {file: its keys} of a config: itself, and the protocol that it names, if it names one.
+
+    Args:
+        root: the project's folder, where the protocol is looked for.
+
+    Raises:
+        UserError: one of the two has no keys, or the protocol cannot be read.
+    """
+    files = {name: data}
+    if isinstance(data, dict) and (shared := data.get(PROTOCOL)) is not None:
+        try:
+            path = plain_path(shared)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise UserError(f"{name}: {PROTOCOL}: expected a path: {error}") from None
+        files = {name: {key: value for key, value in data.items() if key != PROTOCOL}, path: read_yaml(root / path)}
+    for file, keys in files.items():
+        if not isinstance(keys, dict):
+            hint = "give a config, as ff-memories init writes one"
+            raise UserError(f"{file}: expected a mapping of sections, found {type(keys).__name__}", hint)
+    return files
+
+
+def joined(data: Any, name: str = "config", root: Path = Path()) -> dict[str, Any]:
+    """Return a config's keys together with its protocol's. Raises ``UserError`` where one contradicts the other."""
+    own, *shared = by_file(data, name, root).values()
+    return _joined(own, shared[0], f"{name}: ", str(data[PROTOCOL])) if shared else own
+
+
+def _joined(own: dict[str, Any], shared: dict[str, Any], where: str, protocol: str) -> dict[str, Any]:
+    out = dict(shared)
+    for key, value in own.items():
+        there = shared.get(key, value)
+        if isinstance(value, dict) and isinstance(there, dict):
+            out[key] = _joined(value, there, f"{where}{key}.", protocol)
+        elif value != there:
+            why = f"{where}{key}: {value!r} contradicts {protocol}, which has {there!r}"
+            raise UserError(why, "remove the key from one of the two files")
+        else:
+            out[key] = value
+    return out
+
+
+def value_at(data: Any, key: str) -> Any:
+    """Return what a file's data has at a key, such as ``gallery.keys``, or ``ABSENT``."""
+    for part in key.split("."):
+        data = data.get(part, ABSENT) if isinstance(data, dict) else ABSENT
+    return data
+
+
+def parse(data: Any, name: str = "config", root: Path = Path()) -> Config:
     """Check a whole config given as plain data. Raises ``UserError`` naming every wrong key."""
-    if not isinstance(data, dict):
-        hint = "give a config, as ff-memories init writes one"
-        raise UserError(f"{name}: expected a mapping of sections, found {type(data).__name__}", hint)
     try:
-        return Config.model_validate(data)
+        return Config.model_validate(joined(data, name, root))
     except ValidationError as error:
         raise UserError(f"{name}:\n  {faults(error)}", "config/README.md explains every key") from None
 

@@ -199,7 +199,7 @@ def declaration(run: Run, every: dict[str, Stage]) -> dict[str, Any]:
 def _entry(stage: Stage, run: Run, up: str, model: str) -> dict[str, Any]:
     of_all = lambda text: text.replace(f"/{model}/", f"/{ITEM}/") if model else text
     flags = lambda path: {"persist": True} if is_kept(path) else {"cache": False, "persist": True}
-    keys = [{run.file: _Row(sorted(stage.keys))}] if stage.keys else []
+    keys = [{file: _Row(values)} for file, values in run.by_file(stage.keys).items()]
     entry = {
         "desc": stage.about,
         "wdir": up,
@@ -235,7 +235,9 @@ def texts(run: Run, every: dict[str, Stage]) -> dict[Path, str]:
         "desc": "Write a digest of what each stage does: its commands, its code and its config.",
         "wdir": "../" * len(where.parent.parts),
         "cmd": f"ff-memories sources{run.option}",
-        "deps": _Row([*(("src/ff_memories", "workflow/Snakefile", "workflow/rules") if _in_clone() else ()), run.file]),
+        "deps": _Row(
+            [*(("src/ff_memories", "workflow/Snakefile", "workflow/rules") if _in_clone() else ()), *run.files]
+        ),
         "outs": [{str(run.sources_yaml): _Brief({"cache": False, "persist": True})}],
     }
     if not _in_clone():

@@ -16,12 +16,13 @@ import torch
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import duration
-from ff_memories.config import Config, parse
+from ff_memories.config import ABSENT, Config, by_file, parse, value_at
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf, model_folder
+from ff_memories.judge.register import register
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import costs
@@ -31,27 +32,22 @@ from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.speed import measured
 
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
-# The keys that are cut, and the least that still says something. Samples are cut by one share of the way, on a
-# logarithmic scale, from what the config has to their least. Memories are cut only if samples do not suffice, and then
-# to their least at once, which leaves time for samples.
+# The keys that are cut, besides those of `_least`, and the least that still says something. Samples are cut by one
+# share of the way, on a logarithmic scale, from what the config has to their least. Memories are cut only if samples do
+# not suffice, and then to their least at once, which leaves time for samples.
 SAMPLES = {
     "corpus.train.max_sentences": 500,
     "corpus.validation.max_sentences": 200,
-    "mutations.keys_per_layer": 2,
-    "mutations.top": 10,
-    "composition.examples": 100,
+    "mutations.top": 3,
     "gallery.keys": 5,
     "gallery.sampled": 100,
     "causal.keys_per_layer": 2,
     "removals.prefixes": 20,
     "baselines.sentences": 100,
-    "baselines.keys_per_layer": 1,
-    "baselines.examples": 100,
     "baselines.models": 1,
     "baselines.shuffled": 0,
 }
 MEMORIES = {"triggers.keys": 32}
-LEAST = SAMPLES | MEMORIES
 STEPS = 24  # of the bisection
 SPARE = 1.1  # of the least time, since a second measurement of the machine differs from the first
 ROOM = 0.9  # of the time, because a plan is an estimate
@@ -221,23 +217,26 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
     Raises:
         UserError: even the smallest samples take longer.
     """
-    config: Config = parse(data, name)
-    whole = {key: size for key in LEAST if isinstance(size := _whole(key, config, planner), int)}
-    takes = lambda level: planner.elapsed(parse(_cut(data, _sizes(whole, level)), name))
+    config, (_, *shared) = parse(data, name), by_file(data, name).values()
+    least = _least(planner.shape.layers)
+    free = [key for key in least if all(value_at(part, key) is ABSENT for part in shared)]  # the protocol's stay
+    whole = {key: size for key in free if isinstance(size := _whole(key, config, planner), int)}
+    takes = lambda level: planner.elapsed(parse(_cut(data, _sizes(whole, least, level)), name))
     if takes(2) <= ROOM * wanted:
         return [f"the run takes about {duration(takes(2))} here: nothing was cut"]
-    if (least := min(takes(0), takes(1))) > ROOM * wanted:
+    if (fastest := min(takes(0), takes(1))) > ROOM * wanted:
+        minutes = math.ceil(SPARE * fastest / ROOM / 60)
         raise UserError(
-            f"the run takes about {duration(least)} here with the smallest samples, more than nine tenths of "
+            f"the run takes about {duration(fastest)} here with the smallest samples, more than nine tenths of "
             f"{duration(wanted)}",
-            f"allow --time {math.ceil(SPARE * least / ROOM / 60)}m or more, or use a smaller model or a faster machine",
+            f"allow --time {minutes}m or more, or use a smaller model or a faster machine",
         )
     low = 1.0 if takes(1) <= ROOM * wanted else 0.0
     high = low + 1
     for _ in range(STEPS):
         middle = (low + high) / 2
         low, high = (middle, high) if takes(middle) <= ROOM * wanted else (low, middle)
-    sizes = _sizes(whole, low)
+    sizes = _sizes(whole, least, low)
     data |= _cut(data, sizes)
     return [f"the run takes about {duration(takes(low))} here; to end in {duration(wanted)}:",
             *_cuts(sizes, whole, planner)]  # fmt: skip
@@ -253,13 +252,22 @@ def _whole(key: str, config: Config, planner: Planner) -> Any:
     return min(keys, value or keys) if key.endswith(".keys") and not isinstance(value, dict) else value
 
 
-def _sizes(whole: dict[str, int], level: float) -> dict[str, int]:
+def _least(layers: int) -> dict[str, int]:
+    """Return the least of each key that is cut: at least what the claims need to be judged, here and untrained."""
+    needed = lambda units: max(claim.least for claim in register() if claim.resampled == units)
+    keys, examples = math.ceil(needed("keys") / layers), needed("examples")
+    judged = {"mutations.keys_per_layer": keys, "composition.examples": examples}
+    untrained = {"baselines.keys_per_layer": keys, "baselines.examples": examples}
+    return judged | SAMPLES | untrained | MEMORIES
+
+
+def _sizes(whole: dict[str, int], least: dict[str, int], level: float) -> dict[str, int]:
     """Return the cut keys' values: from 2 to 1 samples go to their least, from 1 to 0 again, of the least memories."""
     out = {}
     share = level - 1 if level >= 1 else level
     for key, size in whole.items():
-        left, least = (float(level >= 1) if key in MEMORIES else share), LEAST[key]
-        if size > least and (cut := round(least * (size / least) ** left if least else size * left)) < size:
+        left, end = (float(level >= 1) if key in MEMORIES else share), least[key]
+        if size > end and (cut := round(end * (size / end) ** left if end else size * left)) < size:
             out[key] = cut
     if "triggers.keys" in out and out.get("gallery.keys", whole.get("gallery.keys", 0)) > out["triggers.keys"]:
         out["gallery.keys"] = out["triggers.keys"]
@@ -277,14 +285,32 @@ def _cut(data: dict[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
 
 def _cuts(sizes: dict[str, int], whole: dict[str, int], planner: Planner) -> Iterator[str]:
     """Yield a line for each key that was cut; those of numbers of units with the width of a share's interval."""
-    units = {
-        "triggers.keys": ("memories", planner.shape.layers * planner.shape.signs),
-        "composition.examples": ("prefixes", 1),
-        "baselines.examples": ("prefixes", 1),
-    }
+    units = _units(planner.shape)
     for key, size in sizes.items():
-        what, times = units.get(key, ("", 0))
-        width = 98 / math.sqrt(size * times) if times else 0.0  # points: 1.96 standard errors of a half
-        tells = f"; a share of {size * times:,} {what} is known to about ± {width:.1f} points" if times else ""
+        tells = f"; {_width(size, *units[key])}" if key in units else ""
         tells += "; so how much untrained models differ is not known" if key == "baselines.models" and size == 1 else ""
         yield f"  {key}: {size:,} instead of {whole[key]:,}{tells}"
+
+
+def widths(config: Config, planner: Planner) -> Iterator[str]:
+    """Yield, for each kind of unit that claims are about, how wide a share's interval will be."""
+    for key, unit in _units(planner.shape).items():
+        if isinstance(size := _whole(key, config, planner), int):
+            yield _width(size, *unit)
+
+
+def _units(shape: Shape) -> dict[str, tuple[str, int]]:
+    """Return {key: what it says the number of, and of how many layers}."""
+    return {
+        "mutations.keys_per_layer": ("keys whose triggers are changed", shape.layers),
+        "patterns.keys_per_layer": ("keys that the proxy labels", shape.layers),
+        "triggers.keys": ("memories", shape.layers * shape.signs),
+        "composition.examples": ("prefixes", 1),
+        "baselines.keys_per_layer": ("keys whose triggers are changed in random networks", shape.layers),
+        "baselines.examples": ("prefixes in random networks", 1),
+    }
+
+
+def _width(size: int, what: str, layers: int) -> str:
+    width = 98 / math.sqrt(size * layers)  # points: 1.96 standard errors of a half
+    return f"a share of {size * layers:,} {what} is known to about ± {width:.1f} points"

@@ -101,7 +101,7 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
     outputs = [path for task in todo for path in task.makes]
     # Snakemake lists the folder, whatever it runs
     listed = set() if run.inputs.model_folder is None else set(run.inputs.model_files)
-    reads = {run.file} | listed | {path for task in todo for path in task.reads} - set(outputs)
+    reads = {*run.files} | listed | {path for task in todo for path in task.reads} - set(outputs)
     for path in reads:
         if not Path(path).is_absolute() and Path(path).exists():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)

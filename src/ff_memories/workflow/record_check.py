@@ -101,16 +101,11 @@ def _params(entry: dict[str, Any], run: Run) -> Iterator[tuple[str, str]]:
     for file, keys in entry.get("params", {}).items():
         if Path(file).name == SOURCES:  # compared with the code itself
             continue
-        if file != run.file:  # another's record may name any file
+        if file not in run.files:  # another's record may name any file
             yield "config", file
             continue
-        yield from ((key, file) for key, value in keys.items() if _value(run.given, key) != value)
-
-
-def _value(config: Any, key: str) -> Any:
-    for part in key.split("."):
-        config = config.get(part) if isinstance(config, dict) else None
-    return config
+        here = run.by_file(keys).get(file, {})
+        yield from ((key, file) for key, value in keys.items() if here.get(key) != value)
 
 
 def record(run: Run, at: Path) -> dict[str, Any]:
@@ -125,8 +120,7 @@ def record(run: Run, at: Path) -> dict[str, Any]:
     content = lambda path: dvc_lock_file.content(path if os.path.exists(path) else at / path)
     listed = lambda paths: [{"path": path, "md5": content(path)} for path in sorted(paths)]
     for name, stage in declared.items():
-        values = {key: deepcopy(_value(run.given, key)) for key in sorted(stage.keys)}  # YAML has no name for a value
-        params = {run.file: values} if values else {}
+        params = deepcopy(run.by_file(stage.keys))  # YAML has no name for a value
         params[str(run.sources_yaml)] = {stage.key: does[stage.key]}
         found[name] = {"cmd": stage.cmd, "deps": listed(stage.reads), "params": params, "outs": listed(stage.writes)}
     return {"stages": found}

@@ -139,7 +139,7 @@ def run_of_module(config: dict[str, Any], write: bool) -> Run:
     """Return the run of a config that somebody's own workflow gives, written where commands look for it."""
     path = Path("results", configs.parse(config, "the module's config").run, BESIDE)
     if write:
-        write_whole(path, yaml.safe_dump(json.loads(json.dumps(config)), sort_keys=False))
+        write_whole(path, yaml.safe_dump(json.loads(json.dumps(configs.joined(config))), sort_keys=False))
     return Run(config, str(path))
 
 

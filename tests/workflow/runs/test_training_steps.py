@@ -36,9 +36,8 @@ def train(folder):
 
 def written(trained, tmp_path, differs, updates="2"):
     """The config that is written for a checkpoint, checked."""
-    (tmp_path / "differs.yaml").write_text(yaml.safe_dump(differs))
     checkpoint = trained / "model-checkpoints" / updates
-    training_steps.write_config(BASE, tmp_path / "differs.yaml", checkpoint, tmp_path / "out.yaml")
+    training_steps.write_config(BASE, differs, checkpoint, tmp_path / "out.yaml")
     return config.load(tmp_path / "out.yaml")
 
 

@@ -66,6 +66,7 @@ def choices(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set other keys, such as triggers.top=25",
     )
+    parser.add_argument("--protocol", type=Path, help="a file of keys that several runs share, which this one names")
     parser.add_argument(
         "--time",
         type=seconds,
@@ -108,6 +109,11 @@ def configured(args: argparse.Namespace) -> str:
         raise UserError(f"{args.config.parent}: no such folder", "name a config file in a folder that exists")
     data = config.usual() | {"run": args.config.stem}
     data["execution"]["arithmetic"] = "fast"  # recorded runs stay portable: others compare their bytes
+    data["corpus"] |= {"train": {"files": [], "max_sentences": None}, "validation": {"files": []}}
+    data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
+    data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
+    shared = {} if args.protocol is None else config.joined(config.read_yaml(args.protocol), str(args.protocol))
+    data = _overlaid(data, shared)
     for setting in args.set:  # mistakes before anything is read
         _set(deepcopy(data), setting)
     for path in texts:
@@ -124,13 +130,13 @@ def configured(args: argparse.Namespace) -> str:
         parts = one_text.split(file, data["seed"])
         train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
         print(f"{file}: split by {parts}")
-    data["corpus"] |= {"train": {"files": train, "max_sentences": None}, "validation": {"files": validation}}
     data["corpus"]["source"] = None if file else args.text
-    data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
-    data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
+    data["corpus"]["train"]["files"], data["corpus"]["validation"]["files"] = train, validation
     for setting in args.set:
         _set(data, setting)
     _follow(data, {setting.partition("=")[0] for setting in args.set})
+    if args.protocol is not None:
+        data = {"run": data["run"], config.PROTOCOL: args.protocol.as_posix()} | _without(data, shared)
     if args.time is not None:
         from ff_memories.workflow.planning import Planner, fit  # torch takes seconds to load
 
@@ -146,6 +152,23 @@ def configured(args: argparse.Namespace) -> str:
         )
         saved_tokenizer.compare(folder, list(islice(_sentences(run_.inputs.texts("train")), COMPARED)))
     return text
+
+
+def _overlaid(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """Return a config with a protocol's keys in place of its own."""
+    both = lambda key, value: isinstance(value, dict) and isinstance(data.get(key), dict)
+    return data | {key: _overlaid(data[key], value) if both(key, value) else value for key, value in shared.items()}
+
+
+def _without(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """Return a config without the keys that its protocol has as well; one that differs stays, and is refused."""
+    out = {}
+    for key, value in data.items():
+        there = shared.get(key)
+        left = _without(value, there) if isinstance(value, dict) and isinstance(there, dict) else value
+        if key not in shared or left not in ({}, there):
+            out[key] = left
+    return out
 
 
 def _sentences(texts: list[str]) -> Iterator[str]:

@@ -43,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.workflow.planning import Planner  # torch takes a second to load
+    from ff_memories.workflow.planning import Planner, widths  # torch takes a second to load
 
     if args.on and args.on not in cards():
         raise UserError(f"--on {args.on}: unknown card{did_you_mean(args.on, cards())}", f"choose {', '.join(cards())}")
@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> None:
     _show_steps(config, planner, plan, measured)
     for n, seconds in elapsed.items():
         print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
+    print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
     if args.json:
         of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": _plain(measured.get(step.rule))}
         whole = {

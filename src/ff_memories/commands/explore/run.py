@@ -7,8 +7,9 @@
 
 The first form writes a config, as `init` does, and runs it; run again, it goes on where it stopped. With `--time`, it
 measures this machine and lowers the sizes of samples until the run ends in that time. The last form runs what the
-package brings a config of: demo (which needs the extra `demo`), stories15m or smollm2. Results are in results/RUN/
-of the working folder. Options after `--` go to Snakemake, such as `-- --until triggers`, which ends after a step.
+package brings a config of: demo (which needs the extra `demo`), stories15m, smollm2 or qwen. Results are in
+results/RUN/ of the working folder. Options after `--` go to Snakemake, such as `-- --until triggers`, which ends after
+a step.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.parameters import whole
 from ff_memories.commands.explore import init
-from ff_memories.config import usual
+from ff_memories.config import PROTOCOL, read_yaml, usual
 from ff_memories.inputs import registry
 from ff_memories.inputs.texts import one_text
 from ff_memories.report.outcome import OPEN
@@ -117,17 +118,24 @@ def _given(args: argparse.Namespace) -> Path:
 def _packaged(source_config: Path) -> Path:
     """Put a config of the package, and the files that it names, where a clone has them; return the config's path."""
     config = Path("config", source_config.name)
+    if (protocol := read_yaml(source_config).get(PROTOCOL)) is not None:
+        _bring(Path(protocol))
     run_ = Run.read(source_config)
     named = dict(run_.inputs.named)
     files = [*named.values(), *(run_.inputs.model_files if "model.folder" in named else [])]
     for path in [*map(Path, dict.fromkeys(files)), config]:
-        if not path.exists() and (source := home() / path).is_file():
-            with atomic_write(path) as partial:
-                shutil.copyfile(source, partial)
-            print(f"wrote {path}")
-        elif not path.exists():
-            raise UserError(f"{path}: this package was built without it", "run it in a clone: make demo")
+        _bring(path)
     return config
+
+
+def _bring(path: Path) -> None:
+    """Copy a file of the package to where a clone has it, unless one is there."""
+    if not path.exists() and (source := home() / path).is_file():
+        with atomic_write(path) as partial:
+            shutil.copyfile(source, partial)
+        print(f"wrote {path}")
+    elif not path.exists():
+        raise UserError(f"{path}: this package was built without it", "run it in a clone: make demo")
 
 
 def _new(args: argparse.Namespace) -> Path:

@@ -51,7 +51,7 @@ def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], l
     for path in [beside, *(path for pattern in CONFIGS for path in sorted(root.glob(pattern)))]:
         try:
             if path.is_file() and named.search(path.read_text(encoding="utf-8")):  # reading YAML takes long
-                valid.append((path, parse(read_yaml(path), str(path))))
+                valid.append((path, parse(read_yaml(path), str(path), root)))
         except (UserError, OSError, ValueError):
             broken.append(path)
     return valid, broken
@@ -66,7 +66,7 @@ def config_of(run: str, root: Path = Path()) -> Path | None:
     valid, broken = configs(run, root)
     if not valid:
         if broken:
-            parse(read_yaml(broken[0]), str(broken[0]))
+            parse(read_yaml(broken[0]), str(broken[0]), root)
         return None
     if any(config != valid[0][1] for _, config in valid):
         listed = ", ".join(sorted(path.as_posix() for path, _ in valid))

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shlex
+from collections.abc import Iterable
 from os.path import relpath
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ class Run:
     """
 
     def __init__(self, config: dict[str, Any], name: str = "config"):
-        self.config = configs.parse(config, name)
+        self.given = configs.joined(config, name)
+        self.config = configs.parse(self.given, name)
         self.resolved = self.config.resolved()
-        self.given = config
         self.file = relpath(name)
+        own, *shared = configs.by_file(config, self.file).items()
+        self.files = dict([*shared, own])  # {file: its keys}: what several runs share, then the config
         self.results = f"results/{self.config.run}"
         self.inputs = Inputs(self.config)
         self._refuse_what_would_fail_later()
@@ -41,6 +44,19 @@ class Run:
     def read(cls, configfile: str | Path) -> "Run":
         """Return the run of a config file. Raises ``UserError`` for a config that cannot be run."""
         return cls(configs.read_yaml(Path(configfile)), str(configfile))
+
+    def by_file(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Return {file: {key: its value there}} of keys, such as ``triggers`` or ``gallery.keys``.
+
+        A key that both files have is in both; one that none has is in the config's.
+        """
+        out = {
+            file: {key: value for key in sorted(keys) if (value := configs.value_at(data, key)) is not configs.ABSENT}
+            for file, data in self.files.items()
+        }
+        lacking = dict.fromkeys(set(keys).difference(*out.values()))
+        out[self.file] = dict(sorted((out[self.file] | lacking).items()))
+        return {file: values for file, values in out.items() if values}
 
     @property
     def is_default(self) -> bool:

@@ -1,0 +1,84 @@
+"""Round a model's weights to the numbers that GGUF files of 8, 5 and 4 bits have, and measure each rounded model.
+
+    ff-memories fetch stories15m
+    python -m data.rounding    # minutes a run
+    python docs/tools/rounding.py
+
+``config/rounding.yaml`` names the models' configs and the types. Q8_0, Q5_0 and Q4_1 round 32 weights of a row
+together. Where 256 does not divide a row, as in these models, llama.cpp takes Q5_0 instead of Q4_K. Results are in
+``results/<run>-<type>``.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import torch
+from gguf import GGMLQuantizationType, quants
+from safetensors.torch import load_file, save_file
+
+from data.training_steps import write_config
+from ff_memories import config
+from ff_memories.inputs.models import model_folder
+from ff_memories.workflow.runs.run import Run
+
+STUDY = Path("config/rounding.yaml")
+WHOLE = "whole"  # weights as they are
+NOT_ROUNDED = ("wpe.weight",)  # positions, which GGUF files keep in float32
+
+
+def rounded(folder: Path, kind: str, out: Path) -> None:
+    """Write a model's folder with rounded matrices.
+
+    Args:
+        folder: has ``model.safetensors`` in float32.
+        kind: ``whole``, or one of GGUF's types with blocks of 32.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    for name in model_folder.files_of(folder):
+        if not name.endswith(".safetensors"):
+            shutil.copyfile(folder / name, out / name)
+    tensors = load_file(folder / "model.safetensors")
+    if kind != WHOLE:
+        tensors = {
+            name: _rounded(tensor, kind, ".h." in name)
+            if tensor.ndim == 2 and not name.endswith(NOT_ROUNDED)
+            else tensor
+            for name, tensor in tensors.items()
+        }
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+
+
+def _rounded(matrix: torch.Tensor, kind: str, inputs_first: bool) -> torch.Tensor:
+    """Return a matrix whose rows, one for each output, are rounded; GPT-2's blocks keep a row for each input."""
+    rows = (matrix.T if inputs_first else matrix).contiguous().float().numpy()
+    kept = GGMLQuantizationType[kind]
+    back = torch.from_numpy(quants.dequantize(quants.quantize(rows, kept), kept).copy())
+    return (back.T if inputs_first else back).contiguous()
+
+
+def main() -> None:
+    study = config.read_yaml(STUDY)
+    for base in map(Path, study["runs"]):
+        run = Run.read(base)
+        for kind in study["types"]:
+            folder = Path("results/rounding", run.config.run, kind.lower())
+            rounded(Path(str(run.inputs.model_folder)), kind, folder)
+            own = Path("results", f"{run.config.run}-{kind.lower()}", "config.yaml")
+            write_config(base, study["differs"], folder, own)
+            snakemake = [
+                "snakemake",
+                "--cores",
+                "all",
+                "--resources",
+                "gpu=1",
+                "--configfile",
+                str(own),
+                "--",
+                "claims",
+            ]
+            subprocess.run(snakemake, check=True)
+
+
+if __name__ == "__main__":
+    main()
