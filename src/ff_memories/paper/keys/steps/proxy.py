@@ -16,7 +16,7 @@ from ff_memories.base.parameters import Input, Output, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.types import check_dictionary, read_types
-from ff_memories.model.loading import on_cpu
+from ff_memories.model.loading import read_model
 from ff_memories.paper.keys import memory_selection
 from ff_memories.tables.annotation import ANNOTATOR
 
@@ -49,7 +49,7 @@ def run(
     refined = tables.read(refinement)
     distance.check_examples(refined, tables.read(examples))
     torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
-    decoder, seed, options = on_cpu(weights, description), config.seed, config.patterns
+    decoder, seed, options = read_model(weights, description), config.seed, config.patterns
     text, types, shape = store.read(corpus), read_types(dictionary), decoder.description
     triggered = tables.read(triggers)
     check_dictionary(dictionary, types, shape.vocab)
