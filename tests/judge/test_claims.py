@@ -13,8 +13,7 @@ from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge.evidence import Evidence, stop_words
-from ff_memories.judge.layers import at, between, in_layers
-from ff_memories.judge.measurement import Judged, Limit, Measurement
+from ff_memories.judge.measurement import Judged, Limit, Measurement, at, between, in_layers
 from ff_memories.judge.numbers import measured, number
 from ff_memories.judge.register import register
 from ff_memories.judge.statistics import (
