@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ff_memories.base.text import escape_invisible, listed
 from ff_memories.config import Settings
 from ff_memories.figures import font
-from ff_memories.figures.registry import DRAWN, caption, keys_behind, title
+from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
@@ -170,8 +170,8 @@ def _figure(name: str, svg: str, figures_at: str, target: str, active: bool) -> 
         (text, f"{figures_at}/{name}{suffix}")
         for text, suffix in (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))
     ]
-    if behind := keys_behind(name):
-        links.append(("keys in the gallery", behind))
+    if keys := DRAWN[name].keys:
+        links.append(("keys in the gallery", GALLERY + keys))
     return {"title": title(name), "caption": text, "svg": Markup(inline(svg, name, label)), "links": links}
 
 
