@@ -227,9 +227,9 @@ def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch)
 
 
 def test_nothing_of_the_corpus_can_break_out_of_a_form():
-    from ff_memories.annotate import forms
+    from ff_memories.steps.annotation_sheets import pattern_form
 
-    html = forms.pattern_form("mine", ITEMS)
+    html = pattern_form("mine", ITEMS)
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     assert json.loads(data)["items"][0]["prefixes"][0] == ["w0 v0", "</script>&\u2028"]
     assert html.count("</script>") == 2 and "http" not in html.replace("http-equiv", "")
