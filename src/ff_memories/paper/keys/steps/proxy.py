@@ -48,7 +48,11 @@ def run(
         model: the folder of a model of the baselines, on whose triggers the proxy's quality is not measured
     """
     refined = tables.read(refinement)
-    distance.check_examples(refined, tables.read(examples))
+    if refined.join(tables.read(examples), on="example", how="anti").height:
+        raise UserError(
+            "the refinement table names examples that the examples table does not have",
+            "make both with the same run of the workflow",
+        )
     torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
     decoder, seed, options = read_model(weights, description), config.seed, config.patterns
     text, types, shape = store.read(corpus), read_types(dictionary), decoder.description
