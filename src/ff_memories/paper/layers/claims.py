@@ -8,18 +8,8 @@ import polars as pl
 
 from ff_memories.base.draws import ends
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.measurement import (
-    PAPER,
-    Judged,
-    Limit,
-    Measurement,
-    at,
-    between,
-    by_draws,
-    in_layers,
-    is_clear,
-    itself,
-)
+from ff_memories.judge.layers import PAPER, at, between, in_layers
+from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
 from ff_memories.judge.measures import means
 from ff_memories.judge.statistics import (
     Share,

@@ -9,7 +9,8 @@ import polars as pl
 
 from ff_memories.base.draws import ends, resamples
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.measurement import PAPER, Limit, Measurement, between, by_draws, is_clear, itself
+from ff_memories.judge.layers import PAPER, between
+from ff_memories.judge.measurement import Limit, Measurement, by_draws, is_clear, itself
 from ff_memories.judge.statistics import (
     area_by_chance,
     area_under_curve,
