@@ -12,13 +12,12 @@ import pytest
 import torch
 import yaml
 from factories import write_dictionary
-from pipeline import SMALL, config, line, run_steps, write_inputs
+from pipeline import SMALL, config, run_steps, step, write_inputs
 from refusing import TYPES, model_step, run_corpus, says
 from running import BIN, ROOT
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.files import checkpoint
@@ -71,9 +70,7 @@ def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
 def test_or_split_and_counted(folder):
     with (folder / "train.txt").open("a") as file:
         file.write("x " * 130 + "\n")
-    with pytest.raises(SystemExit) as end:
-        main(line(run_corpus(folder, corpus__too_long="split")))
-    assert end.value.code == 0
+    step(*run_corpus(folder, corpus__too_long="split"))
     counts = dict(pl.read_parquet(folder / "out" / "counts.parquet").select("reason", "n").iter_rows())
     assert counts["train_sentences_split"] == 1
     sentences = pl.read_parquet(folder / "out" / "sentences.parquet").filter(pl.col("split") == "train").tail(3)
@@ -218,12 +215,6 @@ def test_a_checkpoint_or_dictionary_other_than_the_pinned_one(folder, capsys, ke
 # -- what a run asks for ---------------------------------------------------------------------------------------------
 
 
-def steps_fail(folder, capsys, settings):
-    with pytest.raises((SystemExit, AssertionError)):
-        run_steps(folder, settings)
-    return capsys.readouterr().err
-
-
 def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
     def silence(content):
         content["model"]["decoder.layers.0.fc1.bias"][:7] = -1e4
@@ -247,7 +238,9 @@ def test_numbers_that_overflow_are_refused(folder, capsys):
             content["model"][f"decoder.layers.{layer}.fc1.weight"].mul_(1e30)
 
     rewrite(folder, blow_up)
-    said = steps_fail(folder, capsys, config())
+    with pytest.raises((SystemExit, AssertionError)):
+        run_steps(folder, config())
+    said = capsys.readouterr().err
     found = re.match(r"error: sentences (\d+) to (\d+): numbers that the model computes overflow in float32\n", said)
     assert found and int(found[1]) < int(found[2])
 
@@ -313,9 +306,7 @@ def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
                  "--validation", "validation.txt"]  # fmt: skip
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--set", "triggers.top=25", "mutations.top=20", "--set", "composition.memories=all"])
-    assert end.value.code == 0
+    step(*arguments, "--set", "triggers.top=25", "mutations.top=20", "--set", "composition.memories=all")
     made = load("my.yaml")
     assert (made.run, made.triggers.top, made.mutations.top, made.composition.memories) == ("my", 25, 20, "all")
     assert "the file already exists" in says(capsys, *arguments)

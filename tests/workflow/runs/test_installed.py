@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import transformers_run
 import yaml
+from refusing import ended
 from running import ROOT, command
 
 from ff_memories.workflow.dvc_lock_file import digest
@@ -157,16 +158,13 @@ def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(r
 
 
 def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
-    from ff_memories import cli
 
     transformers_run.prepare(tmp_path, "gpt2")
     monkeypatch.chdir(tmp_path)
     called = []
     monkeypatch.setattr(os, "execv", lambda program, words: called.append(words))
     words = ["run", "my.yaml", "--cores", "3", "--gpus", "2", "--", "--keep-going", "-p"]
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert not end.value.code
+    assert ended(*words) == 0
     assert called == [[
         sys.executable, "-m", "ff_memories.workflow.terminal_logger", "--snakefile", str(ROOT / "Snakefile"),
         "--configfile", "my.yaml", "--resources", "gpu=2", "--cores", "3", "--keep-going",
