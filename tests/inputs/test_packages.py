@@ -122,12 +122,6 @@ def test_of_an_archive_of_sources_nothing_is_built(project, model, backend):
     assert Path("data/it/model.safetensors").is_file()
 
 
-def refused(capsys, *arguments):
-    """Run a command that must fail; return what it says."""
-    assert ended(*arguments) == 2
-    return capsys.readouterr().err
-
-
 @pytest.mark.parametrize("fault", ["no such file", "another file", "a larger file", "another archive", "no package"])
 def test_a_package_that_is_not_the_registrys_is_refused(fault, project, model, capsys):
     one, other = wheel(project, "one", {"a": model}), project / "index" / "no-1.0-py3-none-any.whl"
@@ -143,7 +137,9 @@ def test_a_package_that_is_not_the_registrys_is_refused(fault, project, model, c
         "no package": "pip could not fetch it (",
         "another archive": "DO NOT MATCH THE HASHES",
     }[fault]
-    (line,) = [one for one in refused(capsys, *options).splitlines() if one.startswith("error: it: not fetched: ")]
+    assert ended(*options) == 2
+    told = capsys.readouterr().err.splitlines()
+    (line,) = [one for one in told if one.startswith("error: it: not fetched: ")]
     assert said in line and not Path("data/it").exists()
 
 
@@ -169,7 +165,8 @@ def test_a_model_and_a_text_are_taken_by_their_names(project, model, monkeypatch
     assert [made[section]["top"] for section in ("triggers", "mutations", "patterns")] == [10, 10, 10]
     assert "mutations.top: 10, because triggers.top is 10" in said
     for others in (["--text", "it"], ["--text", "words", "--train", "my.yaml"], [], ["--train", "my.yaml"]):
-        assert "error: --" in refused(capsys, "init", "other.yaml", "--model", "it", *others)
+        assert ended("init", "other.yaml", "--model", "it", *others) == 2
+        assert "error: --" in capsys.readouterr().err
 
 
 TEXT = """

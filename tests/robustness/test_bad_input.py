@@ -33,19 +33,22 @@ def nothing_written(folder):
 # -- texts -------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_text_file(folder, capsys):
-    (folder / "train.txt").unlink()
+TEXTS = {
+    "missing": (lambda text: text.unlink(), ("train.txt: no such text file", "corpus.train.files")),
+    "not UTF-8": (lambda text: text.write_bytes("gut .\nüber .\n".encode("latin1")),
+                  ("train.txt, line 2: not UTF-8 at byte 0", "iconv")),
+    "longer than the model's positions": (lambda text: text.write_text(text.read_text() + "x " * 64 + "\n"),
+        ("the sentence has 64 tokens, but the model takes at most 63", "too_long: split")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_a_faulty_text_is_refused_before_anything_is_written(folder, capsys, what):
+    spoil, wanted = TEXTS[what]
+    spoil(folder / "train.txt")
     said = says(capsys, *run_corpus(folder))
-    assert "train.txt: no such text file" in said
-    assert "corpus.train.files" in said
+    assert all(part in said for part in wanted)
     assert nothing_written(folder)
-
-
-def test_text_that_is_not_utf8_is_named_by_its_line(folder, capsys):
-    (folder / "train.txt").write_bytes("gut .\nüber .\n".encode("latin1"))
-    said = says(capsys, *run_corpus(folder))
-    assert "train.txt, line 2: not UTF-8 at byte 0" in said
-    assert "iconv" in said
 
 
 def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
@@ -58,16 +61,7 @@ def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
     assert "validation.txt: no such text file" in says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
 
 
-def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
-    with (folder / "train.txt").open("a") as file:
-        file.write("x " * 64 + "\n")
-    said = says(capsys, *run_corpus(folder))
-    assert "the sentence has 64 tokens, but the model takes at most 63" in said
-    assert "too_long: split" in said
-    assert nothing_written(folder)
-
-
-def test_or_split_and_counted(folder):
+def test_a_sentence_longer_than_the_models_positions_is_split_and_counted_if_the_config_says_so(folder):
     with (folder / "train.txt").open("a") as file:
         file.write("x " * 130 + "\n")
     step(*run_corpus(folder, corpus__too_long="split"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import transformers_run
 import yaml
+from projects import git
 from refusing import ended
 from running import ROOT, command
 
@@ -26,11 +27,6 @@ def wheel(tmp_path_factory):
     command("python", "-m", "hatchling", "build", "-t", "sdist", "-d", folder)
     command("python", "-m", "pip", "wheel", *options, "--wheel-dir", folder, next(folder.glob("*.tar.gz")))
     return next(folder.glob("*.whl"))
-
-
-def _git(*words):
-    """Return the lines that git prints in the clone."""
-    return subprocess.run(["git", *words], cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
 
 
 def _recorded():
@@ -72,8 +68,10 @@ SMALL = ("--set", "triggers.top=5", "mutations.keys_per_layer=4", "gallery.keys=
 def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     archive = zipfile.ZipFile(wheel)
     held = set(archive.namelist())
-    listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
-    names = [Path(name) for name in [*listed, "Snakefile", "workflow/Snakefile"] if (ROOT / name).is_file()]
+    listed = git(ROOT, "ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
+    names = [
+        Path(name) for name in [*listed.splitlines(), "Snakefile", "workflow/Snakefile"] if (ROOT / name).is_file()
+    ]
     lacking = [name for name in names if _place(name) not in held]
     assert len(names) > 300 and not lacking
     model = {name: f"ff_memories/project/{name}" for name in _recorded()}
