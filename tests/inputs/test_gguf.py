@@ -14,7 +14,7 @@ import tokenizers
 import torch
 import transformers
 from pipeline import step as run
-from refusing import says
+from refusing import ended
 from running import ROOT, snakemake
 from safetensors.torch import load_file
 
@@ -204,4 +204,4 @@ def test_a_text_is_traced_through_a_file_without_a_run(tmp_path, monkeypatch, ca
     assert found["cells"] == json.loads(json.dumps(same))["cells"]
     for more, said in ((["--configfile", "my.yaml"], "leave out one of them"), ([], "no such file")):
         model = "m.gguf" if more else "no.gguf"
-        assert said in says(capsys, "trace", "The cat", "--model", model, *more)
+        assert ended("trace", "The cat", "--model", model, *more) == 2 and said in capsys.readouterr().err
