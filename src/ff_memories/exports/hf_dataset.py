@@ -146,13 +146,9 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
         frame, to = pl.read_parquet(path), folder / "data" / f"{name}.parquet"
         quoting = [] if with_text or schema.quotes_text is None else [schema.quotes_text]
         shared = frame.drop(quoting)
-        if "file" in shared.columns:
+        if "file" in shared.columns and shared.height:
             cut = {file: without_folders(file) for file in shared["file"].unique()}
-            shared = (
-                shared.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String))
-                if shared.height
-                else shared
-            )
+            shared = shared.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String))
         if (column := schema.names_people) and people:
             shared = shared.with_columns(pl.col(column).replace(people))
         if shared.equals(frame):

@@ -123,16 +123,11 @@ def _parts(
         spec, target = specifications.get(name), targets.get(name)
         part |= {"name": name, "target": target, "command": command(target)}
         part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
-        part |= {"spec": spec and Markup(embedded(spec)), "headline": spec and _headline(spec)}
+        said = json.loads(spec).get("usermeta", {}).get("headline") if spec else None  # what it shows in this run
+        part |= {"spec": spec and Markup(embedded(spec)), "headline": said if isinstance(said, str) else None}
         if "links" in part and target:
             part["links"].append(("provenance", f"#{name}-provenance"))
     return parts
-
-
-def _headline(specification: str) -> str | None:
-    """Return the headline in a figure's specification, which says what it shows in this run, if it has one."""
-    headline = json.loads(specification).get("usermeta", {}).get("headline")
-    return headline if isinstance(headline, str) else None
 
 
 def _section(
