@@ -190,10 +190,7 @@ def test_options_under_their_older_names_mean_the_same(folder, older):
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers(folder, capsys, number):
-    def spoil(content):
-        content["model"]["decoder.layers.2.fc1.weight"][3, 4] = number
-
-    rewrite(folder, spoil)
+    rewrite(folder, lambda content: content["model"]["decoder.layers.2.fc1.weight"][3, 4].fill_(number))
     assert "NaN or infinite numbers in layers.2.keys" in says(capsys, *model_step(folder))
 
 
@@ -210,10 +207,7 @@ def test_a_checkpoint_or_dictionary_other_than_the_pinned_one(folder, capsys, ke
 
 
 def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
-    def silence(content):
-        content["model"]["decoder.layers.0.fc1.bias"][:7] = -1e4
-
-    rewrite(folder, silence)
+    rewrite(folder, lambda content: content["model"]["decoder.layers.0.fc1.bias"][:7].fill_(-1e4))
     out = run_steps(folder, config())
     triggers, values = (pl.read_parquet(out / f"{n}.parquet") for n in ("triggers", "values"))
     silent = (pl.col("layer") == 1) & (pl.col("key") < 7)
