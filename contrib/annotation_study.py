@@ -1,13 +1,15 @@
 """What converters of annotations share: a run's items, and writing answers in the package's own format."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from ff_memories import tables
 from ff_memories.annotate import annotation_files, distance, study
-from ff_memories.annotate.annotation_files import Pattern, Problems
+from ff_memories.annotate.annotation_files import JUDGEMENTS, PATTERNS, Judgement, Pattern, Problems
 from ff_memories.annotate.study import Item
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.base.text import csv_text
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.workflow.runs.run import Run, corpus_of
@@ -47,5 +49,21 @@ def write_patterns(run: Run, found: list[Pattern], problems: Problems, out: Path
     problems.refuse(MENDED)
     if not found:
         raise UserError("the files hold no annotation")
-    write_whole(out, annotation_files.pattern_csv(run.config.run, found))
+    write_whole(out, pattern_csv(run.config.run, found))
     print(f"wrote {out}: {len({(r.annotator, r.item) for r in found})} items")
+
+
+def pattern_csv(run: str, patterns: Iterable[Pattern]) -> str:
+    """Return patterns in the forms' format."""
+    return csv_text(
+        PATTERNS,
+        (
+            [run, p.annotator, p.item, p.pattern or "0", p.type or "none", p.description, " ".join(map(str, p.ranks))]
+            for p in patterns
+        ),
+    )
+
+
+def judgement_csv(run: str, judged: Iterable[Judgement]) -> str:
+    """Return judgements in the forms' format."""
+    return csv_text(JUDGEMENTS, ([run, j.annotator, j.item, j.label] for j in judged))

@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import transformers
 from torch import nn
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
@@ -190,6 +192,16 @@ def as_python(kind: str, family: Family) -> str:
     return f'    "{kind}": (\n        Family(\n{lines},\n        ),\n    ),'.replace("'", '"')
 
 
+def causal_class(kind: str, where: str) -> str:
+    """Return the class that `transformers` has for language models of a type. Raises ``UserError`` if it has none."""
+    if kind in transformers.CONFIG_MAPPING and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])
+    raise UserError(
+        f"{where}: transformers {transformers.__version__} has no causal language model of type {kind[:60]!r}",
+        "give a decoder, or install a version of `transformers` that has it",
+    )
+
+
 def row_of(folder: Path) -> str:
     """Return the row of a folder's model, with the errors of its proof as comments.
 
@@ -201,7 +213,7 @@ def row_of(folder: Path) -> str:
     if kind in LEFT_OUT:
         raise UserError(f"{folder}: {kind} is {LEFT_OUT[kind]}", "give a decoder with one feed-forward layer each")
     config_file.refuse_multimodal(config, str(folder))
-    model = load.load_weights(folder, config, load.causal_class(kind, str(folder)), torch.float32)
+    model = load.load_weights(folder, config, causal_class(kind, str(folder)), torch.float32)
     row = propose(model)
     proof = prove(model, row)
     about = f"# {kind}, {proof.layers} layers, {proof.tokens} tokens, {proof.dtype}"

@@ -8,6 +8,7 @@ proxy's. Figures, tables and claims never use its labels.
 import argparse
 from pathlib import Path
 
+from contrib.annotation_study import pattern_csv
 from contrib.language_model import reading
 from ff_memories import tables
 from ff_memories.annotate import annotation_files
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
         records, _ = check([record for answer in given for record in answer.records], asked, problems)
         hint = "ask the model again for these items, or drop them with --lenient (nothing was written)"
         problems.refuse(hint)
-    write_whole(args.out, annotation_files.pattern_csv(run_.config.run, records))
+    write_whole(args.out, pattern_csv(run_.config.run, records))
     items = len({record.item for record in records})
     print(f"wrote {args.out}: {items} of {len(asked)} items{faults}")
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contrib import annotation_study
+from contrib.annotation_study import judgement_csv, pattern_csv
 from contrib.simulated_annotators import simulate
 from ff_memories import tables
-from ff_memories.annotate import annotation_files
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.tables.annotation import ANNOTATOR, SIMULATED
@@ -43,9 +43,9 @@ def run(args: argparse.Namespace) -> None:
     for i, own in enumerate(zip(*(r * number if len(r) == 1 else r for r in rates), strict=True), 1):
         errors = simulate.Errors(*own)
         records = simulate.annotate(i, errors, plan, truth, seed)
-        write_whole(args.out / f"{SIMULATED}-{i}.csv", annotation_files.pattern_csv(name, records))
+        write_whole(args.out / f"{SIMULATED}-{i}.csv", pattern_csv(name, records))
         if judgements := simulate.judge(i, errors, judged, seed):
-            text = annotation_files.judgement_csv(name, judgements)
+            text = judgement_csv(name, judgements)
             write_whole(args.out / f"{SIMULATED}-{i}-distance.csv", text)
 
 

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from contrib import annotation_study
+from contrib.annotation_study import judgement_csv
 from contrib.spreadsheet import sheet
 from ff_memories.annotate import annotation_files
 from ff_memories.annotate.annotation_files import Problems
@@ -33,5 +34,5 @@ def run(args: argparse.Namespace) -> None:
     annotation_files.check_names(judged, problems)
     annotation_files.check_judgements(judged, asked, problems)
     problems.refuse(annotation_study.MENDED)
-    write_whole(args.out, annotation_files.judgement_csv(run_.config.run, judged))
+    write_whole(args.out, judgement_csv(run_.config.run, judged))
     print(f"wrote {args.out}: {len(judged)} judgements, each {' or '.join(LABELS)}")

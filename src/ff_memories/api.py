@@ -21,8 +21,8 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder, LanguageModel
-from ff_memories.model.files import checkpoint, converted, gguf_file
-from ff_memories.model.loading import is_transformer, use_precision
+from ff_memories.model.files import checkpoint, gguf_file
+from ff_memories.model.loading import read_model, use_precision
 from ff_memories.paper.keys import trigger_table, triggers
 from ff_memories.paper.layers import tracing
 from ff_memories.report.trace import record
@@ -132,14 +132,9 @@ def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
 
 
 def _load(path: Path, device: str, precision: Precision) -> LanguageModel:
-    described = path.with_suffix(".json")
     if path.suffix != ".safetensors":
         return Decoder(*checkpoint.read(path), device, precision=precision)
-    if not described.is_file() or not is_transformer(described):
-        return Decoder(*converted.load(path, described), device, precision=precision)
-    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
-
-    return load.load(path.parent, describe.read_description(described), device, precision=precision)
+    return read_model(path, path.with_suffix(".json"), device, precision)
 
 
 def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:

@@ -103,11 +103,8 @@ class Schema:
     def of(self, names: Collection[str]) -> Columns | None:
         """Return the columns with these names; ``None`` if they do not fit this table."""
         every = self.columns | ({"sign": SIGN} if "key" in self.columns else {}) | self.optional
-        return (
-            {n: t for n, t in every.items() if n in names}
-            if self.columns.keys() <= set(names) <= every.keys()
-            else None
-        )
+        fits = self.columns.keys() <= set(names) <= every.keys()
+        return {n: t for n, t in every.items() if n in names} if fits else None
 
     def order(self, names: Collection[str]) -> list[str]:
         """Return the columns that rows are sorted by; a sign, where there is one, stands behind its key."""

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from contrib.annotation_study import judgement_csv, pattern_csv
 from contrib.simulated_annotators import simulate
 from ff_memories import tables
 from ff_memories.annotate import annotation_files, scoring, study
@@ -46,7 +47,7 @@ def read(path):
     lambda t: t.replace("\n", "\n,,,,,,\n"), lambda t: t.replace("1 4 5", " 1  4 5 "),
 ])  # fmt: skip
 def test_what_annotators_say_comes_back_the_same(tmp_path, change):
-    (tmp_path / "a.csv").write_bytes(change(annotation_files.pattern_csv("mine", STUDY)).encode())
+    (tmp_path / "a.csv").write_bytes(change(pattern_csv("mine", STUDY)).encode())
     said = lambda records: [(r.annotator, r.item, r.type, r.description, r.ranks) for r in records]
     assert said(read(tmp_path / "a.csv")) == said(STUDY)
 
@@ -109,7 +110,7 @@ def test_judgements_of_compositions_are_checked(tmp_path):
     shown = {study.identity("composition", None, n) + "-x": n for n in range(3)}
     first, second, _ = shown
     judged = [Judgement("here", "f", "ann", first, "distant"), Judgement("here", "f", "ann", second, "related")]
-    (tmp_path / "d.csv").write_text(annotation_files.judgement_csv("mine", judged))
+    (tmp_path / "d.csv").write_text(judgement_csv("mine", judged))
     assert [(j.item, j.label) for j in read(tmp_path / "d.csv")] == [(j.item, j.label) for j in judged]
     problems = Problems()
     gone = Judgement("here", "f", "ann", study.identity("composition", None, 8) + "-x", "distant")
@@ -227,9 +228,9 @@ def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch)
 
 
 def test_nothing_of_the_corpus_can_break_out_of_a_form():
-    from ff_memories.annotate import forms
+    from ff_memories.steps.annotation_sheets import pattern_form
 
-    html = forms.pattern_form("mine", ITEMS)
+    html = pattern_form("mine", ITEMS)
     data = html.split('<script type="application/json" id="data">')[1].split("</script>")[0]
     assert json.loads(data)["items"][0]["prefixes"][0] == ["w0 v0", "</script>&\u2028"]
     assert html.count("</script>") == 2 and "http" not in html.replace("http-equiv", "")

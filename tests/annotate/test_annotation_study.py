@@ -1,5 +1,7 @@
 """Test a simulated study through the real workflow: plan, annotators' files, scores, and a marked Figure 2."""
 
+from contextlib import chdir
+
 import polars as pl
 import pytest
 from contributed import use
@@ -25,17 +27,10 @@ def study(planted_run, tmp_path_factory):
     at = "results/planted/"
     snakemake(folder, "annotation", f"{at}tables/annotations.parquet")
     words = [word for name, rates in RATES.items() for word in (f"--{name}", *map(str, rates))]
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.chdir(folder)
-    use("simulated_annotators", "--configfile", "my.yaml", *words, "--out", "annotations/planted")
-    monkeypatch.undo()
+    with chdir(folder):
+        use("simulated_annotators", "--configfile", "my.yaml", *words, "--out", "annotations/planted")
     done = snakemake(folder, f"{at}figures/figure2.svg", f"{at}report/table3.csv")
     return folder, done.stderr + done.stdout
-
-
-def render_section(section):
-    template = '{% from "report/annotation.html.j2" import annotators %}{{ annotators(section) }}'
-    return environment().from_string(template).render(section=section)
 
 
 def test_a_file_dropped_into_the_folder_is_scored_and_nothing_earlier_is_computed_again(study):
@@ -58,7 +53,9 @@ def test_figure_and_tables_and_report_say_that_nobody_annotated(study):
     at = study[0] / "results/planted"
     assert "labels: simulated" in (at / "figures/figure2.svg").read_text()
     section = annotation_section(tables.read(at / "tables/annotation_scores.parquet"))
-    assert section["simulated"] and "Simulated annotators" in render_section(section)
+    template = '{% from "report/annotation.html.j2" import annotators %}{{ annotators(section) }}'
+    assert section["simulated"]
+    assert "Simulated annotators" in environment().from_string(template).render(section=section)
     assert set(pl.read_csv(at / "report/table3.csv")["annotator"]) == {"simulated"}
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from ff_memories.annotate import annotation_files, forms
+from ff_memories.annotate import annotation_files
 from ff_memories.annotate.annotation_files import Problems
 from ff_memories.annotate.distance import Compared
 from ff_memories.annotate.study import Item
+from ff_memories.steps.annotation_sheets import distance_form, pattern_form
 
 browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 pytestmark = pytest.mark.browser
@@ -50,7 +51,7 @@ def test_patterns_by_keyboard(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
 
     page = tmp_path / "patterns.html"
-    page.write_text(forms.pattern_form("mine", ITEMS), encoding="utf-8")
+    page.write_text(pattern_form("mine", ITEMS), encoding="utf-8")
     browser.get(page.as_uri())
     press(browser, Keys.ENTER)
     assert text(browser, "message") == "Add a pattern or choose “no pattern”."
@@ -82,7 +83,7 @@ def test_the_framed_pattern_is_ticked_everywhere_edited_taken_out_and_put_back_b
                  box.find_element("class name", "count").text) for box in boxes]  # fmt: skip
 
     page = tmp_path / "patterns.html"
-    page.write_text(forms.pattern_form("mine", ITEMS), encoding="utf-8")
+    page.write_text(pattern_form("mine", ITEMS), encoding="utf-8")
     browser.get(page.as_uri())
     assert browser.find_element("id", "guide").get_attribute("open")
     press(browser, "n", "one", Keys.ENTER, "s", "a", Keys.ARROW_DOWN, "1", "n", "two", Keys.ENTER, "m", "a", "a")
@@ -99,7 +100,7 @@ def test_distances_by_keyboard(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
 
     page = tmp_path / "distance.html"
-    page.write_text(forms.distance_form("mine", CASES), encoding="utf-8")
+    page.write_text(distance_form("mine", CASES), encoding="utf-8")
     browser.get(page.as_uri())
     browser.find_element("id", "annotator").send_keys("Ann", Keys.ENTER)
     assert text(browser, "prefix") == f"once {EVIL}"

@@ -13,8 +13,9 @@ import polars as pl
 import pytest
 import torch
 from factories import convert, write_checkpoint, write_dictionary
+from refusing import ended
 
-from ff_memories import cli, tables
+from ff_memories import tables
 from ff_memories.annotate import distance, study
 from ff_memories.annotate.automatic import proxy, quality, semantic, shallow
 from ff_memories.annotate.automatic.permutation_test import SETS, Candidate, Correction, distinct, frequent, tail
@@ -373,9 +374,7 @@ def command(at, out, **changed):
 
 @pytest.mark.more
 def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
-    with pytest.raises(SystemExit) as end:
-        cli.main(command(inputs, tmp_path / "one"))
-    assert not end.value.code
+    assert ended(*command(inputs, tmp_path / "one")) == 0
     environment = {**os.environ, "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}
     words = command(inputs, tmp_path / "two")
     subprocess.run([sys.executable, "-m", "ff_memories.cli", *words], env=environment, check=True)

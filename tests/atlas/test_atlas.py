@@ -4,14 +4,16 @@ import csv
 import json
 import re
 import shutil
+from functools import partial
 
 import polars as pl
 import pytest
+import refusing
 from atlases import finished, frames, write_config
 from browsing import browser, console, phone, violations
 from reports import SVG, Tags
 
-from ff_memories import cli, tables
+from ff_memories import tables
 from ff_memories.atlas import match, panels
 from ff_memories.atlas.match import OTHER, RELATED, SAME, relation
 from ff_memories.atlas.member import Text
@@ -21,12 +23,7 @@ from ff_memories.judge.register import register
 
 OTHER_TEXT = {"source": None, "train": {"files": ["t.txt"]}, "validation": {"files": ["v.txt"]}, "sha256": "a" * 64}
 HOSTILE = '<b onclick="x">\u202e&'
-
-
-def ended(*arguments):
-    with pytest.raises(SystemExit) as end:
-        cli.main(["atlas", *map(str, arguments)])
-    return end.value.code
+ended = partial(refusing.ended, "atlas")
 
 
 @pytest.fixture

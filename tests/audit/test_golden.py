@@ -10,12 +10,12 @@ import polars as pl
 import pytest
 import torch
 from factories import convert, fairseq_model, words, write_checkpoint
+from refusing import ended
 
 from ff_memories import tables
 from ff_memories.audit import golden
 from ff_memories.audit.golden import endings, expected
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.store import Sentences
@@ -181,11 +181,9 @@ def test_a_prefix_without_tokens_ends_in_no_word_known_or_unknown():
 
 
 def step(folder, *more):
-    with pytest.raises(SystemExit) as end:
-        main(["step", "golden", "--source", "small", "--weights", str(folder / "model.safetensors"), "--description",
-              str(folder / "model.json"), "--dictionary", str(folder / "dict.txt"), "--test",
-              str(folder / "test.txt"), "--device", "cpu", "--threads", "1", *more])  # fmt: skip
-    return end.value.code
+    return ended("golden", "--source", "small", "--weights", folder / "model.safetensors", "--description",
+                 folder / "model.json", "--dictionary", folder / "dict.txt", "--test", folder / "test.txt",
+                 "--device", "cpu", "--threads", "1", *more)  # fmt: skip
 
 
 def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, tmp_path, capsys):
@@ -223,27 +221,11 @@ def test_the_step_for_triggers_refuses_keys_whose_triggers_end_otherwise(tmp_pat
     tables.write(pl.DataFrame(rows, schema=tables.TABLES["triggers"].columns, orient="row"), "triggers.parquet")
     registry = tmp_path / "registry.toml"  # absolute: what a path holds is read once in a process
     registry.write_text(SOURCE)
-    command = [
-        "step",
-        "golden-triggers",
-        "--source",
-        "small",
-        "--registry",
-        str(registry),
-        "--dictionary",
-        "dict.txt",
-        "--corpus",
-        "corpus.safetensors",
-        "--triggers",
-        "triggers.parquet",
-        "--out",
-        "found.json",
-    ]
+    files = ["--dictionary", "dict.txt", "--corpus", "corpus.safetensors", "--triggers", "triggers.parquet"]
+    command = ["golden-triggers", "--source", "small", "--registry", registry, *files, "--out", "found.json"]
     for share, status in ((0.7, 2), (0.6, 0)):
         Path("known.toml").write_text(f'[[endings]]\nlayer = 1\nkey = 3\nwords = ["of"]\nshare = {share}\n')
-        with pytest.raises(SystemExit) as end:
-            main(command)
-        assert end.value.code == status and Path("found.json").exists() == (not status)
+        assert ended(*command) == status and Path("found.json").exists() == (not status)
     said = capsys.readouterr().err
     assert "key 3 of layer 1: 67% of 3 triggers end in of, expected at least 70% (G6)" in said
     assert json.loads(Path("found.json").read_text())[0]["n"] == 3

@@ -14,13 +14,14 @@ import polars as pl
 import psutil
 import pytest
 import yaml
+from pipeline import step
+from refusing import says
 from running import BIN, command
 
 from ff_memories import tables
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.audit.verify import CheckedPart, faultless, page, verdict, verify
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.workflow import dvc_lock_file, rebuild, record_check
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
@@ -68,10 +69,8 @@ def change_row(name, column, new, row=0):
 
 
 def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["verify", "--only", *CHEAP, "--seed", "5", "--share", "0.05", "--certificate", "made/certificate.json"])
+    step("verify", "--only", *CHEAP, "--seed", 5, "--share", 0.05, "--certificate", "made/certificate.json")
     shown = capsys.readouterr().out
-    assert end.value.code == 0, shown
     assert "surrogate" in shown.splitlines()[0]
     assert shown.splitlines()[-1].startswith("NO FAULT FOUND in ")
     assert "not checked: rebuilt, verdicts" in shown.splitlines()[-1]
@@ -88,10 +87,8 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
 
 
 def test_an_audit_with_a_limit_of_time_says_how_few_rows_it_looked_at(here, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["verify", "--only", "audit", "rebuilt", "--seed", "5", "--cores", "1", "--time", "1s"])
+    step("verify", "--only", "audit", "rebuilt", "--seed", 5, "--cores", 1, "--time", "1s")
     shown = capsys.readouterr().out
-    assert end.value.code == 0, shown
     assert "with a smaller sample than usual (" in shown.splitlines()[-1]
 
 
@@ -220,18 +217,12 @@ def test_a_page_names_some_faults_and_counts_the_rest():
     ],
 )
 def test_bad_usage_ends_with_status_2(here, capsys, arguments, said):
-    with pytest.raises(SystemExit) as end:
-        main(["verify", *arguments])
-    assert end.value.code == 2
-    assert said in capsys.readouterr().err
+    assert said in says(capsys, "verify", *arguments)
 
 
 def test_a_run_that_was_never_recorded_is_bad_usage(here, capsys):
     (here / "dvc.lock").unlink()
-    with pytest.raises(SystemExit) as end:
-        main(["verify", "--only", "files"])
-    assert end.value.code == 2
-    assert "this run has not been recorded yet" in capsys.readouterr().err
+    assert "this run has not been recorded yet" in says(capsys, "verify", "--only", "files")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGXCPU, signal.SIGKILL])

@@ -5,15 +5,16 @@ import json
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
 import yaml
 from pipeline import config
+from refusing import ended, says
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.commands.explore import init
 from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.runs import opening
@@ -45,26 +46,10 @@ def here(tmp_path, monkeypatch):
     write_run(Path("results/other"), coefficient=[3.0, 1.0])
 
 
-def says(capsys, *words):
-    """Return the one line, with its hint, that a command ends in."""
-    with pytest.raises(SystemExit) as end:
-        main([*map(str, words)])
-    said = capsys.readouterr().err
-    assert end.value.code == 2 and said.startswith("error: ") and "Traceback" not in said
-    return said
-
-
 @pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "show --layer 1 --key 0", "trace text"])
 def test_a_runs_folder_without_its_config_is_named(here, capsys, words):
     said = says(capsys, *words.split(), "--configfile", "results/other")
     assert said == "error: results/other: no config of this run is here\n  fix: name its config with --configfile\n"
-
-
-def fails(error):
-    def stands_in(*_):
-        raise error
-
-    return stands_in
 
 
 @pytest.mark.parametrize("command", ["run", "init new.yaml"])
@@ -74,14 +59,13 @@ def fails(error):
 def test_a_new_run_that_cannot_be_leaves_no_part_of_its_text(tmp_path, monkeypatch, capsys, fault, command):
     monkeypatch.chdir(tmp_path)
     Path("my.txt").write_text("".join(f"Line {i}.\n" for i in range(40)))
-    monkeypatch.setattr(init, "_found", fails(fault))
+    monkeypatch.setattr(init, "_found", Mock(side_effect=fault))
     for kept in ([], [Path("data/text/other.train.txt")]):
         for path in kept:
             path.parent.mkdir(parents=True)
             path.touch()
-        with pytest.raises(SystemExit) as end:
-            main([*command.split(), "--model", "any", "--text", "my.txt"])
-        assert end.value.code and len(capsys.readouterr().err.splitlines()) == 1
+        assert ended(*command.split(), "--model", "any", "--text", "my.txt")
+        assert len(capsys.readouterr().err.splitlines()) == 1
         assert {path for path in Path().rglob("*") if path.is_file()} == {*kept, Path("my.txt")}
         assert Path("data").exists() == bool(kept)
 
@@ -140,10 +124,9 @@ def test_compare_refuses_runs_of_unlike_scope_and_one_run_twice(here, capsys):
 def test_compare_says_what_only_one_run_has(here, capsys, table, said):
     frame = pl.DataFrame(schema=tables.TABLES[table].columns)  # without rows; the other run has rows, or no such table
     tables.write(frame, Path(f"results/other/tables/{table}.parquet"))
-    with pytest.raises(SystemExit) as end:
-        main(["compare", "results/small", "results/other"])
+    assert ended("compare", "results/small", "results/other") == 1
     shown = capsys.readouterr()
-    assert end.value.code == 1 and shown.err == ""
+    assert shown.err == ""
     assert said in shown.out and shown.out.splitlines()[-1] == "different"
 
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from scorer import scorer_tokens
 
 from contrib.released_code.agreement_script import target
+from contrib.released_code.texts import printer
 from ff_memories.corpus import moses
 from ff_memories.corpus.texts import of_sentences
 from ff_memories.model.files import checkpoint
@@ -310,4 +311,4 @@ def test_tokens_are_those_of_fairseqs_hub_interface():
     for _ in range(300):
         text = " ".join(rng.choice(pieces, rng.integers(1, 9)))
         assert moses.tokenizer()(text) == hub.encode(text).split()
-        assert moses.printer()(text) == hub.tok.tokenize(text)
+        assert printer()(text) == hub.tok.tokenize(text)

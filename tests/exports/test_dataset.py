@@ -12,6 +12,7 @@ import pytest
 import yaml
 from huggingface_hub import DatasetCard
 from pipeline import step
+from refusing import says
 
 import ff_memories
 from ff_memories import tables
@@ -29,12 +30,6 @@ def head(folder):
     """Return the card's YAML as plain data, read as the hub does, and the Markdown below it."""
     found = re.fullmatch(r"---\n(.*?)\n---\n(.*)", (folder / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     return yaml.safe_load(found[1]), found[2]
-
-
-def refused(capsys, *arguments):
-    with pytest.raises(AssertionError):
-        step(*arguments)
-    return capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +156,7 @@ def test_paths_of_this_machine_are_cut(tmp_path):
 
 
 def test_text_without_a_known_licence_is_not_published(here, capsys, tmp_path):
-    told = refused(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x", "--with-text")
+    told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x", "--with-text")
     assert "nobody recorded the licence of this run's text" in told and not (tmp_path / "x").exists()
 
 
@@ -173,14 +168,14 @@ def test_a_missing_or_damaged_table_leaves_nothing_behind(here, capsys, tmp_path
     before = path.read_bytes()
     try:
         change(path)
-        told = refused(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x")
+        told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x")
     finally:
         path.write_bytes(before)
     assert said in told and not list(tmp_path.iterdir())
 
 
 def test_an_existing_folder_is_kept(here, capsys, tmp_path):
-    assert "already exists" in refused(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path)
+    assert "already exists" in says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path)
 
 
 def test_a_known_texts_licence_is_named_in_the_card():
@@ -214,7 +209,7 @@ def test_results_of_another_model_than_the_configs_are_refused(here, capsys, tmp
     settings = yaml.safe_load((here / "my.yaml").read_text(encoding="utf-8"))
     settings["model"]["files"] = {"model.safetensors": "0" * 64}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    told = refused(capsys, "export", *export, "--configfile", tmp_path / "other.yaml", "--out", tmp_path / "x")
+    told = says(capsys, "export", *export, "--configfile", tmp_path / "other.yaml", "--out", tmp_path / "x")
     assert "its model differs from the one in results/small/model/info.json" in told and not (tmp_path / "x").exists()
 
 
@@ -222,7 +217,7 @@ def test_texts_need_the_corpus(here, capsys, tmp_path):
     path = here / "results" / "small" / "corpus" / "corpus.safetensors"
     away = path.rename(path.with_suffix(".away"))
     try:
-        told = refused(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--licence", "cc0-1.0", "--with-text",
+        told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--licence", "cc0-1.0", "--with-text",
                        "--out", tmp_path / "x")  # fmt: skip
     finally:
         away.rename(path)

@@ -1,6 +1,7 @@
 """delphi's cache of latents: read by delphi and as delphi reads it, and computed again one sentence at a time."""
 
 import json
+from contextlib import chdir
 
 import numpy as np
 import polars as pl
@@ -37,10 +38,8 @@ def loaded(folder):
 
 @pytest.fixture(scope="module")
 def exported(llama, tmp_path_factory):
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.chdir(llama)
-    yield export(tmp_path_factory.mktemp("delphi") / "out", "2/7", "3/12", "2/9", "3/17-")
-    monkeypatch.undo()
+    with chdir(llama):
+        yield export(tmp_path_factory.mktemp("delphi") / "out", "2/7", "3/12", "2/9", "3/17-")
 
 
 @pytest.mark.slow

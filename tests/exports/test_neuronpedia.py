@@ -3,11 +3,13 @@
 import gzip
 import json
 from collections import defaultdict
+from contextlib import chdir
 
 import numpy as np
 import polars as pl
 import pytest
 from pipeline import step
+from refusing import says
 from tokenizers import Tokenizer
 
 from ff_memories import tables
@@ -81,18 +83,13 @@ def export(out, *more):
 
 
 def refused(capsys, *more):
-    with pytest.raises(AssertionError):
-        export(*more)
-    return capsys.readouterr().err
+    return says(capsys, "export", "neuronpedia", "--configfile", "my.yaml", "--out", *more)
 
 
 @pytest.fixture(scope="module")
 def exported(llama, tmp_path_factory):
-    monkeypatch = pytest.MonkeyPatch()
-    monkeypatch.chdir(llama)
-    folder = tmp_path_factory.mktemp("neuronpedia")
-    yield export(folder / "tables") / "model"
-    monkeypatch.undo()
+    with chdir(llama):
+        yield export(tmp_path_factory.mktemp("neuronpedia") / "tables") / "model"
 
 
 def raw(run, name):

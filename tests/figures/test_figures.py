@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 import pytest
 from drawings import KEYS, LAYERS, SECTIONS, chosen, drawing, embedded_fonts, looking, synthetic, texts, untrained
+from refusing import ended, says
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, paper, render, theme
 from ff_memories.figures.context import from_info
@@ -53,9 +53,7 @@ def command(folder, figure, out, *names):
 def drawn(run_folder):
     """All ten figures, drawn one after the other in this process."""
     for figure in FIGURES:
-        with pytest.raises(SystemExit) as end:
-            main(command(run_folder, figure, run_folder / "here" / figure))
-        assert not end.value.code
+        assert ended(*command(run_folder, figure, run_folder / "here" / figure)) == 0
     return run_folder / "here"
 
 
@@ -258,10 +256,7 @@ def test_the_papers_values_stand_only_where_they_belong():
 
 
 def test_a_missing_table_and_a_broken_card_are_named(run_folder, tmp_path, capsys):
-    with pytest.raises(SystemExit) as end:
-        main(command(run_folder, "figure4", tmp_path / "figure4", "mutations"))
-    assert end.value.code == 2
-    assert "values.parquet" in capsys.readouterr().err
+    assert "values.parquet" in says(capsys, *command(run_folder, "figure4", tmp_path / "figure4", "mutations"))
     assert not list(tmp_path.iterdir())
     (tmp_path / "info.json").write_text("{}")
     with pytest.raises(UserError, match=r"info\.json"):

@@ -13,12 +13,13 @@ import tiny
 import tokenizers
 import torch
 import transformers
+from pipeline import step as run
+from refusing import ended
 from running import ROOT, snakemake
 from safetensors.torch import load_file
 
 from ff_memories import api
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.inputs.models import converted_folder, from_gguf
 from ff_memories.inputs.models.proved_model import take_in
 from ff_memories.model.files import gguf_file
@@ -37,12 +38,6 @@ def place(tmp_path, monkeypatch):
 def converted(name="llama", **options):
     made = gguf_files.save("m.gguf", name, **options)
     return made, from_gguf.folder(Path("m.gguf"))
-
-
-def read_by_transformers(name):
-    """Return the model of m.gguf as `transformers` reads it itself."""
-    kind = getattr(transformers, tiny.family(name).architecture)
-    return kind.from_pretrained(".", gguf_file="m.gguf", dtype=torch.float32, attn_implementation="eager").eval()
 
 
 @pytest.mark.parametrize("name", gguf_files.ARCHITECTURES)
@@ -69,7 +64,8 @@ WHERE_THEY_AGREE = {  # `transformers` takes these sizes from its own defaults, 
 def test_logits_are_those_of_transformers_own_reader(name):
     wide = {} if name == "gpt2" else {"hidden_size": 64}
     _, folder = converted(name, kind="Q8_0", change=wide | WHERE_THEY_AGREE[name])
-    theirs, ours = read_by_transformers(name), take_in(folder).model
+    kind, ours = getattr(transformers, tiny.family(name).architecture), take_in(folder).model
+    theirs = kind.from_pretrained(".", gguf_file="m.gguf", dtype=torch.float32, attn_implementation="eager").eval()
     assert all(torch.equal(weight, theirs.state_dict()[own]) for own, weight in ours.state_dict().items())
     tokens = torch.tensor([[1, 7, 3, 90, 5]])
     wanted = theirs(tokens).logits.detach()
@@ -196,18 +192,10 @@ def test_a_run_on_a_file_names_its_types(capsys):
     assert "the config's model.files says" in snakemake(Path().absolute(), "-R", "convert", check=False).stderr
 
 
-def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main(list(arguments))
-    assert end.value.code == 0
-
-
 def test_a_text_is_traced_through_a_file_without_a_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     gguf_files.save("m.gguf", kind="Q8_0", change={"hidden_size": 64, "head_dim": 16, "intermediate_size": 96})
-    with pytest.raises(SystemExit) as end:
-        main(["trace", "The cat runs.", "--model", "m.gguf", "--json", "t.json", "--out", "t.html", "--top", "3"])
-    assert end.value.code == 0
+    run("trace", "The cat runs.", "--model", "m.gguf", "--json", "t.json", "--out", "t.html", "--top", "3")
     found = json.loads(Path("t.json").read_text())
     assert found["weights"] == "8-bit weights (Q8_0, F32): the model that people run, not the one that was trained"
     assert found["weights"] in Path("t.html").read_text() and found["scope"] == "model"
@@ -216,6 +204,4 @@ def test_a_text_is_traced_through_a_file_without_a_run(tmp_path, monkeypatch, ca
     assert found["cells"] == json.loads(json.dumps(same))["cells"]
     for more, said in ((["--configfile", "my.yaml"], "leave out one of them"), ([], "no such file")):
         model = "m.gguf" if more else "no.gguf"
-        with pytest.raises(SystemExit) as end:
-            main(["trace", "The cat", "--model", model, *more])
-        assert end.value.code == 2 and said in capsys.readouterr().err
+        assert ended("trace", "The cat", "--model", model, *more) == 2 and said in capsys.readouterr().err

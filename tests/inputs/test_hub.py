@@ -15,13 +15,12 @@ import torch
 import transformers
 import yaml
 from hub_server import serving, sha256
-from pipeline import line
+from pipeline import step as run
 from refusing import says
 from running import ROOT, command
 from safetensors.torch import load_file, save_file
 
 from ff_memories import api
-from ff_memories.cli import main
 from ff_memories.config import load
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs.fetching import hub
@@ -72,12 +71,6 @@ def web(project, monkeypatch):
 def offline(monkeypatch):
     """Call it to go offline, as HF_HUB_OFFLINE=1 would."""
     return lambda: monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main(line(arguments))
-    assert end.value.code == 0
 
 
 def init(model, *more, name="my.yaml"):

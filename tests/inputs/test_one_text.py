@@ -3,9 +3,9 @@
 import gzip
 
 import pytest
+from refusing import says
 
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.inputs.texts.one_text import FEWEST, SHARE, split
 
 ARTICLES = "".join(
@@ -95,8 +95,5 @@ def test_init_refuses_what_is_no_plain_text(tmp_path, monkeypatch, capsys, optio
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.txt").write_bytes(content)
     (tmp_path / "good.txt").write_text(LINES)
-    with pytest.raises(SystemExit):
-        main(["init", "my.yaml", "--model", "./none", *options])
-    assert (
-        "my.txt: " in (said := capsys.readouterr().err) and "fix: give " in said and not (tmp_path / "my.yaml").exists()
-    )
+    said = says(capsys, "init", "my.yaml", "--model", "./none", *options)
+    assert "my.txt: " in said and "fix: give " in said and not (tmp_path / "my.yaml").exists()

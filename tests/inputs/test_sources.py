@@ -13,9 +13,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 from mirror import serving
+from refusing import ended as run
 
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.inputs import fetch, registry
 from ff_memories.inputs.fetching import download
 from ff_memories.inputs.fetching.unpack import unpack
@@ -209,12 +209,6 @@ parts = [{parts}]
     Path("registry.toml").write_text(text)
     registry.sources.cache_clear()
     return ["--registry", "registry.toml"]
-
-
-def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main([str(a) for a in arguments])
-    return end.value.code
 
 
 def texts():

@@ -6,9 +6,10 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from refusing import ended
 from scipy.stats import binom, norm
 
-from ff_memories import cli, tables
+from ff_memories import tables
 from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
@@ -652,13 +653,11 @@ def run(folder, *more, counts="counts"):
     (folder / "counts").mkdir(exist_ok=True)
     tables.write(mutations()[1], folder / "mutations.parquet")
     tables.counts("corpus", {"split": 0}).write_parquet(folder / "counts/corpus.parquet")
-    with pytest.raises(SystemExit) as end:
-        cli.main(["step", "claims", "--config", json.dumps(CONFIG), "--info", f"{folder}/info.json", "--dictionary",
-                  f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
-                  *more, "--claims", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
-                  "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims",
-                  "--tex", f"{folder}/claims.tex"])  # fmt: skip
-    return end.value.code
+    return ended("claims", "--config", json.dumps(CONFIG), "--info", f"{folder}/info.json", "--dictionary",
+                 f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
+                 *more, "--claims", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
+                 "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims",
+                 "--tex", f"{folder}/claims.tex")  # fmt: skip
 
 
 def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twice(tmp_path):

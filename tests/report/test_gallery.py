@@ -14,10 +14,10 @@ from galleries import HOSTILE, build, material
 from hypothesis import given
 from hypothesis import strategies as st
 from planted_run import TYPES, planted
+from refusing import ended, says
 from running import ROOT
 
 from ff_memories import tables
-from ff_memories.cli import main
 from ff_memories.gallery import promoted
 from ff_memories.model.decoder import Decoder
 from ff_memories.report.gallery import TABLES, parts, site
@@ -244,9 +244,7 @@ MUTATE = {"keys_per_layer": 5, "top": 4, "random": "any", "single_token": "skip"
 
 def test_a_search_finds_only_triggers_that_are_shown(planted_run, tmp_path):
     results = planted_run / "results" / "planted"
-    with pytest.raises(SystemExit) as end:
-        main(arguments(results, site=tmp_path / "few"))
-    assert end.value.code == 0
+    assert ended(*arguments(results, site=tmp_path / "few")) == 0
     manifest = parts.read(tmp_path / "few", "manifest")
     assert manifest["top"] == 2
     every = records(tmp_path / "few", manifest)
@@ -263,16 +261,13 @@ def test_what_does_not_belong_together_is_refused_and_nothing_is_written(planted
     values = tables.read(results / "tables" / "values.parquet")
     tables.write(values.head(5), tmp_path / "values.parquet")
     (tmp_path / "dict.txt").write_text("only 1\n")
-    for change, says in [
+    for change, said in [
         ({"info": tmp_path / "info.json"}, "rows, but the model has"),
         ({"values": tmp_path / "values.parquet"}, "values: 5 rows, but the model has"),
         ({"dictionary": tmp_path / "dict.txt"}, "fewer token types"),
         ({"triggers": tmp_path / "none" / "triggers.parquet"}, "no such table"),
     ]:
-        with pytest.raises(SystemExit) as end:
-            main(arguments(results, site=tmp_path / "out", **change))
-        assert end.value.code == 2
-        assert says in capsys.readouterr().err
+        assert said in says(capsys, *arguments(results, site=tmp_path / "out", **change))
         assert not (tmp_path / "out").exists()
 
 
@@ -413,16 +408,11 @@ def test_a_run_without_the_new_tables_has_a_gallery_all_the_same(tmp_path):
     assert "fired" not in parts.read(tmp_path / "old", "layer-1")
 
 
-def some_keys(full):
-    """Return the material of a gallery that shows every seventh key of layer 1 and key 3 of layer 2."""
-    shown = ((pl.col("layer") == 1) & (pl.col("key") % 7 == 1)) | ((pl.col("layer") == 2) & (pl.col("key") == 3))
-    return replace(full, promoted=full.promoted.filter(shown), some=True)
-
-
 def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):
     whole, folder = material(), tmp_path / "some"
     build(tmp_path / "whole", whole)
-    some = build(folder, some_keys(whole))
+    shown = ((pl.col("layer") == 1) & (pl.col("key") % 7 == 1)) | ((pl.col("layer") == 2) & (pl.col("key") == 3))
+    some = build(folder, replace(whole, promoted=whole.promoted.filter(shown), some=True))
     manifest, every = parts.read(folder, "manifest"), parts.read(tmp_path / "whole", "manifest")
     assert "shown" not in every
     assert manifest["shown"] == [list(range(1, 70, 7)), [3]]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from refusing import ended
 from reports import (
     ANNOTATIONS,
     CONFIG,
@@ -25,7 +26,7 @@ from reports import (
     value,
 )
 
-from ff_memories import cli, tables
+from ff_memories import tables
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.base.text import cell, csv_text, escape_invisible, latex
@@ -317,9 +318,7 @@ def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
     def step(name, sentences="sentences"):
         files = (sentences, *(table for table in EXCERPTS[name].tables if table != "sentences"))
         read = ["--tables", *(f"{tmp_path}/{file}.parquet" for file in files)]
-        with pytest.raises(SystemExit) as end:
-            cli.main(["step", "excerpts", f"--out={tmp_path}", "--config", config, *read, *shared, "--excerpts", name])
-        return end.value.code
+        return ended("step", "excerpts", f"--out={tmp_path}", "--config", config, *read, *shared, "--excerpts", name)
 
     for name in EXCERPTS:
         files = [f"{name}.{suffix}" for suffix in ("html", "csv", "tex")]

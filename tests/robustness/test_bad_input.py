@@ -12,13 +12,12 @@ import pytest
 import torch
 import yaml
 from factories import write_dictionary
-from pipeline import SMALL, config, line, run_steps, write_inputs
+from pipeline import SMALL, config, run_steps, step, write_inputs
 from refusing import TYPES, model_step, run_corpus, says
 from running import BIN, ROOT
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.files import checkpoint
@@ -34,19 +33,22 @@ def nothing_written(folder):
 # -- texts -------------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_text_file(folder, capsys):
-    (folder / "train.txt").unlink()
+TEXTS = {
+    "missing": (lambda text: text.unlink(), ("train.txt: no such text file", "corpus.train.files")),
+    "not UTF-8": (lambda text: text.write_bytes("gut .\nüber .\n".encode("latin1")),
+                  ("train.txt, line 2: not UTF-8 at byte 0", "iconv")),
+    "longer than the model's positions": (lambda text: text.write_text(text.read_text() + "x " * 64 + "\n"),
+        ("the sentence has 64 tokens, but the model takes at most 63", "too_long: split")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_a_faulty_text_is_refused_before_anything_is_written(folder, capsys, what):
+    spoil, wanted = TEXTS[what]
+    spoil(folder / "train.txt")
     said = says(capsys, *run_corpus(folder))
-    assert "train.txt: no such text file" in said
-    assert "corpus.train.files" in said
+    assert all(part in said for part in wanted)
     assert nothing_written(folder)
-
-
-def test_text_that_is_not_utf8_is_named_by_its_line(folder, capsys):
-    (folder / "train.txt").write_bytes("gut .\nüber .\n".encode("latin1"))
-    said = says(capsys, *run_corpus(folder))
-    assert "train.txt, line 2: not UTF-8 at byte 0" in said
-    assert "iconv" in said
 
 
 def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
@@ -59,21 +61,10 @@ def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
     assert "validation.txt: no such text file" in says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
 
 
-def test_a_sentence_longer_than_the_models_positions_is_refused(folder, capsys):
-    with (folder / "train.txt").open("a") as file:
-        file.write("x " * 64 + "\n")
-    said = says(capsys, *run_corpus(folder))
-    assert "the sentence has 64 tokens, but the model takes at most 63" in said
-    assert "too_long: split" in said
-    assert nothing_written(folder)
-
-
-def test_or_split_and_counted(folder):
+def test_a_sentence_longer_than_the_models_positions_is_split_and_counted_if_the_config_says_so(folder):
     with (folder / "train.txt").open("a") as file:
         file.write("x " * 130 + "\n")
-    with pytest.raises(SystemExit) as end:
-        main(line(run_corpus(folder, corpus__too_long="split")))
-    assert end.value.code == 0
+    step(*run_corpus(folder, corpus__too_long="split"))
     counts = dict(pl.read_parquet(folder / "out" / "counts.parquet").select("reason", "n").iter_rows())
     assert counts["train_sentences_split"] == 1
     sentences = pl.read_parquet(folder / "out" / "sentences.parquet").filter(pl.col("split") == "train").tail(3)
@@ -199,10 +190,7 @@ def test_options_under_their_older_names_mean_the_same(folder, older):
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
 def test_weights_that_are_no_numbers(folder, capsys, number):
-    def spoil(content):
-        content["model"]["decoder.layers.2.fc1.weight"][3, 4] = number
-
-    rewrite(folder, spoil)
+    rewrite(folder, lambda content: content["model"]["decoder.layers.2.fc1.weight"][3, 4].fill_(number))
     assert "NaN or infinite numbers in layers.2.keys" in says(capsys, *model_step(folder))
 
 
@@ -218,17 +206,8 @@ def test_a_checkpoint_or_dictionary_other_than_the_pinned_one(folder, capsys, ke
 # -- what a run asks for ---------------------------------------------------------------------------------------------
 
 
-def steps_fail(folder, capsys, settings):
-    with pytest.raises((SystemExit, AssertionError)):
-        run_steps(folder, settings)
-    return capsys.readouterr().err
-
-
 def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
-    def silence(content):
-        content["model"]["decoder.layers.0.fc1.bias"][:7] = -1e4
-
-    rewrite(folder, silence)
+    rewrite(folder, lambda content: content["model"]["decoder.layers.0.fc1.bias"][:7].fill_(-1e4))
     out = run_steps(folder, config())
     triggers, values = (pl.read_parquet(out / f"{n}.parquet") for n in ("triggers", "values"))
     silent = (pl.col("layer") == 1) & (pl.col("key") < 7)
@@ -247,7 +226,9 @@ def test_numbers_that_overflow_are_refused(folder, capsys):
             content["model"][f"decoder.layers.{layer}.fc1.weight"].mul_(1e30)
 
     rewrite(folder, blow_up)
-    said = steps_fail(folder, capsys, config())
+    with pytest.raises((SystemExit, AssertionError)):
+        run_steps(folder, config())
+    said = capsys.readouterr().err
     found = re.match(r"error: sentences (\d+) to (\d+): numbers that the model computes overflow in float32\n", said)
     assert found and int(found[1]) < int(found[2])
 
@@ -313,9 +294,7 @@ def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
                  "--validation", "validation.txt"]  # fmt: skip
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--set", "triggers.top=25", "mutations.top=20", "--set", "composition.memories=all"])
-    assert end.value.code == 0
+    step(*arguments, "--set", "triggers.top=25", "mutations.top=20", "--set", "composition.memories=all")
     made = load("my.yaml")
     assert (made.run, made.triggers.top, made.mutations.top, made.composition.memories) == ("my", 25, 20, "all")
     assert "the file already exists" in says(capsys, *arguments)

@@ -220,8 +220,8 @@ if on_cpu() and "mem_mb" not in workflow.global_resources:  # jobs wait for memo
 
 def compute_threads(wildcards):
     """Return the number of CPU threads for a step that runs the model."""
-    here = on_cpu() and run_.config.execution.arithmetic == "portable"
-    return arithmetic.THREADS if here else arithmetic.FAST_THREADS
+    kind = run_.config.execution.arithmetic if on_cpu() else "fast"
+    return arithmetic.threads_of_a_job(kind, arithmetic.FAST_THREADS)
 
 
 def memory(wildcards, attempt, rulename):

@@ -14,7 +14,6 @@ from ff_memories.annotate.distance import LABELS
 from ff_memories.annotate.study import FEWEST
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.base.text import csv_text
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED, TYPES
 
 PATTERNS = ("run", "annotator", "item", "pattern", "type", "description", "prefixes")
@@ -143,22 +142,6 @@ def _pattern(place: str, path: Path, row: dict[str, str], problems: Problems) ->
         problems.add(place, f"{', '.join(map(repr, odd))} is not a prefix number", "write numbers such as 3 5 12")
     ranks = tuple(int(number) for number in numbers if number not in odd)
     return Pattern(*head, row["pattern"], kind or "(empty)", row["description"], ranks)
-
-
-def pattern_csv(run: str, patterns: Iterable[Pattern]) -> str:
-    """Return patterns in the forms' format."""
-    return csv_text(
-        PATTERNS,
-        (
-            [run, p.annotator, p.item, p.pattern or "0", p.type or "none", p.description, " ".join(map(str, p.ranks))]
-            for p in patterns
-        ),
-    )
-
-
-def judgement_csv(run: str, judged: Iterable[Judgement]) -> str:
-    """Return judgements in the forms' format."""
-    return csv_text(JUDGEMENTS, ([run, j.annotator, j.item, j.label] for j in judged))
 
 
 def check_names(answers: Iterable[Annotation], problems: Problems) -> None:

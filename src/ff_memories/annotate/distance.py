@@ -21,7 +21,6 @@ from ff_memories import tables
 from ff_memories.annotate.automatic.words import sort_of, stem
 from ff_memories.annotate.study import content_hash, identity
 from ff_memories.base.draws import generator
-from ff_memories.base.errors import UserError
 from ff_memories.base.text import escape_invisible
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
@@ -164,15 +163,6 @@ def compared(
         for row in rows.iter_rows(named=True)
     ]
     return [out[i] for i in generator(seed, "composition order").permutation(len(out)).tolist()]
-
-
-def check_examples(refinement: pl.DataFrame, examples: pl.DataFrame) -> None:
-    """Raise ``UserError`` if the two tables have different examples."""
-    if refinement.join(examples, on="example", how="anti").height:
-        raise UserError(
-            "the refinement table names examples that the examples table does not have",
-            "make both with the same run of the workflow",
-        )
 
 
 def label(cases: pl.DataFrame, types: Sequence[str], closer: Callable[[int, int], bool]) -> pl.DataFrame:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from ff_memories import tables
 from ff_memories.annotate.annotation_files import Pattern
 from ff_memories.base.draws import generator, interval
+from ff_memories.schema import RANK, Columns
 from ff_memories.tables.annotation import MODEL, PEOPLE, is_person
 
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
@@ -44,7 +45,7 @@ def item_labels(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
         for (annotator, item), ranks in sorted(types_of.items())
         for rank in range(1, prefixes[item] + 1)
     ]
-    schema: tables.Columns = {"annotator": pl.String, "item": pl.String, "rank": tables.RANK, "label": pl.String}
+    schema: Columns = {"annotator": pl.String, "item": pl.String, "rank": RANK, "label": pl.String}
     asked = plan.select("item", "kind", "layer", "key")
     return pl.DataFrame(rows, schema=schema, orient="row").join(asked, on="item", how="left", maintain_order="left")
 

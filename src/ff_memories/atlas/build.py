@@ -135,7 +135,7 @@ def _figure(
     """Write one panel's files and return what the page shows of it."""
     frame = numbers[panel.name]
     lacking = listed([_quoted(m) for m in members if m.label not in set(frame["label"].to_list())])
-    differing = listed(match.of_sections(different, panel.sections))
+    differing = listed([n for n in different if n.partition(".")[0] in (*match.ALWAYS, *panel.sections)])
     faint = [f"{'grey' if over else 'faint'}, dashed: untrained models"] if frame["untrained"].count() else []
     level = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
     notes = [

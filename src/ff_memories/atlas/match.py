@@ -103,11 +103,6 @@ def by_kind(different: Mapping[str, Sequence[Any]], members: Sequence[Member]) -
     return out
 
 
-def of_sections(different: Sequence[str], sections: Sequence[str]) -> list[str]:
-    """Return the differing settings that belong to these sections of the config."""
-    return [name for name in different if name.partition(".")[0] in (*ALWAYS, *sections)]
-
-
 def without_folders(value: Any) -> Any:
     """Return plain data in which every absolute path is cut to its last part."""
     if isinstance(value, dict):

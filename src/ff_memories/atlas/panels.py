@@ -72,8 +72,8 @@ class Panel:
     chance: tuple[float, str] | None = None
 
 
-def _named(frame: pl.DataFrame, value: str = "mean") -> pl.DataFrame:
-    return frame.select("layer", pl.col(value).alias("value"), "low", "high", "n")
+def _named(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.select("layer", pl.col("mean").alias("value"), "low", "high", "n")
 
 
 def _medians(frame: pl.DataFrame, column: str, seed: int | None) -> pl.DataFrame:

@@ -353,7 +353,7 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
 
 def model_here(run: Run, model: str) -> AuditInputs:
     """Return what rows of one of a run's models are recomputed from, without the tables that say them."""
-    return AuditInputs.read(run, (), Path) if model == "own" else baselines.inputs(run, model, {}, Path)
+    return AuditInputs.read(run, (), Path) if model == "own" else baselines.Baseline.of(run, model).inputs({})
 
 
 def _recompute(

@@ -27,11 +27,6 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def wrote(folder: Path) -> None:
-    """Register a folder's files as written by this process."""
-    _written.update(dict.fromkeys(file for file in sorted(folder.rglob("*")) if file.is_file()))
-
-
 def require_file(path: str | Path) -> None:
     """Raise ``UserError`` if a path exists and is not a regular file: opening a pipe could block forever.
 
@@ -89,7 +84,7 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     try:
         yield partial
         partial.rename(folder)
-        wrote(folder)
+        _written.update(dict.fromkeys(file for file in sorted(folder.rglob("*")) if file.is_file()))
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

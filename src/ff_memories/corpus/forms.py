@@ -106,12 +106,7 @@ BREAK = _python(
 )
 
 
-def broken_lines(path: Path) -> str:
-    """Return the hint for a text of few lines: the command that breaks them at sentences."""
-    return _command(path, BREAK)
-
-
-def _command(path: Path, convert: str) -> str:
+def command(path: Path, convert: str) -> str:
     """Return the hint that names the converted file and the command line that writes it."""
     names = (f"{path.stem[:50]}.plain{n or ''}.txt" for n in count())
     free = next(name for name in names if not Path(name).exists())
@@ -119,7 +114,7 @@ def _command(path: Path, convert: str) -> str:
 
 
 def _refusal(path: Path, what: str, convert: str, where: str = "") -> UserError:
-    return UserError(f"{path}{where}: {what}", _command(path, convert))
+    return UserError(f"{path}{where}: {what}", command(path, convert))
 
 
 def _refuse_bytes(path: Path, sample: bytes) -> None:
@@ -195,5 +190,5 @@ def _refuse_wrapped(path: Path, text: str) -> None:
     )
     raise UserError(
         f"{path}: its lines are wrapped at {width} characters, and every line is read as a paragraph",
-        _command(path, _python(code, "re", "textwrap")) + "; or set corpus.segmenter: line, if lines are sentences",
+        command(path, _python(code, "re", "textwrap")) + "; or set corpus.segmenter: line, if lines are sentences",
     )

@@ -9,10 +9,3 @@ def tokenizer() -> Callable[[str], list[str]]:
 
     moses = MosesTokenizer(lang="en")
     return lambda text: moses.tokenize(text, aggressive_dash_splits=True, escape=True)
-
-
-def printer() -> Callable[[str], list[str]]:
-    """Return the tokenizer that the released code prints triggers with: English Moses, HTML escapes, hyphens kept."""
-    from sacremoses import MosesTokenizer
-
-    return MosesTokenizer(lang="en").tokenize

@@ -40,12 +40,3 @@ def never_trained(path: Path | None) -> list[int]:
 def folded(types: Types) -> np.ndarray | None:
     """Return ``Tokenizer.folded``; ``None`` for a dictionary, whose runs compare ids alone."""
     return types.folded() if isinstance(types, Tokenizer) else None
-
-
-def check_dictionary(path: str | Path, dictionary: Types, vocab: int) -> None:
-    """Raise ``UserError`` if a dictionary does not have ``vocab`` types, the model's number."""
-    if len(dictionary) != vocab:
-        raise UserError(
-            f"{path}: has {len(dictionary)} types, but the model has {vocab}",
-            "set model.dictionary to the dict.txt that the checkpoint was trained with",
-        )

@@ -27,6 +27,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.declaration import add_execution, execution
 from ff_memories.model.info import quantised, read_info
+from ff_memories.schema import KEY, LAYER, POSITION, SENTENCE
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import refuse_unfinished
 
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
         if sign < 0 and decoder.neurons is None:
             raise UserError(f"--keys {layer}/{key}-: this model's memories have positive coefficients alone")
     memories = [(layer, memory_of(key, sign, decoder.neurons)) for layer, key, sign in wanted]
-    schema = {"layer": tables.LAYER, "key": tables.KEY}
+    schema = {"layer": LAYER, "key": KEY}
     of_keys = triggers.join(pl.DataFrame(memories, schema=schema, orient="row"), on=["layer", "key"], how="semi")
     sentences = contexts(of_keys, corpus, args.others, run_.config.seed)
     if not len(of_keys):
@@ -123,7 +124,7 @@ def asked(keys: list[tuple[int, int]], sentences: np.ndarray, corpus: Corpus) ->
     lengths = corpus.lengths[sentences]
     layer, key = (np.repeat([one[i] for one in keys], len(sentences)) for i in (0, 1))
     where = {"sentence": np.tile(sentences, len(keys)), "position": np.tile(lengths, len(keys))}
-    schema = {"layer": tables.LAYER, "key": tables.KEY, "sentence": tables.SENTENCE, "position": tables.POSITION}
+    schema = {"layer": LAYER, "key": KEY, "sentence": SENTENCE, "position": POSITION}
     return pl.DataFrame({"layer": layer, "key": key, **where}, schema=schema)
 
 

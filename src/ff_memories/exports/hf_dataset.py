@@ -30,6 +30,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
+from ff_memories.schema import SENTENCE, TOKEN
 from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import Run, corpus_of, refuse_unfinished
@@ -145,13 +146,9 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
         frame, to = pl.read_parquet(path), folder / "data" / f"{name}.parquet"
         quoting = [] if with_text or schema.quotes_text is None else [schema.quotes_text]
         shared = frame.drop(quoting)
-        if "file" in shared.columns:
+        if "file" in shared.columns and shared.height:
             cut = {file: without_folders(file) for file in shared["file"].unique()}
-            shared = (
-                shared.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String))
-                if shared.height
-                else shared
-            )
+            shared = shared.with_columns(pl.col("file").replace_strict(cut, return_dtype=pl.String))
         if (column := schema.names_people) and people:
             shared = shared.with_columns(pl.col(column).replace(people))
         if shared.equals(frame):
@@ -182,11 +179,11 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
     ids = [corpus.sentence(number).tolist() for number in numbers]
     texts = pl.DataFrame(
         {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(of_sentence)) for of_sentence in ids]},
-        schema={"sentence": tables.SENTENCE, "tokens": pl.List(tables.TOKEN), "text": pl.String},
+        schema={"sentence": SENTENCE, "tokens": pl.List(TOKEN), "text": pl.String},
     )
     every = pl.DataFrame(
         {"token": range(len(types)), "text": [types[token] for token in range(len(types))]},
-        schema={"token": tables.TOKEN, "text": pl.String},
+        schema={"token": TOKEN, "text": pl.String},
     )
     for (name, about), frame in zip(TEXTS.items(), (texts, every), strict=True):
         to = folder / "data" / f"{name}.parquet"

@@ -31,7 +31,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import BLANK
 from ff_memories.corpus.types import Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
-from ff_memories.tables import HISTOGRAM_BINS
+from ff_memories.tables.gallery import HISTOGRAM_BINS
 from ff_memories.workflow.runs import opening
 from ff_memories.workflow.runs.run import corpus_of, refuse_unfinished
 

@@ -99,8 +99,3 @@ def caption(name: str, target: str = "next", active: bool = True) -> str:
     if not active and entry.caption_effective:
         return entry.caption_effective
     return entry.caption_last if target == "last" and entry.caption_last else entry.caption
-
-
-def keys_behind(name: str) -> str | None:
-    """Return the gallery's address of all keys that a figure counts; ``None`` if it counts something else."""
-    return GALLERY + DRAWN[name].keys if DRAWN[name].keys else None

@@ -100,10 +100,10 @@ def in_order(document: bytes) -> bytes:
     return re.sub(resources, lambda match: match[1] + b"".join(sorted(match[2].splitlines(keepends=True))), document)
 
 
-def png(drawing: str, scale: float = PIXELS) -> bytes:
-    """Return the drawing as pixels, ``scale`` of them per point."""
+def png(drawing: str) -> bytes:
+    """Return the drawing as pixels, ``PIXELS`` of them per point."""
     use_own_font()
-    return compressed(vl_convert.svg_to_png(drawing, scale=scale))
+    return compressed(vl_convert.svg_to_png(drawing, scale=PIXELS))
 
 
 def compressed(image: bytes) -> bytes:

@@ -14,8 +14,8 @@ from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.model.batches import batching
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
-from ff_memories.tables import HISTOGRAM_BINS as BINS
 from ff_memories.tables import concat
+from ff_memories.tables.gallery import HISTOGRAM_BINS as BINS
 
 PERCENTILES = (25, 50, 75, 95)
 HELD = 1 << 27  # coefficients held at once, if those of a layer are no more; the text runs again for the others

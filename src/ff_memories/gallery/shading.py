@@ -15,7 +15,7 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel, signed_coefficients
-from ff_memories.tables import TOP_LEVEL
+from ff_memories.tables.gallery import TOP_LEVEL
 
 
 def table(decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_tokens: int) -> pl.DataFrame:

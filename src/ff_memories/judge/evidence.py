@@ -118,23 +118,6 @@ class Evidence:
         return labels, annotators.ANNOTATOR in labels["annotator"]
 
 
-def _spacy() -> frozenset[str]:
-    try:
-        from spacy.lang.en.stop_words import STOP_WORDS
-    except ImportError:
-        raise UserError(
-            "composition.stop_words: spacy is not installed",
-            f"{with_extra('spacy')}, or set composition.stop_words: sklearn",
-        ) from None
-    return frozenset(STOP_WORDS)
-
-
-def _most_frequent(dictionary: Types, most: int) -> frozenset[str]:
-    # A dictionary file lists its types by decreasing frequency.
-    alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
-    return frozenset(word.lower() for word in alphabetic[:most])
-
-
 def stop_words(source: str, dictionary: Types) -> frozenset[int]:
     """Return the ids of the tokens that are stop words (section 5.1), comparing whole tokens in lower case.
 
@@ -144,12 +127,17 @@ def stop_words(source: str, dictionary: Types) -> frozenset[int]:
     Raises ``UserError`` if the package is not installed.
     """
     if source == "sklearn":
-        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-        words: frozenset[str] = ENGLISH_STOP_WORDS
+        from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS as words
     elif source == "spacy":
-        words = _spacy()
-    else:
-        words = _most_frequent(dictionary, int(source.removeprefix("top")))
+        try:
+            from spacy.lang.en.stop_words import STOP_WORDS as words
+        except ImportError:
+            raise UserError(
+                "composition.stop_words: spacy is not installed",
+                f"{with_extra('spacy')}, or set composition.stop_words: sklearn",
+            ) from None
+    else:  # a dictionary file lists its types by decreasing frequency
+        alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
+        words = frozenset(word.lower() for word in alphabetic[: int(source.removeprefix("top"))])
     first = len(SPECIALS) if isinstance(dictionary, Dictionary) else 0
     return frozenset(i for i, word in enumerate(dictionary.types[first:], first) if word.lower() in words)

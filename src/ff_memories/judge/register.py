@@ -9,7 +9,7 @@ from ff_memories.base import sections
 from ff_memories.judge.measurement import Limit
 from ff_memories.judge.statistics import wilson
 from ff_memories.judge.wording import beyond, natural
-from ff_memories.tables import BASELINES, LIMITS
+from ff_memories.tables.results import BASELINES, LIMITS
 
 UNTRAINED, SAME_SAMPLE, SHUFFLED, TOGETHER = MODELS = (  # baselines of every claim
     "untrained", "same_sample", "shuffled", "together",

@@ -3,6 +3,7 @@
 import copy
 import importlib.util
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
@@ -59,16 +60,12 @@ def choices(config: Config) -> list[Choice]:
         lacking.add("spacy")
     if not machine.gpu_present():
         lacking.add("tf32")
-    return [choice for choice in _alternatives(config) if choice.value not in lacking and _can_be(config, choice)]
-
-
-def _can_be(config: Config, choice: Choice) -> bool:
-    """Say whether the config allows a choice: some choices exclude others."""
-    try:
-        varied(config, choice, 1)
-    except UserError:
-        return False
-    return True
+    out = []
+    for choice in (choice for choice in _alternatives(config) if choice.value not in lacking):
+        with suppress(UserError):  # some choices exclude others
+            varied(config, choice, 1)
+            out.append(choice)
+    return out
 
 
 def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:

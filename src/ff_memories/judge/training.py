@@ -56,32 +56,22 @@ def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]
     out["baseline"] = mean = untrained["measured"]
     if (n := untrained["runs"]) < 2:
         return out
-    spread = _spread(untrained)
+    # the standard error of predicting one more untrained model's number by the mean of these
+    spread = float(max(untrained["deviation"] or 0.0, untrained["error"] or 0.0) * math.sqrt(1 + 1 / n))
     reach = float(t.ppf(1 - LEVEL / 2, n - 1)) * spread
     least, most = BOUNDS.get(claim.unit, (-math.inf, math.inf))
     out |= {"baseline_low": max(least, mean - reach), "baseline_high": min(most, mean + reach)}
     if sample is None or sample["measured"] is None:
         return out
-    gap, error, degrees = _gap(sample, untrained)
+    own, gap = sample["error"] or 0.0, sample["measured"] - mean
+    error = math.sqrt(spread**2 + own**2)
+    degrees = (spread**2 + own**2) ** 2 / (spread**4 / (n - 1)) if spread else math.inf
     if error == 0:
         return out | {"p_training": 1.0 if gap == 0 else 1 / (n + 1), "training": "same" if gap == 0 else None}
     matters = claim.matters or (OF_FACTOR * abs(mean) if claim.unit == "factor" else MATTERS[claim.unit])
     alike = abs(gap) + float(t.ppf(1 - LEVEL, degrees)) * error <= matters
     p = max(2 * float(t.sf(abs(gap) / error, degrees)), 0.0 if spread else 1 / (n + 1))
     return out | {"p_training": p, "training": "same" if alike else None}
-
-
-def _spread(untrained: Mapping[str, Any]) -> float:
-    """Return the standard error of predicting one more untrained model's number by the mean of at least two."""
-    return float(max(untrained["deviation"] or 0.0, untrained["error"] or 0.0) * math.sqrt(1 + 1 / untrained["runs"]))
-
-
-def _gap(sample: Mapping[str, Any], untrained: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return the run's number less the untrained models' mean, its standard error and its degrees of freedom."""
-    spread, error = _spread(untrained), sample["error"] or 0.0
-    total = spread**2 + error**2
-    degrees = total**2 / (spread**4 / (untrained["runs"] - 1)) if spread else math.inf
-    return sample["measured"] - untrained["measured"], math.sqrt(total), degrees
 
 
 def groups(
@@ -111,6 +101,7 @@ def groups(
     if also > RARE * models or (together and together["holding"]):
         return columns | {"group": "common"}, ""
     numbers, why = compared(claim, measured), ""
+    of_layers = claim.judged_by_another and claim.judged_unit == "number"  # which unlike measured numbers may share
     low, number, high = (numbers[name] for name in ("baseline_low", "sample", "baseline_high"))
     if models < FEWEST:
         why = f"random networks: {models}, and {FEWEST} are needed" if models else "no random networks were measured"
@@ -120,14 +111,9 @@ def groups(
         why = "no random network has such a number"
     elif low is not None and low <= number <= high:
         why = "one more random network could have this number"
-    elif _of_layers(claim) and limit and together and limit.reached(together["judged"]):
+    elif of_layers and limit and together and limit.reached(together["judged"]):
         why = "random networks reach the limit together, though not clearly"
     return columns | {"group": "open" if why else "signal"}, why
-
-
-def _of_layers(claim: Claim) -> bool:
-    """Return whether a number of layers is judged, which may say the same of two measured numbers far apart."""
-    return claim.judged_by_another and claim.judged_unit == "number"
 
 
 def decide(rows: Sequence[dict[str, Any]]) -> None:

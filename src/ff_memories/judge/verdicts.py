@@ -21,15 +21,11 @@ FEWEST = 10  # units that a test needs; resamples of fewer are not informative
 OF_TYPES = ("values", "layers")  # sections with checks that depend on the types among which values predict
 
 
-def check_of(claim: Claim) -> Callable[..., Measurement]:
-    """Return a claim's check, ``(evidence, limit, **parameters) -> Measurement``."""
-    section, name = claim.check.split(".")
-    return getattr(sections.modules("ff_memories.paper.*.claims")[section], name)
-
-
 def measure(claim: Claim, evidence: Evidence) -> Measurement:
     """Measure a claim. Raises ``Missing`` if the run did not collect the data that it needs."""
-    return check_of(claim)(evidence, limit=claim.limit, **claim.parameters)
+    section, name = claim.check.split(".")
+    check: Callable[..., Measurement] = getattr(sections.modules("ff_memories.paper.*.claims")[section], name)
+    return check(evidence, limit=claim.limit, **claim.parameters)
 
 
 def _joined(*parts: str) -> str | None:
@@ -56,17 +52,14 @@ def judge(claim: Claim, measurement: Measurement, scope: str) -> tuple[str, str 
         verdict = "not_applicable" if measurement.value is None else "measured"
         return verdict, _joined(note, measurement.reason), None
     units = f"too few {claim.resampled}: {measurement.units or 0:,}, and {claim.least:,} are needed"
-    few = measurement.few or (units if _lacks(claim, measurement) else "")
+    lacks = measurement.judged is not None and (measurement.units or 0) < claim.least
+    few = measurement.few or (units if lacks else "")
     if measurement.judged is None and not few:
         return "not_applicable", _joined(note, measurement.reason or "no data"), None
     if scope == "paper" and claim.human and measurement.proxy:
         return "not_attempted", _joined(f"{PROXY}, which cannot reproduce human judgements", measurement.reason), None
     shows = "undecided" if few or measurement.judged is None else measurement.judged.shows
     return SHOWS[shows][scope != "paper" or claim.beyond], _joined(note, few, measurement.reason), shows
-
-
-def _lacks(claim: Claim, measurement: Measurement) -> bool:
-    return measurement.judged is not None and (measurement.units or 0) < claim.least
 
 
 def verdicts(
@@ -100,6 +93,7 @@ def verdicts(
         except Missing as missing:
             reason = str(missing)
         limit = measurement.judged.limit if measurement.judged else None
+        by_chance = of_models.get((claim.id, claim.chance or ""))
         groups, why = training.groups(claim, shows, limit, of_models)
         rows.append(
             {
@@ -116,7 +110,7 @@ def verdicts(
                 "shows": shows,
                 **_judged(claim, measurement.judged if shows else None),
                 **groups,
-                "expected": _expected(claim, measurement, of_models),
+                "expected": by_chance["measured"] if by_chance else measurement.expected,
                 **training.compared(claim, {} if claim.by_construction else of_models),
                 "resampled": claim.resampled if measurement.low is not None else None,
                 "p": _p(claim, measurement, verdict),
@@ -132,14 +126,6 @@ def verdicts(
             row["p_holm"] = p
     schema = TABLES["claims"]
     return conform(pl.DataFrame([{n: row[n] for n in schema.columns} for row in rows], schema=schema.columns), schema)
-
-
-def _expected(
-    claim: Claim, measurement: Measurement, of_models: Mapping[tuple[str, str], Mapping[str, Any]]
-) -> float | None:
-    """Return the number that chance gives, by the check or by the claim's baseline."""
-    by_chance = of_models.get((claim.id, claim.chance or ""))
-    return by_chance["measured"] if by_chance else measurement.expected
 
 
 def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:

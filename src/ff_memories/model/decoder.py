@@ -335,7 +335,9 @@ class Decoder(LanguageModel):
         self.description, self.precision = description, precision
         self.device, self.dtype = torch.device(device), dtype
         factor = torch.bfloat16 if precision == "bfloat16" else dtype
-        weights = {n: t.to(self.device, factor if _is_factor(n, t) else dtype) for n, t in weights.items()}
+        looked_up = re.compile(r"input\.\d+\.embedding|positions").fullmatch  # other matrices are multiplied by
+        is_factor = {n: t.dim() == 2 and not looked_up(n) for n, t in weights.items()}
+        weights = {n: t.to(self.device, factor if is_factor[n] else dtype) for n, t in weights.items()}
         self.embedding = _input_table(description, weights)  # (vocab, d)
         learned = weights.get("positions")
         self.positions = sinusoids(description.max_positions + 1, description.model) if learned is None else learned
@@ -358,11 +360,6 @@ class Decoder(LanguageModel):
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
         return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
-
-
-def _is_factor(name: str, tensor: torch.Tensor) -> bool:
-    """Whether a weight is a matrix that something is multiplied by: all but those whose rows are looked up."""
-    return tensor.dim() == 2 and not re.fullmatch(r"input\.\d+\.embedding|positions", name)
 
 
 def _input_table(description: Description, weights: Weights) -> torch.Tensor:

@@ -75,13 +75,7 @@ def load_model(
     Raises:
         UserError: there is no such device, or it does not have the precision.
     """
-    if not is_transformer(description):
-        own: LanguageModel = load_decoder(weights, description, execution, precision)
-    else:
-        from ff_memories.model.transformer import describe, load  # the library takes seconds to load
-
-        shape, device = describe.read_description(description), _prepared(execution, precision)
-        own = load.load(weights.parent, shape, device, precision=precision)
+    own = read_model(weights, description, _prepared(execution, precision), precision)
     model = drawn.named(description)
     return own if model is None else drawn.model_like(own, *model, weights, description)
 
@@ -98,13 +92,15 @@ def _prepared(execution: Execution, precision: Precision) -> str:
     return device
 
 
-def on_cpu(weights: Path, description: Path) -> LanguageModel:
-    """Load a run's model on the CPU, for its weights alone."""
+def read_model(
+    weights: Path, description: Path, device: str = "cpu", precision: Precision = "float32"
+) -> LanguageModel:
+    """Load a run's own model, to compute in a precision that the device has."""
     if not is_transformer(description):
-        return Decoder.load(weights, description)
+        return Decoder.load(weights, description, device, precision=precision)
     from ff_memories.model.transformer import describe, load  # the library takes seconds to load
 
-    return load.load(weights.parent, describe.read_description(description))
+    return load.load(weights.parent, describe.read_description(description), device, precision=precision)
 
 
 def is_transformer(description: Path) -> bool:

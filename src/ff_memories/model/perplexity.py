@@ -23,7 +23,6 @@ WINDOW = 1024  # tokens of a window at most
 IN_WINDOWS = "in_windows"  # the name of what `in_windows` returns, where both are recorded
 OF_UNTRAINED = 200  # validation sentences on which a drawn model's perplexity is measured, at most
 PASSED = 12  # tokens in windows for every sentence that is read by itself
-Surprises = dict[int, tuple[float, int]]  # by sentence or window: the sum of -log p of its tokens, and how many
 
 
 def sentences_of(model: str, sentences: int) -> int:
@@ -45,23 +44,6 @@ def perplexity(
     Returns:
         ``perplexity``, null without a token, and what it was measured on: ``tokens``, ``sentences``, ``context``.
     """
-    return of_sentences(sentence_surprises(decoder, corpus, seed, batch_tokens, sentences))
-
-
-def of_sentences(surprises: Surprises) -> dict[str, Any]:
-    """Return what ``perplexity`` does, given the surprises of all sentences that were read."""
-    return {
-        "perplexity": _perplexity(surprises),
-        "tokens": _tokens(surprises),
-        "sentences": len(surprises),
-        "context": "validation sentences, each by itself",
-    }
-
-
-def sentence_surprises(
-    decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int, sentences: int
-) -> Surprises:
-    """Return the surprises of all sentences; arguments as of ``perplexity``."""
     every = np.arange(corpus.train, len(corpus))
     chosen = np.sort(generator(seed, "perplexity").permutation(every)[:sentences])
     lengths = corpus.lengths[chosen]
@@ -76,7 +58,8 @@ def sentence_surprises(
         for part in batching.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens):
             retry_smaller(run, part, len(part), halved)
             progress.step(len(part))
-    return {int(chosen[i]): (float(nats[i]), int(lengths[i])) for i in range(len(chosen))}
+    context = "validation sentences, each by itself"
+    return _found(nats.tolist(), lengths.tolist()) | {"sentences": len(chosen), "context": context}
 
 
 def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int = SENTENCES) -> dict[str, Any]:
@@ -94,36 +77,22 @@ def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: 
         ``perplexity``, null without a token, and what it was measured on: ``tokens``, those that count; ``windows``;
         ``window``, the tokens of one; ``context``.
     """
-    return of_windows(window_surprises(decoder, corpus, types, sentences), decoder)
-
-
-def of_windows(surprises: Surprises, decoder: LanguageModel) -> dict[str, Any]:
-    """Return what ``in_windows`` does, given the surprises of all windows."""
-    return {
-        "perplexity": _perplexity(surprises),
-        "tokens": _tokens(surprises),
-        "windows": len(surprises),
-        "window": min(WINDOW, decoder.max_tokens),
-        "context": "joined validation sentences; the second half of a window counts, with the first as context",
-    }
-
-
-def window_surprises(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: int) -> Surprises:
-    """Return the surprises of all windows; arguments as of ``in_windows``."""
     vocabulary, begins = decoder.vocabulary.reading("adaptive"), corpus.offsets[corpus.train :]
     length, total = min(WINDOW, decoder.max_tokens), int(begins[-1] - begins[0])
     number = max(min(total, 1), min(total // length, PASSED * sentences // length))
     places = begins[0] + np.linspace(0, max(0, total - length), number).astype(int)
-    out = {}
+    nats, tokens = list[float](), list[int]()
     with torch.inference_mode(), Progress(number, "windows", "perplexity") as progress:
-        for window_number, first in enumerate(np.searchsorted(begins, places, side="right") - 1):
+        for first in np.searchsorted(begins, places, side="right") - 1:
             end = min(np.searchsorted(begins, begins[first] + length), len(begins) - 1)
             texts = (types.words(corpus.sentence(i).tolist()) for i in range(corpus.train + first, corpus.train + end))
             window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]
             counted = _surprise(decoder, vocabulary, [window])[len(window) // 2 :]
-            out[window_number] = counted.sum().item(), len(counted)
+            nats.append(counted.sum().item())
+            tokens.append(len(counted))
             progress.step(1)
-    return out
+    context = "joined validation sentences; the second half of a window counts, with the first as context"
+    return _found(nats, tokens) | {"windows": number, "window": length, "context": context}
 
 
 def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequence[np.ndarray]) -> torch.Tensor:
@@ -138,11 +107,11 @@ def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequenc
     return -found.target_probability.double().log().cpu()
 
 
-def _tokens(surprises: Surprises) -> int:
-    return sum(tokens for _, tokens in surprises.values())
+def _found(nats: list[float], tokens: list[int]) -> dict[str, Any]:
+    """Return exp of the mean surprise of a token, to six digits, None without a token; and the number of tokens.
 
-
-def _perplexity(surprises: Surprises) -> float | None:
-    """Return exp of the mean surprise of a token, to six digits; None without a token."""
-    nats, tokens = math.fsum(nats for nats, _ in surprises.values()), _tokens(surprises)
-    return float(f"{math.exp(min(nats / tokens, 700)):.6g}") if tokens else None
+    ``nats``: the sums of -log p of the tokens of each sentence or window.
+    """
+    total = sum(tokens)
+    mean = float(f"{math.exp(min(math.fsum(nats) / total, 700)):.6g}") if total else None
+    return {"perplexity": mean, "tokens": total}

@@ -5,6 +5,7 @@ tables with predictions that are independent of the keys. So a claim and its bas
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from statistics import fmean, stdev
 
@@ -93,11 +94,6 @@ def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
     }
 
 
-def every_case(run: Tables) -> Tables:
-    """Return a run in which some memory agrees in every case, which turns claims about those cases into base rates."""
-    return {"composition": run["composition"].with_columns(pl.lit(1, pl.UInt16).alias("agreeing_memories"))}
-
-
 def _rows_by_layer(frame: pl.DataFrame) -> list[np.ndarray]:
     layers = frame["layer"].to_numpy()
     return [np.flatnonzero(layers == layer) for layer in np.unique(layers)]
@@ -113,7 +109,9 @@ def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -
     for draw in range(DRAWS):
         yield "random_pairs", run | random_pairs(run, targets, generator(seed, f"random baselines {draw}"))
     yield "unigram", run | unigram(run, targets, counts)
-    yield "every_case", run | every_case(run)
+    # some memory agrees in every case, which turns claims about those cases into base rates
+    agreeing = run["composition"].with_columns(pl.lit(1, pl.UInt16).alias("agreeing_memories"))
+    yield "every_case", run | {"composition": agreeing}
 
 
 def together(models: Sequence[Tables]) -> Tables:
@@ -137,7 +135,7 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
         measured: (name, tables) of each baseline, once per draw; untrained models stand before all of them together,
             which are measured if no single one has a number, or if a claim is judged by another number than that.
     """
-    measurements: dict[tuple[str, str], list[Measurement | None]] = {}
+    measurements: dict[tuple[str, str], list[Measurement]] = {}
     for name, tables in measured:
         baseline = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
         for claim in claims:
@@ -145,10 +143,11 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
             if name == TOGETHER and not claim.judged_by_another and any(map(_counts, alone)):
                 continue
             if name in claim.baselines:
-                measurements.setdefault((claim.id, name), []).append(_measure(claim, baseline))
+                of_claim = measurements.setdefault((claim.id, name), [])
+                with suppress(Missing):
+                    of_claim.append(measure(claim, baseline))
     rows = []
-    for (claim_id, name), every in measurements.items():
-        models = [one for one in every if one is not None]
+    for (claim_id, name), models in measurements.items():
         runs = [one for one in models if _counts(one)]
         judged = [one.judged.value for one in runs if one.judged is not None]
         values = [one.value for one in runs if one.value is not None]
@@ -176,15 +175,8 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
     return conform(pl.DataFrame(rows, schema=TABLES["baselines"].columns), TABLES["baselines"])
 
 
-def _counts(measurement: Measurement | None) -> bool:
-    return measurement is not None and measurement.value is not None and not measurement.few
-
-
-def _measure(claim: Claim, evidence: Evidence) -> Measurement | None:
-    try:
-        return measure(claim, evidence)
-    except Missing:
-        return None
+def _counts(measurement: Measurement) -> bool:
+    return measurement.value is not None and not measurement.few
 
 
 def _by_layer(tables: Tables, keys: int, seed: int) -> dict[str, pl.DataFrame]:

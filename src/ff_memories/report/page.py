@@ -17,7 +17,7 @@ from markupsafe import Markup
 from ff_memories.base.text import escape_invisible, listed
 from ff_memories.config import Settings
 from ff_memories.figures import font
-from ff_memories.figures.registry import DRAWN, caption, keys_behind, title
+from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
@@ -123,16 +123,11 @@ def _parts(
         spec, target = specifications.get(name), targets.get(name)
         part |= {"name": name, "target": target, "command": command(target)}
         part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
-        part |= {"spec": spec and Markup(embedded(spec)), "headline": spec and _headline(spec)}
+        said = json.loads(spec).get("usermeta", {}).get("headline") if spec else None  # what it shows in this run
+        part |= {"spec": spec and Markup(embedded(spec)), "headline": said if isinstance(said, str) else None}
         if "links" in part and target:
             part["links"].append(("provenance", f"#{name}-provenance"))
     return parts
-
-
-def _headline(specification: str) -> str | None:
-    """Return the headline in a figure's specification, which says what it shows in this run, if it has one."""
-    headline = json.loads(specification).get("usermeta", {}).get("headline")
-    return headline if isinstance(headline, str) else None
 
 
 def _section(
@@ -170,8 +165,8 @@ def _figure(name: str, svg: str, figures_at: str, target: str, active: bool) -> 
         (text, f"{figures_at}/{name}{suffix}")
         for text, suffix in (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))
     ]
-    if behind := keys_behind(name):
-        links.append(("keys in the gallery", behind))
+    if keys := DRAWN[name].keys:
+        links.append(("keys in the gallery", GALLERY + keys))
     return {"title": title(name), "caption": text, "svg": Markup(inline(svg, name, label)), "links": links}
 
 

@@ -87,13 +87,6 @@ def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, d
     }
 
 
-def _rows(claims: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return the table's rows in natural order, each with its claim's unit and whether it holds by construction."""
-    declared = {claim.id: {"unit": claim.unit, "by_construction": claim.by_construction} for claim in register()}
-    rows = [row | declared[row["claim"]] for row in claims.iter_rows(named=True)]
-    return sorted(rows, key=lambda row: natural(row["claim"]))
-
-
 def to_latex(claims: pl.DataFrame, scope: str) -> str:
     """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
     lines = opened("longtable", "l", 0.2, 0.13, 0.11, "r", "r", "r", "r", 0.14)
@@ -103,7 +96,9 @@ def to_latex(claims: pl.DataFrame, scope: str) -> str:
         r"\midrule",
         r"\endhead",
     ]
-    for row in _rows(claims):
+    declared = {claim.id: {"unit": claim.unit, "by_construction": claim.by_construction} for claim in register()}
+    rows = [row | declared[row["claim"]] for row in claims.iter_rows(named=True)]
+    for row in sorted(rows, key=lambda row: natural(row["claim"])):
         unit, interval = row["unit"], spread(row["low"], row["high"], row["unit"])
         here = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
         note = f" ({OWN_TEXT})" if OWN_TEXT in notes(row["reason"]) else ""

@@ -1,6 +1,5 @@
 """Check a named checkpoint against its known numbers (G1-G5, G7), before the run computes anything with it."""
 
-from pathlib import Path
 from typing import NoReturn
 
 from ff_memories.audit import golden
@@ -42,7 +41,9 @@ def run(
         windows = golden.WINDOWS_WITHOUT_GPU
     measured = golden.measure(decoder, types, test, expected, windows)
     if faults := golden.judge(measured, expected):
-        reason = golden.diagnose(decoder, types, _counts(dictionary), measured, expected)
+        lines = dictionary.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        counts = [int(line.split()[1]) for line in lines]
+        reason = golden.diagnose(decoder, types, counts, measured, expected)
         _refuse(row, source, reason, faults)
     write_json(out, measured, sort_keys=True)
 
@@ -53,8 +54,3 @@ def _refuse(source: registries.Source, name: str, reason: str, faults: list[str]
         f"this is not the known {name}: {reason}\n  {lines}",
         f"remove {source.folder} and fetch it again, or set sources.golden: off; the run then counts as a surrogate",
     )
-
-
-def _counts(path: Path) -> list[int]:
-    text = path.read_text(encoding="utf-8").removesuffix("\n")
-    return [int(line.split()[1]) for line in text.split("\n")]

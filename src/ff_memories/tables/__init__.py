@@ -19,23 +19,10 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.schema import KEY as KEY
-from ff_memories.schema import LAYER as LAYER
-from ff_memories.schema import POSITION as POSITION
-from ff_memories.schema import RANK as RANK
-from ff_memories.schema import SENTENCE as SENTENCE
-from ff_memories.schema import SIGN
-from ff_memories.schema import TOKEN as TOKEN
-from ff_memories.schema import Columns as Columns
-from ff_memories.schema import Schema as Schema
+from ff_memories.schema import SIGN, Schema
 from ff_memories.tables import annotation, gallery, results, text
-from ff_memories.tables.gallery import HISTOGRAM_BINS as HISTOGRAM_BINS
-from ff_memories.tables.gallery import TOP_LEVEL as TOP_LEVEL
-from ff_memories.tables.results import BASELINES as BASELINES
-from ff_memories.tables.results import GROUPS as GROUPS
-from ff_memories.tables.results import LIMITS as LIMITS
 from ff_memories.tables.results import SAMPLED as SAMPLED
 from ff_memories.tables.results import SHOWS as SHOWS
-from ff_memories.tables.results import TRAINING as TRAINING
 from ff_memories.tables.results import VERDICTS as VERDICTS
 
 _sections = sections.modules("ff_memories.paper.*.tables").values()

@@ -2,20 +2,14 @@
 
 import polars as pl
 
-from ff_memories.schema import (
-    SENTENCE,
-    Column,
-    Schema,
-)
-
-SPLIT = pl.Enum(["train", "validation"])
+from ff_memories.schema import SENTENCE, Column, Schema
 
 TABLES = {
     "sentences": Schema(
         about="every sentence of the corpus and its place in the text files",
         by={"sentence": SENTENCE},
         fields={
-            "split": Column(SPLIT),
+            "split": Column(pl.Enum(["train", "validation"])),
             "file": Column(pl.String),
             "line": Column(pl.UInt32),
             "first_token": Column(pl.UInt32),

@@ -45,14 +45,9 @@ def measured(shape: Shape, device: str, execution: ExecutionSection, threads: in
         )
     if device != "cpu":
         return calibrate(shape, device, execution.tokens, threads, precision)
+    given = json.dumps([asdict(shape), device, execution.tokens, threads, precision])
     done = subprocess.run(
-        [
-            sys.executable,
-            "-P",
-            "-m",
-            __name__,
-            json.dumps([asdict(shape), device, execution.tokens, threads, precision]),
-        ],
+        [sys.executable, "-P", "-m", __name__, given],
         env=os.environ | arithmetic.environment(execution.arithmetic),
         capture_output=True,
         text=True,

@@ -5,9 +5,9 @@ import pytest
 from factories import words
 from pipeline import config, run_steps, step, write_inputs
 from reference import Reference
+from refusing import says
 
 from ff_memories import tables
-from ff_memories.cli import main
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
@@ -95,9 +95,7 @@ def test_the_figure_shows_boxes_over_seeds_and_the_trained_softmax(run):
 def test_a_model_without_projections_is_refused(tmp_path, capsys):
     write_inputs(tmp_path, TYPES, adaptive=False, decoder_layers=1)
     out = run_steps(tmp_path, config())
-    with pytest.raises(SystemExit):
-        main(["step", "projection-seeds", *map(str, arguments(tmp_path, out))])
-    assert "has no projections to draw" in capsys.readouterr().err
+    assert "has no projections to draw" in says(capsys, "projection-seeds", *arguments(tmp_path, out))
 
 
 def test_a_row_of_ranks_is_summed_up():

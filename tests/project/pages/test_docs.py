@@ -58,12 +58,6 @@ def lines(text):
                 yield shlex.split(part, comments=True)
 
 
-def mentions(text):
-    """What a page names in its sentences: a tool with a step, and perhaps options, between backquotes."""
-    for said in re.findall(r"`((?:ff-memories|snakemake|dvc) [^`\n]+)`", text):
-        yield said.split()
-
-
 def parser_of(words):
     """The arguments of one command, and how many words name it."""
     named = cli.resolve(words)
@@ -101,7 +95,8 @@ def test_every_line_to_type_is_one_that_its_tool_takes(page):
                 parsed(words)
             except (SystemExit, *REFUSED) as error:
                 pytest.fail(f"{page.name}: {' '.join(words)}: {error!r}")
-    for tool, first, *rest in mentions(text):
+    # what a page names in its sentences: a tool with a step, and perhaps options, between backquotes
+    for tool, first, *rest in map(str.split, re.findall(r"`((?:ff-memories|snakemake|dvc) [^`\n]+)`", text)):
         if tool == "ff-memories":
             parser, _ = parser_of([first, *rest])
             unknown = {word for word in rest if OPTION.fullmatch(word)} - set(parser._option_string_actions)

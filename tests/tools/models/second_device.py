@@ -182,7 +182,8 @@ class SecondDevice(TorchFunctionMode):
                 place = _together(func, given)
             else:
                 place, options["device"] = self.numbered(options["device"]), CPU
-                _require_own(options.get("generator"), place)
+                if (own := options.get("generator")) is not None and own.device.type != place.type:
+                    raise RuntimeError(f"expected a generator of {place.type}, but found {own.device.type}")
             options.pop("pin_memory", None)  # there is no other kind of memory here
             if place != CPU and func in FACTORS:
                 args = _as_a_gpu_rounds(func, args, options)
@@ -276,12 +277,6 @@ def _together(func: Any, given: Sequence[torch.Tensor]) -> torch.device:
         met = " and ".join(sorted(map(str, places)))
         raise RuntimeError(f"{func.__name__}: expected all tensors to be on the same device, but found {met}")
     return places.pop() if places else CPU
-
-
-def _require_own(generator: torch.Generator | None, place: torch.device) -> None:
-    """Raise ``RuntimeError`` where a device is to draw from another one's generator."""
-    if generator is not None and generator.device.type != place.type:
-        raise RuntimeError(f"expected a generator of {place.type}, but found {generator.device.type}")
 
 
 def _on_cpu_alone(read: Callable[..., Any]) -> Callable[..., Any]:

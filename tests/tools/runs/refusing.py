@@ -1,4 +1,4 @@
-"""Commands that must fail, and a folder of inputs to fail on."""
+"""Commands in this process: their exit status, and what they say where they must fail; inputs to fail on."""
 
 import json
 
@@ -15,11 +15,16 @@ TYPES = words(44)
 CARD = dict(scope="surrogate", layers=3, keys=24, vocab=48, adaptive_output=True, final_norm=False, max_positions=64)
 
 
-def says(capsys, *arguments):
-    """Run a sub-command that must fail; return what it says."""
+def ended(*arguments):
+    """Run a command; return its exit status."""
     with pytest.raises(SystemExit) as end:
         main(line(arguments))
-    assert end.value.code == 2
+    return end.value.code
+
+
+def says(capsys, *arguments):
+    """Run a command that must fail; return what it says."""
+    assert ended(*arguments) == 2
     said = capsys.readouterr().err
     assert said.startswith("error: ")
     assert "Traceback" not in said

@@ -103,10 +103,9 @@ class Answer(BaseHTTPRequestHandler):
 
     def tree(self, files: dict[str, bytes]) -> list[dict[str, Any]]:
         """Return the hub's list of a commit's files."""
-        large = lambda c: {"size": len(c), "oid": sha256(c), "pointerSize": 130}
         return [
             {"type": "file", "path": n, "size": len(c), "oid": hashlib.sha1(c).hexdigest()}
-            | ({"lfs": large(c)} if n.endswith(LARGE) else {})
+            | ({"lfs": {"size": len(c), "oid": sha256(c), "pointerSize": 130}} if n.endswith(LARGE) else {})
             for n, c in files.items()
         ]
 

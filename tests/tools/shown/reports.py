@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pytest
+from refusing import ended
 
-from ff_memories import cli, tables
+from ff_memories import tables
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.judge.evidence import Evidence
@@ -122,8 +122,8 @@ def claims_table(scope="surrogate", measured=0.25, **verdicts):
     return tables.conform(pl.DataFrame(rows, schema=tables.TABLES["claims"].columns), tables.TABLES["claims"])
 
 
-def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=(), judged=None, card=None, beside=()):
-    info = {"scope": info_scope or scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
+def made_report(folder, scope="surrogate", config=CONFIG, more=(), judged=None, card=None, beside=()):
+    info = {"scope": scope, "layers": 16, "keys": 64, "vocab": 100, "model": 8, "adaptive_output": True,
             "final_norm": False, "max_positions": 64, "heads": 2,
             "parameters": 1234567, "checkpoint_sha256": "b" * 64, "dictionary_sha256": "c" * 64}  # fmt: skip
     info |= card or {}
@@ -136,11 +136,10 @@ def made_report(folder, scope="surrogate", info_scope=None, config=CONFIG, more=
         (folder / f"{name}.svg").write_text(SVG)
         (folder / f"{name}.csv").write_text(f"layer,{name}_share\n1,0.5\n")
     (folder / "table1.html").write_text(render("tables123/table1.html.j2", rows=[], scope=scope))
-    with pytest.raises(SystemExit) as end:
-        cli.main(["step", "report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
-                  "--tables", f"{folder}/claims.parquet", f"{folder}/counts.parquet", *beside,
-                  "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--excerpts", f"{folder}/table1.html",
-                  "--numbers", f"{folder}/figure3.csv", f"{folder}/figure2.csv",
-                  "--html", f"{folder}/report/report.html", "--plotted", f"{folder}/report/plotted.parquet",
-                  "--summary", f"{folder}/summary.md", *more])  # fmt: skip
-    return end.value.code, folder / "report/report.html"
+    code = ended("report", "--config", json.dumps(config), "--info", f"{folder}/info.json",
+                 "--tables", f"{folder}/claims.parquet", f"{folder}/counts.parquet", *beside,
+                 "--figures", f"{folder}/figure3.svg", f"{folder}/figure2.svg", "--excerpts", f"{folder}/table1.html",
+                 "--numbers", f"{folder}/figure3.csv", f"{folder}/figure2.csv",
+                 "--html", f"{folder}/report/report.html", "--plotted", f"{folder}/report/plotted.parquet",
+                 "--summary", f"{folder}/summary.md", *more)  # fmt: skip
+    return code, folder / "report/report.html"

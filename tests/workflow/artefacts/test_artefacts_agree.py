@@ -10,8 +10,8 @@ import polars as pl
 import pytest
 from projects import INPUTS, RESULTS, configure, due, relinked, run, steps
 
+from contrib.annotation_study import pattern_csv
 from ff_memories import tables
-from ff_memories.annotate import annotation_files
 from ff_memories.annotate.annotation_files import Pattern
 
 pytestmark = pytest.mark.long
@@ -137,7 +137,7 @@ def by_ann(folder):
     """What Ann says in the browser's form: of every second item that its first three prefixes are alike."""
     plan = tables.read(folder / RESULTS / "tables/annotation_plan.parquet").filter(pl.col("prefixes") >= 3)
     said = [Pattern("", "", "Ann", item, "1", "semantic", "alike", (1, 2, 3)) for item in plan["item"].gather_every(2)]
-    return annotation_files.pattern_csv("planted", said)
+    return pattern_csv("planted", said)
 
 
 def test_both_tools_notice_a_file_of_annotations_and_that_it_is_gone(fresh, tmp_path):

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from pipeline import config
+from refusing import ended
 from running import ROOT
 
-from ff_memories.cli import main
 from ff_memories.config import parse
 from ff_memories.inputs import registry
 from ff_memories.workflow import cards, costs, planning
@@ -64,9 +64,7 @@ def test_every_step_that_runs_the_model_has_a_share_of_a_known_card():
 
 
 def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main(["plan", "--configfile", "my.yaml", *arguments])
-    return end.value.code
+    return ended("plan", "--configfile", "my.yaml", *arguments)
 
 
 @pytest.fixture

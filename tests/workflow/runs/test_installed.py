@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import transformers_run
 import yaml
+from projects import git
+from refusing import ended
 from running import ROOT, command
 
 from ff_memories.workflow.dvc_lock_file import digest
@@ -25,11 +27,6 @@ def wheel(tmp_path_factory):
     command("python", "-m", "hatchling", "build", "-t", "sdist", "-d", folder)
     command("python", "-m", "pip", "wheel", *options, "--wheel-dir", folder, next(folder.glob("*.tar.gz")))
     return next(folder.glob("*.whl"))
-
-
-def _git(*words):
-    """Return the lines that git prints in the clone."""
-    return subprocess.run(["git", *words], cwd=ROOT, text=True, capture_output=True, check=True).stdout.splitlines()
 
 
 def _recorded():
@@ -71,8 +68,10 @@ SMALL = ("--set", "triggers.top=5", "mutations.keys_per_layer=4", "gallery.keys=
 def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     archive = zipfile.ZipFile(wheel)
     held = set(archive.namelist())
-    listed = _git("ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
-    names = [Path(name) for name in [*listed, "Snakefile", "workflow/Snakefile"] if (ROOT / name).is_file()]
+    listed = git(ROOT, "ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
+    names = [
+        Path(name) for name in [*listed.splitlines(), "Snakefile", "workflow/Snakefile"] if (ROOT / name).is_file()
+    ]
     lacking = [name for name in names if _place(name) not in held]
     assert len(names) > 300 and not lacking
     model = {name: f"ff_memories/project/{name}" for name in _recorded()}
@@ -157,16 +156,13 @@ def test_a_run_in_an_empty_folder_can_be_shared_and_has_the_bytes_of_a_clone_s(r
 
 
 def test_a_run_goes_to_snakemake_with_its_own_options(tmp_path, monkeypatch):
-    from ff_memories import cli
 
     transformers_run.prepare(tmp_path, "gpt2")
     monkeypatch.chdir(tmp_path)
     called = []
     monkeypatch.setattr(os, "execv", lambda program, words: called.append(words))
     words = ["run", "my.yaml", "--cores", "3", "--gpus", "2", "--", "--keep-going", "-p"]
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert not end.value.code
+    assert ended(*words) == 0
     assert called == [[
         sys.executable, "-m", "ff_memories.workflow.terminal_logger", "--snakefile", str(ROOT / "Snakefile"),
         "--configfile", "my.yaml", "--resources", "gpu=2", "--cores", "3", "--keep-going",

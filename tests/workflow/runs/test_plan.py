@@ -10,11 +10,11 @@ import pytest
 import yaml
 from factories import words
 from pipeline import config, write_inputs
+from refusing import ended
 from running import ROOT
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.config import load, parse
 from ff_memories.gallery import coefficient_sample, promoted
 from ff_memories.inputs import registry
@@ -131,9 +131,7 @@ def small(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    with pytest.raises(SystemExit) as end:
-        main(["plan", "--configfile", "my.yaml", "--threads", "1", *arguments])
-    return end.value.code
+    return ended("plan", "--configfile", "my.yaml", "--threads", "1", *arguments)
 
 
 @pytest.mark.slow

@@ -30,8 +30,7 @@ import torch
 from ff_memories.audit.recompute import baselines, structure
 from ff_memories.audit.recompute.audit_inputs import At, AuditInputs, library, read_table, text_key
 from ff_memories.audit.recompute.checks import ROWS, recomputed_rows, texts_of
-from ff_memories.audit.recompute.missing_triggers import Unlisted
-from ff_memories.audit.recompute.near_equal import DIFFERS, FEW, NEAR_TIE, Result, Tolerances
+from ff_memories.audit.recompute.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, Tolerances
 from ff_memories.audit.recompute.sampling import Aim
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
@@ -134,10 +133,8 @@ def draw(
     model: str, frames: Mapping[str, pl.DataFrame], corpus: Corpus, positions: str, aim: Aim, only: Iterable[str]
 ) -> tuple[list[Work], dict[str, int]]:
     """Draw the rows of a model's tables to look at; return them in pieces, and the size of each table."""
-    names, sentences = (
-        [name for name in (*ROWS, LEFT_OUT) if name in only],
-        np.flatnonzero(available(corpus, positions)),
-    )
+    names = [name for name in (*ROWS, LEFT_OUT) if name in only]
+    sentences = np.flatnonzero(available(corpus, positions))
     sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
     rounds: list[dict[str, list[int]]] = [{} for _ in range(ROUNDS if aim.seconds else 1)]
     for name, size in sizes.items():
@@ -214,6 +211,77 @@ def _broken(error: Exception) -> Result:
     return Result(DIFFERS, f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})")
 
 
+class Unlisted:
+    """Compare whole sentences with the last triggers of all keys at once."""
+
+    def __init__(self, inputs: AuditInputs):
+        self.inputs, self.options, self.limits = inputs, inputs.config.triggers, inputs.near.limits
+        triggers = inputs.tables["triggers"]
+        full = triggers.filter(pl.col("rank") == self.options.top)
+        self.last = torch.zeros(inputs.oracle.keys, dtype=torch.float64)  # 0: a list with room; any prefix beats it
+        if inputs.looked_at is not None:  # nothing beats the list of a key that the run did not look at
+            self.last[:] = torch.inf
+            layers, keys = torch.tensor(inputs.looked_at).unbind(1)
+            self.last[layers - 1, keys] = 0
+        self.last[_index(full["layer"]) - 1, _index(full["key"])] = torch.from_numpy(
+            full["coefficient"].to_numpy().astype(np.float64)
+        )
+        self.listed = triggers.select("sentence", "position", "layer", "key").partition_by("sentence", as_dict=True)
+
+    def of(self, sentence: int) -> Result:
+        """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
+        seen = self.inputs.layers(self.inputs.corpus.sentence(sentence))
+        allowed = self.inputs.lengths(sentence)
+        own = self.listed.get((sentence,), self.inputs.tables["triggers"].clear())
+        results = []
+        for layer, here in enumerate(seen, 1):
+            m = here.coefficients()[allowed.start : allowed.stop]
+            noise = here.noise(self.limits.noise)  # a smaller score may have either sign
+            beats = m > (self.last[layer - 1] * (1 - self.limits.coefficient)).clamp(min=noise)
+            if self.options.per_sentence == "best":
+                best = torch.zeros_like(beats)
+                best[m.argmax(0), torch.arange(m.shape[1])] = True
+                beats &= best
+            mine = own.filter(pl.col("layer") == layer)
+            any_place = slice(None) if self.options.per_sentence == "best" else _index(mine["position"]) - allowed.start
+            beats[any_place, _index(mine["key"])] = False
+            for row, key in beats.nonzero().tolist():
+                results.append(self._against_last(layer, key, sentence, row + allowed.start, float(m[row, key])))
+        missing = [result for result in results if result.state == DIFFERS]
+        if missing:
+            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
+            return Result(DIFFERS, missing[0].says + more)
+        return Result(NEAR_TIE if any(result.state == NEAR_TIE for result in results) else MATCH)
+
+    def _against_last(self, layer: int, key: int, sentence: int, position: int, found: float) -> Result:
+        """Compare an unlisted prefix with its key's last trigger, both recomputed; the earlier place wins a tie."""
+        missing = Result(
+            DIFFERS,
+            f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
+        )
+        rows = self.inputs.lists.get((layer, key))
+        if rows is None:
+            return missing
+        text = self.inputs.read_as({"sentence": sentence, "position": position})
+        same = [rows.row(i, named=True) for i in self.inputs.listed(layer, key).get(text, ())]
+        if same and self.options.duplicates == "drop":
+            return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
+        if len(rows) < self.options.top:
+            return missing
+        last = rows.row(-1, named=True)
+        if same and same[-1] == last:
+            return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
+        tokens = self.inputs.corpus.sentence(last["sentence"])
+        bar = float(self.inputs.oracle.layers(tokens, layer)[-1].coefficients()[last["position"], key])
+        if abs(found - bar) <= self.limits.tie * bar:
+            return Result(NEAR_TIE)
+        return missing if found > bar else Result()
+
+
+def _index(column: pl.Series) -> torch.Tensor:
+    return torch.from_numpy(column.to_numpy().astype(np.int64))
+
+
 def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
     said = list(structure.as_written({name: at(run.table(name)) for name in ROWS}, inputs.config.precision))
@@ -239,7 +307,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     works, sizes = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT))
     works = works if any(map(_surveys, works)) else [Work(OWN), *works]
     found = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
-    names = baselines.models(run)
+    names = run.config.baselines.names
     for model in names:
         frames = {name: read_table(at(baselines.file(run, model, name))) for name in baselines.OWN}
         some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)

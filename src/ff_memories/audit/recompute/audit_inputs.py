@@ -257,10 +257,6 @@ class AuditInputs:
         tokens = self.corpus.sentence(row["sentence"])
         return int(tokens[row["position"]]) if row["position"] < len(tokens) else None
 
-    def following_number(self, prefix: int) -> int | None:
-        """Return the token after a numbered prefix; ``None`` at the end of its sentence."""
-        return None if prefix + 1 in self.corpus.offsets else int(self.corpus.tokens[prefix + 1])
-
     def trigger(self, row: TableRow) -> TableRow:
         """Return the trigger of a (layer, key, rank)."""
         return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)

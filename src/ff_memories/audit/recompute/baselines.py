@@ -53,11 +53,6 @@ RowResult = tuple[str, str, Result]  # table, place, result
 Look = Callable[[AuditInputs, Sequence[tuple[str, int]]], Iterator[RowResult]]
 
 
-def models(run: Run) -> list[str]:
-    """Return the names of the models that a run's config compares it with."""
-    return Settings(run.resolved).baselines.names
-
-
 def file(run: Run, model: str, table: str) -> str:
     """Return the file of a table of a model of the baselines."""
     return run.path("models", model, "proxy" if table in LABELS else "tables", f"{table}.parquet")
@@ -114,11 +109,6 @@ class Baseline:
             seen = survey.survey(self.model, self.corpus, self.settings.seed, BATCH)
             found.surveyed = lambda: seen
         return found
-
-
-def inputs(run: Run, model: str, frames: Mapping[str, pl.DataFrame], at: At = Path) -> AuditInputs:
-    """Return what rows of a baseline are recomputed from."""
-    return Baseline.of(run, model, at).inputs(frames)
 
 
 def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, look: Look) -> Iterator[RowResult]:

@@ -331,8 +331,8 @@ def _of_model(
         "top_log_probability": float(after[top] - before[top]),
         "kl": float(torch.where(before > -torch.inf, before.exp() * (before - after), 0).sum()),
     }
-    following = inputs.following_number(at)
-    if following is not None:
+    if at + 1 not in inputs.corpus.offsets:  # the sentence goes on
+        following = int(inputs.corpus.tokens[at + 1])
         shifts["loss"] = float(before[following] - after[following])
     elif row["loss"] is not None:
         results.append(Result(DIFFERS, "loss is not null at the end of a sentence"))

@@ -101,7 +101,11 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
     if SINGLE in here:  # as `transformers`, which then reads no shards
         return sorted([*found, SINGLE])
     if INDEX in here:
-        shards = _shards(index(), where)
+        path = index()
+        try:
+            shards = safetensors_check.shards(path)
+        except UserError as error:
+            raise UserError(str(error).replace(str(path.parent), where)) from None
         if missing := sorted(shards.difference(here)):
             raise UserError(f"{where}: {INDEX} names {missing[0]}, which is not there", "get all files of the model")
         return sorted([*found, INDEX, *shards])
@@ -141,13 +145,6 @@ def check(folder: Path, start: str, where: str) -> None:
         start_of(folder, plain, tokenizer, start, str(folder))
     except UserError as error:
         raise UserError(str(error).replace(str(folder), where)) from None
-
-
-def _shards(index: Path, where: str) -> set[str]:
-    try:
-        return safetensors_check.shards(index)
-    except UserError as error:
-        raise UserError(str(error).replace(str(index.parent), where)) from None
 
 
 def digests(folder: str | Path, names: Iterable[str]) -> dict[str, str]:

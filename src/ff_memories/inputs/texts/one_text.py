@@ -68,7 +68,7 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
         longer = "give a longer text, with a paragraph per line, or a text for each part with --train and --validation"
         raise UserError(
             f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank",
-            forms.broken_lines(text) if sum(sizes) > FEWEST * forms.LINE else longer,
+            forms.command(text, forms.BREAK) if sum(sizes) > FEWEST * forms.LINE else longer,
         )
     chosen: set[int] = set()
     characters, wanted = 0, SHARE * sum(sizes)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 import transformers
 from safetensors.torch import save_file
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.draws import generator
@@ -54,16 +53,6 @@ def around(
 ) -> HookedModel:
     """Return the loop around a model that is loaded in float32."""
     return HookedModel(model.to(device, torch.float32), description, family, precision)
-
-
-def causal_class(kind: str, where: str) -> str:
-    """Return the class that `transformers` has for language models of a type. Raises ``UserError`` if it has none."""
-    if kind in transformers.CONFIG_MAPPING and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        return str(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind])
-    raise UserError(
-        f"{where}: transformers {transformers.__version__} has no causal language model of type {kind[:60]!r}",
-        "give a decoder, or install a version of `transformers` that has it",
-    )
 
 
 def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:

@@ -241,8 +241,3 @@ def _vectors(decoder: LanguageModel, rows: pl.DataFrame, seed: int) -> Vectors:
         return vectors * torch.from_numpy(amount[here]).to(vectors)[:, None]
 
     return vector
-
-
-def values_of_zero_length(decoder: LanguageModel) -> int:
-    """Return how many values have length zero, both signs of one counted once."""
-    return sum(int((block.added[: decoder.description.keys] == 0).all(1).sum()) for block in decoder.layers)

@@ -245,13 +245,9 @@ def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measure
     draws = end_draws[:, -1] - end_draws[:, 0]
     estimate = end - begin, *ends(draws)
     judged, n = itself(*estimate, limit, draws=draws), evidence.table("refinement")["example"].n_unique()
-    reason = f"from {begin:.3g} in layer {layers[0]} to {end:.3g} in layer {layers[-1]}; {_falls(falls)}"
+    often = {0: "never falls", 1: "falls once"}.get(falls, f"falls {falls} times")
+    reason = f"from {begin:.3g} in layer {layers[0]} to {end:.3g} in layer {layers[-1]}; the median {often}"
     return Measurement(*estimate, n=n, judged=judged, reason=reason, draws=draws)
-
-
-def _falls(times: int) -> str:
-    """Return in words how often the median falls from one layer to the next."""
-    return {0: "the median never falls", 1: "the median falls once"}.get(times, f"the median falls {times} times")
 
 
 def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:

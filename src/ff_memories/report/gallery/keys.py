@@ -11,7 +11,7 @@ from ff_memories.paper.keys.measures import MUTATIONS
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.parts import number
 from ff_memories.report.passages import LONGEST
-from ff_memories.tables import HISTOGRAM_BINS, TOP_LEVEL
+from ff_memories.tables.gallery import HISTOGRAM_BINS, TOP_LEVEL
 
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

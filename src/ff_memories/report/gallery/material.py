@@ -151,12 +151,9 @@ class Material:
     @cached_property
     def neighbours(self) -> np.ndarray:
         """Start and end (keys, 2) of each key's rows in ``similar``, which has one entry for both signs of a key."""
-        numbers = self.places if self.neurons is None else self.places - self._signs() * self.neurons
+        negative = (self.places % self.keys) // (self.neurons or self.keys)  # 1 for negative coefficients, else 0
+        numbers = self.places - negative * (self.neurons or 0)
         return np.stack([np.searchsorted(self._numbers(self.similar), numbers + step) for step in (0, 1)], axis=1)
-
-    def _signs(self) -> np.ndarray:
-        """Return a 1 for each key of negative coefficients, (keys,) int64, else 0."""
-        return (self.places % self.keys) // (self.neurons or self.keys)
 
     def window(self, frame: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Return start and end (rows,) of the shown part of each row's prefix, in the corpus's tokens."""

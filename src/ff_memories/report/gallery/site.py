@@ -19,8 +19,8 @@ from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.layers import layer_indices, summary
 from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
 from ff_memories.report.gallery.words import most_triggers, term_parts, word_parts
-from ff_memories.tables import HISTOGRAM_BINS
 from ff_memories.tables.annotation import MODEL
+from ff_memories.tables.gallery import HISTOGRAM_BINS
 
 MANIFEST = "manifest"
 SCRIPTS = (

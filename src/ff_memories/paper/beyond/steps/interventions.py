@@ -38,7 +38,8 @@ def run(
     without = removed.table(
         decoder, text, config.removals, seed=config.seed, batch_tokens=execution.batch_tokens, shard=shard
     )
-    layers, keys, zero = decoder.description.layers, decoder.description.keys, changes.values_of_zero_length(decoder)
+    layers, keys = decoder.description.layers, decoder.description.keys
+    zero = sum(int((block.added[:keys] == 0).all(1).sum()) for block in decoder.layers)  # both signs counted once
     left_out = (
         ("causal", changes.reasons(tested, layers, zero, config.causal), causal_counts),
         ("removals", removed.reasons(text, config.seed, config.removals, keys), removal_counts),

@@ -12,11 +12,12 @@ from ff_memories.annotate import distance, scoring, study
 from ff_memories.annotate.automatic import proxy, quality
 from ff_memories.annotate.automatic.words import train_counts
 from ff_memories.base.draws import generator
+from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Output, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import check_dictionary, read_types
-from ff_memories.model.loading import on_cpu
+from ff_memories.corpus.types import read_types
+from ff_memories.model.loading import read_model
 from ff_memories.paper.keys import memory_selection
 from ff_memories.tables.annotation import ANNOTATOR
 
@@ -47,12 +48,20 @@ def run(
         model: the folder of a model of the baselines, on whose triggers the proxy's quality is not measured
     """
     refined = tables.read(refinement)
-    distance.check_examples(refined, tables.read(examples))
+    if refined.join(tables.read(examples), on="example", how="anti").height:
+        raise UserError(
+            "the refinement table names examples that the examples table does not have",
+            "make both with the same run of the workflow",
+        )
     torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
-    decoder, seed, options = on_cpu(weights, description), config.seed, config.patterns
+    decoder, seed, options = read_model(weights, description), config.seed, config.patterns
     text, types, shape = store.read(corpus), read_types(dictionary), decoder.description
     triggered = tables.read(triggers)
-    check_dictionary(dictionary, types, shape.vocab)
+    if len(types) != shape.vocab:
+        raise UserError(
+            f"{dictionary}: has {len(types)} types, but the model has {shape.vocab}",
+            "set model.dictionary to the dict.txt that the checkpoint was trained with",
+        )
     keys = study.read_keys(triggered, text, options.keys_per_layer, options.top, seed)
     annotator = proxy.Annotator.of(text, types, decoder.embedding.float(), triggered, seed)
     patterns, labelled = proxy.annotate(annotator, keys)
