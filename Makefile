@@ -18,7 +18,7 @@ PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
 .PHONY: demo quick test test-all lint newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
 
-# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2 or stories15m;
+# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2, qwen or stories15m;
 # `make demo` also takes stories15m-stories, demo-gpt2 and demo-llama, which are not recorded
 RUN ?= demo
 READY = .venv/.ready

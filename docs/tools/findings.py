@@ -2,7 +2,7 @@
 
 ``--results`` names the runs' folders, the one that leads first; with it, the page's pictures are drawn too:
 
-    python docs/tools/findings.py --results results/smollm2 results/stories15m results/demo
+    python docs/tools/findings.py --results results/smollm2 results/qwen results/stories15m results/demo
 """
 
 import csv
@@ -101,7 +101,7 @@ its perplexity is high here. The demo's random networks predict the token just r
   memories of one model.
 - What people would find: an automatic proxy labelled patterns, and which third tokens are far in
   meaning from the two that they replace (distant compositions).
-- What 4-bit weights change in `smollm2`, and what text of its own kind would change in `stories15m`, which was trained
+- What 4-bit weights change in `smollm2` and `qwen`, and what text of its own kind would change in `stories15m`, which was trained
   on children's stories.
 - Why a number differs from random networks. The scale of the trained weights alone may do it; too few models with
   shuffled entries were measured to rule that out ([a statistician's review](statistics.md)).

@@ -1,5 +1,5 @@
 # The recorded runs on one page, after they have finished. `all` does not need it.
-RECORDED = ("smollm2", "stories15m", "demo")
+RECORDED = ("smollm2", "qwen", "stories15m", "demo")
 
 
 rule atlas:

@@ -10,6 +10,7 @@ RUNS = {
     "demo": ("dvc.yaml", "data/demo/model.pt.dvc", "data/demo/dict.txt.dvc"),
     "stories15m": ("runs/stories15m/dvc.yaml",),
     "smollm2": ("runs/smollm2/dvc.yaml",),
+    "qwen": ("runs/qwen/dvc.yaml",),
 }
 
 
