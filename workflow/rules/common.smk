@@ -19,6 +19,7 @@ from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.jobs import only_read
+from ff_memories.workflow.private_api import remember_checksums
 from ff_memories.workflow.runs.opening import refuse_taken
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import home
@@ -44,6 +45,9 @@ if not workflow.config_settings.configfiles:
 
     configfile: "config/config.yaml"
 
+
+if workflow.is_main_process:
+    remember_checksums()
 
 try:
     if workflow.is_main_process and (other := constraints.unmet()):

@@ -3,12 +3,14 @@
 ``USED`` names it, the Snakefile's part too; a test, tried with the oldest release and the newest, looks each name up.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 USED = {
     "snakemake.api.WorkflowApi": ("_workflow",),
     "snakemake.workflow.Workflow": ("_prepare_dag", "_build_dag", "dag", "modifier", "persistence"),
+    "snakemake.io._IOFile": ("checksum", "file", "is_storage"),
     "snakemake.modules.WorkflowModifier": ("is_main_snakefile", "rules"),
     "snakemake.dag.DAG": ("dependencies", "depending", "jobs", "needrun_jobs", "toposorted"),
     "snakemake.persistence.file.FilePersistence": ("cleanup_metadata", "code_changed", "metadata", "params_changed"),
@@ -32,3 +34,26 @@ def recorded_jobs() -> Callable[[str], Any]:
 
     records = FilePersistence(nolock=True)
     return lambda path: records.metadata(IOFile(path))
+
+
+def remember_checksums() -> None:
+    """Have Snakemake read each version of a file once: it reads a job's inputs again for each of the job's outputs.
+
+    With a model of some gigabytes that takes longer than many a step. A version is a time stamp and a size.
+    """
+    from snakemake.io import _IOFile
+
+    read, known = _IOFile.checksum, dict[Any, Any]()
+    if read.__module__ == __name__:
+        return
+
+    async def checksum(self: Any, *args: Any, **options: Any) -> Any:
+        if self.is_storage or not os.path.isfile(self.file):
+            return await read(self, *args, **options)
+        state = os.stat(self.file)
+        version = self.file, state.st_mtime_ns, state.st_size, args, tuple(options.items())
+        if version not in known:
+            known[version] = await read(self, *args, **options)
+        return known[version]
+
+    _IOFile.checksum = checksum
