@@ -261,9 +261,3 @@ def test_a_shards_blocks_are_joined_and_hold_the_same_sentences():
         assert [(own[0][0], own[-1][1]) for own in joined] == [(own[0][0], own[-1][1]) for own in parts]
         assert all(a[1] == b[0] for own in joined for a, b in pairwise(own)) and max(map(len, joined)) == 1
     assert batching.joined([], lengths) == []
-
-
-def test_shards_have_equal_shares_of_a_small_sample():
-    parts = [np.concatenate(batching.by_length(np.full(16, 30), 16_384, (number, 2))) for number in (1, 2)]
-    assert [len(part) for part in parts] == [8, 8]
-    assert sorted(np.concatenate(parts)) == list(range(16))

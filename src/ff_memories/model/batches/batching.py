@@ -4,7 +4,6 @@ Shards are unions of blocks, so the number of shards, their order and the place 
 batch, hence no number.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.corpus.store import Corpus
 
 BLOCK_TOKENS = 1 << 17
-PARTS = 8  # batches of a sample, at least
 ON_GPU = 1 << 20  # a block's, of which few batches are not full
 BLOCKS, SMALLEST = 80, 1 << 10  # of a text whose blocks fit it: how many at least, of how many tokens at least
 
@@ -122,13 +120,9 @@ def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[n
 def by_length(lengths: np.ndarray, budget: int, shard: Shard = WHOLE, more: np.ndarray | int = 0) -> list[np.ndarray]:
     """Return a shard's batches of sequences (n,), shortest first; no batch depends on the number of shards.
 
-    A small sample is cut into ``PARTS`` batches, so shards have equal shares of it.
-
     Args:
-        budget: rows of one forward pass, at most.
+        budget: rows of one forward pass.
         more: (n,), rows that each sequence brings besides its own.
     """
     order = np.argsort(lengths, kind="stable")
-    rows = lengths + more
-    budget = min(budget, math.ceil(int((rows + 1).sum()) / PARTS))
-    return list(share(list(sequences(rows, order, budget)), shard))
+    return list(share(list(sequences(lengths + more, order, budget)), shard))
