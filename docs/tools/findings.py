@@ -93,6 +93,8 @@ above have run.*
 These numbers do not rank the models: their texts and samples differ. `stories15m` was trained on children's stories, so
 its perplexity is high here. The demo's random networks predict the token just read, which is worse than all alike.
 
+{size}
+
 ## What cannot be said
 
 - Whether the paper's own numbers are right: none of these models and texts is the paper's, and most samples are
@@ -101,8 +103,8 @@ its perplexity is high here. The demo's random networks predict the token just r
   memories of one model.
 - What people would find: an automatic proxy labelled patterns, and which third tokens are far in
   meaning from the two that they replace (distant compositions).
-- What 4-bit weights change in `smollm2` and `qwen`, and what text of its own kind would change in `stories15m`, which was trained
-  on children's stories.
+- What 4-bit weights change in `smollm2` and `qwen`, and what text of its own kind would change in `stories15m`, which
+  was trained on children's stories.
 - Why a number differs from random networks. The scale of the trained weights alone may do it; too few models with
   shuffled entries were measured to rule that out ([a statistician's review](statistics.md)).
 
@@ -194,6 +196,7 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
         counted=_groups(known),
         headline=headline(known),
         sizes=table(["", *(run["run"] for run in known)], sizes),
+        size=_filled(_by_size(known)),
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
         ),
@@ -219,6 +222,28 @@ def found(known: Sequence[Mapping[str, Any]]) -> list[str]:
     return [
         f"{mark}: {wording.sentence(of)}; {wording.control(of)}." for mark, of in zip(marks, told, strict=True) if of
     ]
+
+
+def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sentence on which claims' numbers rise or fall with size, of the models that read one text."""
+    parameters = lambda run: int(run["sizes"]["parameters"].replace(",", ""))
+    same = sorted((run for run in known if run["text"] == known[0]["text"]), key=parameters)
+    told: dict[str, list[str]] = {"rise": [], "fall": []}
+    for claim in (claim for claim in register() if not claim.by_construction):
+        of = _row(same, claim)
+        if any(row[name] is None for row in of for name in ("measured", "low", "high")):
+            continue
+        numbers, first, last = [row["measured"] for row in of], of[0], of[-1]
+        if numbers == sorted(numbers) and first["high"] < last["low"]:
+            told["rise"].append(f"{claim.words} ({claim.id})")
+        elif numbers == sorted(numbers, reverse=True) and first["low"] > last["high"]:
+            told["fall"].append(f"{claim.words} ({claim.id})")
+    runs = listed([f"{run['run']} of {parameters(run) / 1e6:,.0f} million parameters" for run in same])
+    orders = "; ".join(f"{listed(names)} {word}" for word, names in told.items() if names) or "no number rises or falls"
+    return (
+        f"From {runs}, all on {same[0]['text']}: {orders}. Named are numbers in the order of size whose intervals at "
+        "both ends do not overlap. The models differ in data, training, bits and samples as well, so this is no law."
+    )
 
 
 def _groups(known: Sequence[Mapping[str, Any]]) -> str:
