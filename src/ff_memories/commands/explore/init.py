@@ -155,7 +155,7 @@ def configured(args: argparse.Namespace) -> str:
 
 
 def _overlaid(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return a config with a protocol's keys in place of its own."""
+    """Return a config that has a protocol's keys instead of its own."""
     both = lambda key, value: isinstance(value, dict) and isinstance(data.get(key), dict)
     return data | {key: _overlaid(data[key], value) if both(key, value) else value for key, value in shared.items()}
 
