@@ -24,7 +24,7 @@ from ff_memories.workflow.runs.run import Run
 
 STUDY = Path("config/rounding.yaml")
 WHOLE = "whole"  # weights as they are
-NOT_ROUNDED = ("wpe.weight",)  # positions, which GGUF files keep in float32
+BLOCK = 32  # weights that are rounded together
 
 
 def rounded(folder: Path, kind: str, out: Path) -> None:
@@ -40,18 +40,19 @@ def rounded(folder: Path, kind: str, out: Path) -> None:
             shutil.copyfile(folder / name, out / name)
     tensors = load_file(folder / "model.safetensors")
     if kind != WHOLE:
-        tensors = {
-            name: _rounded(tensor, kind, ".h." in name)
-            if tensor.ndim == 2 and not name.endswith(NOT_ROUNDED)
-            else tensor
-            for name, tensor in tensors.items()
-        }
+        tensors = {name: _rounded(name, tensor, kind) for name, tensor in tensors.items()}
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
 
 
-def _rounded(matrix: torch.Tensor, kind: str, inputs_first: bool) -> torch.Tensor:
-    """Return a matrix whose rows, one for each output, are rounded; GPT-2's blocks keep a row for each input."""
-    rows = (matrix.T if inputs_first else matrix).contiguous().float().numpy()
+def _rounded(name: str, tensor: torch.Tensor, kind: str) -> torch.Tensor:
+    """Return a matrix with rounded rows, one for each output; GPT-2's blocks keep a row for each input.
+
+    Vectors, positions and rows that 32 does not divide stay as they are, as in GGUF files.
+    """
+    inputs_first = ".h." in name
+    if tensor.ndim != 2 or name.endswith("wpe.weight") or tensor.shape[0 if inputs_first else 1] % BLOCK:
+        return tensor
+    rows = (tensor.T if inputs_first else tensor).contiguous().float().numpy()
     kept = GGMLQuantizationType[kind]
     back = torch.from_numpy(quants.dequantize(quants.quantize(rows, kept), kept).copy())
     return (back.T if inputs_first else back).contiguous()

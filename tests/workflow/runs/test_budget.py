@@ -56,8 +56,7 @@ def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
 
 def test_sizes_of_the_protocol_stay(tmp_path):
     plan, made = planner(), data()
-    examples = made["composition"].pop("examples")
-    (tmp_path / "shared.yaml").write_text(f"composition: {{examples: {examples}}}")
+    (tmp_path / "shared.yaml").write_text(f"composition: {{examples: {made['composition'].pop('examples')}}}")
     made["protocol"] = str(tmp_path / "shared.yaml")
     said = planning.fit(made, plan, 0.6 * plan.elapsed(parse(made)), "my.yaml")
     assert len(said) > 1 and "examples" not in made["composition"] and not any(" composition." in line for line in said)
