@@ -2,7 +2,6 @@
 
     ff-memories fetch stories15m
     python -m data.rounding    # minutes a run
-    python docs/tools/rounding.py
 
 ``config/rounding.yaml`` names the models' configs and the types. Q8_0, Q5_0 and Q4_1 round 32 weights of a row
 together. Where 256 does not divide a row, as in these models, llama.cpp takes Q5_0 instead of Q4_K. Results are in

@@ -134,7 +134,7 @@ def of_run(member: Member) -> dict[str, Any]:
         "run": member.name,
         "model": named(member.info),
         "text": str(SOURCES.get(member.text.source, member.text.source)),
-        "sizes": _sizes(member, claims),
+        "sizes": _sizes(member),
         "claims": [{key: _rounded(row[key]) for key in KEYS} for row in claims],
     }
 
@@ -143,27 +143,23 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
-def _sizes(member: Member, claims: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _sizes(member: Member) -> dict[str, str]:
     """Return the sizes of a run's model and samples, and how well it and its random networks predict the text."""
     read = lambda name: tables.read(member.folder / f"tables/{name}.parquet")
     counts, mutations = dict(read("counts").select("reason", "n").iter_rows()), member.tables["mutations"]
     keys = mutations.select({"layer", "key", "sign"} & set(mutations.columns)).n_unique()
     prefixes = [frames["composition"]["example"].n_unique() for frames in (member.tables, *member.untrained[:1])]
-    annotated = next((row["n"] for row in claims if row["claim"] == "K6"), None)
     return {
         "layers": f"{member.info['layers']}",
         "parameters": _grouped(member.info.get("parameters")),
         "token types": f"{member.info['vocab']:,}",
         "tokens searched for triggers": _grouped(counts.get("train_tokens")),
         "triggers per key, at most": _grouped(read("triggers")["rank"].max()),
-        "values with a trigger": f"{member.tables['values'].drop_nulls('agrees').height:,}",
         "keys in the test that removes a token": f"{keys:,}",
-        "keys that the proxy labelled": _grouped(annotated),
         "prefixes to test predictions": f"{prefixes[0]:,}",
         "the same, in random networks": listed([f"{n:,}" for n in prefixes[1:]]),
         "perplexity": _perplexity(member.folder, "same_sample"),
         "perplexity of random networks": _perplexity(member.folder, "untrained-*"),
-        "perplexity with each matrix's entries shuffled": _perplexity(member.folder, "shuffled-*"),
     }
 
 
@@ -225,24 +221,25 @@ def found(known: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
-    """Return a sentence on which claims' numbers rise or fall with size, of the models that read one text."""
-    parameters = lambda run: int(run["sizes"]["parameters"].replace(",", ""))
+    """Return which headline numbers rise or fall with size among the models that read one text."""
+    parameters = lambda run: int(run["sizes"]["parameters"].replace(",", "").replace(NOTHING, "0"))
     same = sorted((run for run in known if run["text"] == known[0]["text"]), key=parameters)
     told: dict[str, list[str]] = {"rise": [], "fall": []}
-    for claim in (claim for claim in register() if not claim.by_construction):
+    for claim in (claim for claim in register() if claim.headline):
         of = _row(same, claim)
         if any(row[name] is None for row in of for name in ("measured", "low", "high")):
             continue
         numbers, first, last = [row["measured"] for row in of], of[0], of[-1]
         if numbers == sorted(numbers) and first["high"] < last["low"]:
-            told["rise"].append(f"{claim.words} ({claim.id})")
+            told["rise"].append(claim.words)
         elif numbers == sorted(numbers, reverse=True) and first["low"] > last["high"]:
-            told["fall"].append(f"{claim.words} ({claim.id})")
-    runs = listed([f"{run['run']} of {parameters(run) / 1e6:,.0f} million parameters" for run in same])
-    orders = "; ".join(f"{listed(names)} {word}" for word, names in told.items() if names) or "no number rises or falls"
+            told["fall"].append(claim.words)
+    said = (
+        "; ".join(f"{word}s: {', '.join(names)}" for word, names in told.items() if names) or "nothing rises or falls"
+    )
     return (
-        f"From {runs}, all on {same[0]['text']}: {orders}. Named are numbers in the order of size whose intervals at "
-        "both ends do not overlap. The models differ in data, training, bits and samples as well, so this is no law."
+        f"With size, from {listed([run['run'] for run in same])}, what {said}. Their data, training, bits and samples "
+        "differ too: no law."
     )
 
 
