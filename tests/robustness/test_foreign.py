@@ -114,7 +114,9 @@ def test_a_lock_of_others_has_paths_and_digests(tmp_path, change, said):
 
 def test_a_record_names_no_file_that_would_be_read(tmp_path):
     """Its params may name any file; the values are held against the run's config alone."""
-    run: Any = SimpleNamespace(file="my.yaml", given={"seed": 1})
+    run: Any = SimpleNamespace(
+        file="my.yaml", files={"my.yaml": {"seed": 1}}, by_file=lambda _: {"my.yaml": {"seed": 1}}
+    )
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "runs/a/sources.yaml": {"s": "0"}}
     assert list(record_check._params({"params": params}, run)) == [
         ("seed", "my.yaml"),
