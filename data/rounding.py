@@ -9,14 +9,13 @@ together. Where 256 does not divide a row, as in these models, llama.cpp takes Q
 """
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import torch
 from gguf import GGMLQuantizationType, quants
 from safetensors.torch import load_file, save_file
 
-from data.training_steps import write_config
+from data.training_steps import measure, write_config
 from ff_memories import config
 from ff_memories.inputs.models import model_folder
 from ff_memories.workflow.runs.run import Run
@@ -66,18 +65,7 @@ def main() -> None:
             rounded(Path(str(run.inputs.model_folder)), kind, folder)
             own = Path("results", f"{run.config.run}-{kind.lower()}", "config.yaml")
             write_config(base, study["differs"], folder, own)
-            snakemake = [
-                "snakemake",
-                "--cores",
-                "all",
-                "--resources",
-                "gpu=1",
-                "--configfile",
-                str(own),
-                "--",
-                "claims",
-            ]
-            subprocess.run(snakemake, check=True)
+            measure(own)
 
 
 if __name__ == "__main__":

@@ -51,13 +51,18 @@ def merged(base: Any, differs: Any, name: str) -> dict[str, Any]:
     return out
 
 
+def measure(own: Path) -> None:
+    """Run what a config describes, as far as its claims."""
+    snakemake = ["snakemake", "--cores", "all", "--resources", "gpu=1", "--configfile", str(own), "--", "claims"]
+    subprocess.run(snakemake, check=True)
+
+
 def main() -> None:
     runs = [Path(f"results/demo-gpt2-{updates}") for updates in config.read_yaml(RECIPE)["checkpoints"]]
     for run in runs:
         own = run / "config.yaml"
         write_config(BASE, config.read_yaml(DIFFERS), CHECKPOINTS / run.name.rpartition("-")[2], own)
-        snakemake = ["snakemake", "--cores", "all", "--resources", "gpu=1", "--configfile", str(own), "--", "claims"]
-        subprocess.run(snakemake, check=True)
+        measure(own)
     atlas = ["ff-memories", "atlas", *map(str, runs), "--over", "updates", "--out", "results/training-steps"]
     subprocess.run(atlas, check=True)
 

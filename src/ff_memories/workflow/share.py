@@ -206,7 +206,7 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
     _refuse_outside(archive, [config, *digests])
     try:
         data = read_yaml(folder / config)
-        if configs.PROTOCOL in data:
+        if isinstance(data, dict) and configs.PROTOCOL in data:
             raise UserError(f"{archive}: refused, because its config names another file", ANOTHER)
         named = [path for _, path in Inputs(configs.parse(data, config)).named]
     except (UserError, OSError) as error:
