@@ -24,7 +24,7 @@ from ff_memories.atlas.runs import members
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.text import listed
-from ff_memories.judge import wording
+from ff_memories.judge import training, wording
 from ff_memories.judge.numbers import NOTHING, joined, measured, number, spread
 from ff_memories.judge.register import Claim, register
 from ff_memories.report.answers import FIRST, SOURCES, named
@@ -313,7 +313,7 @@ def ledger(known: Sequence[Mapping[str, Any]]) -> list[list[str]]:
                 "; ".join([*judged, row["needed"]]) if claim.limit else "",
                 "" if row["expected"] is None else measured(row["expected"], claim.unit),
                 "" if row["baseline"] is None else _with_interval(row, "baseline", claim.unit),
-                f"{row['also_random']} of {row['random_models']}" if row["judged"] is not None else "",
+                training.in_random(row) if row["judged"] is not None else "",
                 wording.word(row["standing"]),
             ]
             out.append([_plain(cell) for cell in cells])

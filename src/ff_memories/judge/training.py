@@ -116,6 +116,13 @@ def groups(
     return columns | {"group": "open" if why else "signal"}, why
 
 
+def in_random(row: Mapping[str, Any]) -> str:
+    """Return in how many random networks a claim is seen, and whether only all together have data to show it."""
+    also, models = row["also_random"], row["random_models"]
+    together = row["group"] == "common" and also <= RARE * models
+    return f"{also} of {models}" + (" alone, but all together" if together else "")
+
+
 def decide(rows: Sequence[dict[str, Any]]) -> None:
     """Correct ``p_training`` for the number of claims (Holm), and say of each whether training changes its number.
 

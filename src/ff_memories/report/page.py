@@ -18,7 +18,7 @@ from ff_memories.base.text import escape_invisible, listed
 from ff_memories.config import Settings
 from ff_memories.figures import font
 from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
-from ff_memories.judge import wording
+from ff_memories.judge import training, wording
 from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
 from ff_memories.judge.sensitivity import changes
@@ -304,7 +304,7 @@ def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict
         interval = spread(row["baseline_low"], row["baseline_high"], row["unit"])
         cells.append(measured(row["baseline"], row["unit"]) + (f" ({interval})" if interval else ""))
         also = row["limit_source"] is not None and row["random_models"]
-        cells += [f"{row['also_random']} of {row['random_models']}" if also else "–", wording.word(row["standing"])]
+        cells += [training.in_random(row) if also else "–", wording.word(row["standing"])]
         lines.append("| " + " | ".join(map(_escaped_markdown, cells)) + " |")
     lines += [
         "",
