@@ -19,8 +19,8 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.audit import run_files
 from ff_memories.audit.recompute import baselines, structure
-from ff_memories.audit.recompute.audit_inputs import AuditInputs, precision_of, read_table
-from ff_memories.audit.recompute.checks import ROWS, recomputed_rows
+from ff_memories.audit.recompute.audit_inputs import AuditInputs, read_table
+from ff_memories.audit.recompute.checks import ROWS, place, recomputed_rows
 from ff_memories.audit.recompute.near_equal import (
     DIFFERS,
     FEW,
@@ -95,8 +95,7 @@ class Outcome:
         return self.name.removeprefix("tables/")
 
     def differs(self, rows: pl.DataFrame, says: str) -> None:
-        place = lambda row: " ".join(f"{name} {row[name]}" for name in self.schema.key)
-        self.different += [f"{self.shown}, {place(row)}: {says}" for row in rows.iter_rows(named=True)]
+        self.different += [f"{self.shown}, {place(self.table, row)}: {says}" for row in rows.iter_rows(named=True)]
 
 
 @dataclass
@@ -165,8 +164,7 @@ def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
     found = [[side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)]
     if first.info() and second.info() and found[0] != found[1]:
         raise UserError(
-            f"{a} and {b} are runs of two models",
-            "compare runs of one config; ff-memories atlas shows several models",
+            f"{a} and {b} are runs of two models", "compare runs of one config; ff-memories atlas shows several models"
         )
     return compared(first, second, run)
 
@@ -414,7 +412,7 @@ def _precision(side: RunFiles) -> Precision:
     """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
     own = {name.removeprefix("tables/"): path for name, path in side.tables().items()}
     measured = [name for name, schema in TABLES.items() if schema.measured and name in own]
-    found = {precision_of(own[name]): f"tables/{name}" for name in measured}
+    found = {tables.precision_of(own[name]): f"tables/{name}" for name in measured}
     if len(found) > 1:
         names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")

@@ -73,7 +73,10 @@ class CheckedPart:
 
 @dataclass(frozen=True)
 class RebuiltFirst:
-    """Where to read a run's files: the rebuilt copy in a folder if there is one, else the file itself."""
+    """Where to read a run's files: the rebuilt copy in a folder if there is one, else the file itself.
+
+    Of one folder, all are equal: the processes of the audit keep what they have read by it.
+    """
 
     folder: Path
 

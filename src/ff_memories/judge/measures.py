@@ -31,29 +31,18 @@ def means(frame: pl.DataFrame, by: list[str], value: str, seed: int | None) -> p
 
 def boxes(frame: pl.DataFrame, value: str) -> pl.DataFrame:
     """Return quartiles and whiskers (the last datum within 1.5 IQR) of ``value`` per layer."""
-    value_ = pl.col(value).cast(pl.Float64)
-    edges = (
-        frame.drop_nulls(value)
-        .group_by("layer")
-        .agg(
-            value_.quantile(0.25, "linear").alias("q1"),
-            value_.median().alias("median"),
-            value_.quantile(0.75, "linear").alias("q3"),
-            pl.len().alias("n"),
-        )
-    )
-    reach = 1.5 * (pl.col("q3") - pl.col("q1"))
-    return (
-        frame.drop_nulls(value)
-        .join(edges, on="layer")
-        .group_by("layer", "q1", "median", "q3", "n")
-        .agg(
-            value_.filter(value_ >= pl.col("q1") - reach).min().alias("low"),
-            value_.filter(value_ <= pl.col("q3") + reach).max().alias("high"),
-        )
-        .select("layer", "low", "q1", "median", "q3", "high", "n")
-        .sort("layer")
-    )
+    values = pl.col(value).cast(pl.Float64)
+    q1, q3 = (values.quantile(at, "linear") for at in (0.25, 0.75))
+    reach = 1.5 * (q3 - q1)
+    columns = {
+        "low": values.filter(values >= q1 - reach).min(),
+        "q1": q1,
+        "median": values.median(),
+        "q3": q3,
+        "high": values.filter(values <= q3 + reach).max(),
+        "n": pl.len(),
+    }
+    return frame.drop_nulls(value).group_by("layer").agg(**columns).sort("layer")
 
 
 def chance_agreement(frame: pl.DataFrame, prediction: str, target: str) -> pl.DataFrame:

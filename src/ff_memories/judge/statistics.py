@@ -96,16 +96,6 @@ def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None)
     return _ratios(hits, rows, seed, RESAMPLES)
 
 
-def highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % interval of the highest of several layers' shares; NaN without draws.
-
-    Args:
-        shares, units: (layers,) as measured, and the number of rows of each.
-        draws: (draws, layers) resampled shares.
-    """
-    return _highest(shares, units, draws) if len(draws) else (float("nan"), float("nan"))
-
-
 def area_under_curve(
     score: np.ndarray, hit: np.ndarray, unit: np.ndarray, seed: int | None
 ) -> tuple[float, np.ndarray]:
@@ -156,7 +146,7 @@ def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]
     wide = _wide(hits, "hit")
     units = (~np.isnan(wide)).sum(0)
     shares = np.nansum(1 - wide, 0) / units  # the lowest share of hits is the highest share of misses
-    low, high = _highest(shares, units, 1 - _shares(wide, seed, RESAMPLES))
+    low, high = highest(shares, units, 1 - _shares(wide, seed, RESAMPLES))
     return 1 - high, 1 - low
 
 
@@ -272,8 +262,8 @@ def _resampled(n: int, seed: int, draws: int) -> Iterator[np.ndarray]:
         yield np.bincount(draw.ravel(), minlength=BLOCK * n).reshape(BLOCK, n).astype(np.float32)
 
 
-def _highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % interval of the highest share, from resamples of all shares.
+def highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of the highest of several layers' shares, from resamples of all; NaN without draws.
 
     The layer with the highest share was selected, so part of that share is luck, which its own interval ignores.
     So all layers' lower ends are set at one common level, such that in 97.5 % of the resamples no layer falls below
@@ -286,9 +276,11 @@ def _highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[
     almost always lies above that share.
 
     Args:
-        shares, units: (layers,) as measured.
-        draws: (resamples, layers) resampled shares.
+        shares, units: (layers,) as measured, and the number of rows of each.
+        draws: (draws, layers) resampled shares.
     """
+    if not len(draws):
+        return float("nan"), float("nan")
     ordered = np.sort(draws, 0)
     places = [np.searchsorted(layer, again, "right") for layer, again in zip(ordered.T, draws.T, strict=True)]
     beyond = int(OUTSIDE / 2 * len(draws))  # number of resamples that may have a layer below its end

@@ -19,17 +19,29 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.schema import KEY as KEY
-from ff_memories.schema import SIGN, Schema
-from ff_memories.tables import annotation, gallery, results, text
+from ff_memories.schema import SENTENCE, SIGN, Column, Schema
+from ff_memories.tables import annotation, gallery, results
 from ff_memories.tables.results import SAMPLED as SAMPLED
 from ff_memories.tables.results import SHOWS as SHOWS
 from ff_memories.tables.results import VERDICTS as VERDICTS
 
+SENTENCES = Schema(
+    about="every sentence of the corpus and its place in the text files",
+    by={"sentence": SENTENCE},
+    fields={
+        "split": Column(pl.Enum(["train", "validation"])),
+        "file": Column(pl.String),
+        "line": Column(pl.UInt32),
+        "first_token": Column(pl.UInt32),
+        "tokens": Column(pl.UInt16),
+        # of sentences that begin or end inside a word: characters of it before the sentence, and of the sentence
+        "first_character": Column(pl.UInt32, null=True, optional=True),
+        "characters": Column(pl.UInt32, null=True, optional=True),
+    },
+)
 _sections = sections.modules("ff_memories.paper.*.tables").values()
-TABLES = {
-    name: schema
-    for module in (text, *_sections, gallery, annotation, results)
-    for name, schema in module.TABLES.items()
+TABLES = {"sentences": SENTENCES} | {
+    name: schema for module in (*_sections, gallery, annotation, results) for name, schema in module.TABLES.items()
 }
 PRECISION = "extraction.precision"  # the key in a file's metadata
 NEURONS = "d_m"  # likewise, of a table with both signs
@@ -115,8 +127,11 @@ def neurons_of(path: str | Path) -> int | None:
 
 
 def precision_of(path: str | Path) -> Precision:
-    """Return the precision that a table was measured in. Raises ``UserError`` for an unknown one."""
-    precision = pl.read_parquet_metadata(path).get(PRECISION, "float32")
+    """Return the precision that a table was measured in. Raises ``UserError`` for an unknown one, or for no table."""
+    try:
+        precision = pl.read_parquet_metadata(path).get(PRECISION, "float32")
+    except pl.exceptions.PolarsError as error:
+        raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
     if precision not in ROUNDOFF:
         raise UserError(f"{path}: unknown precision {precision!r} in its metadata", rebuild_hint(path))
     return precision

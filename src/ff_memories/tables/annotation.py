@@ -59,9 +59,7 @@ TABLES = {
     "pattern_labels": Schema(
         about="E2: the label of every annotated trigger",
         by={"annotator": pl.String, "layer": LAYER, "key": KEY, "rank": RANK},
-        fields={
-            "label": Column(pl.Enum(["shallow", "semantic", "both", "none"])),
-        },
+        fields={"label": Column(pl.Enum(["shallow", "semantic", "both", "none"]))},
         compared=FOLLOWS,
         open_rows=True,
         names_people="annotator",
@@ -70,9 +68,7 @@ TABLES = {
     "distance_labels": Schema(
         about="E14: whether last-layer compositions are related to the predictions that they compose",
         by={"annotator": pl.String, "example": EXAMPLE},
-        fields={
-            "label": Column(pl.Enum(["distant", "related"])),
-        },
+        fields={"label": Column(pl.Enum(["distant", "related"]))},
         compared=FOLLOWS,
         open_rows=True,
         names_people="annotator",

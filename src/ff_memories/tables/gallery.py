@@ -48,9 +48,7 @@ TABLES = {
     "shading": Schema(
         about="every key's memory coefficient after each token of its best triggers, for the gallery",
         by={"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION},
-        fields={
-            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
-        },
+        fields={"coefficient": Column(pl.Float32, compared=COEFFICIENT)},
         measured=True,
         open_rows=True,
     ),
@@ -58,9 +56,7 @@ TABLES = {
         about="how high every key's memory coefficient is after each token of a shown trigger, for the gallery: "
         f"0 for none or less, {TOP_LEVEL} for the key's largest",
         by={"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION},
-        fields={
-            "level": Column(pl.UInt8),
-        },
+        fields={"level": Column(pl.UInt8)},
         measured=True,
         open_rows=True,
     ),
@@ -69,9 +65,7 @@ TABLES = {
         f"many lie in each of {HISTOGRAM_BINS} equal bins from 0 to the coefficient of its top trigger; empty bins "
         "have no row",
         by={"layer": LAYER, "key": KEY, "bin": pl.UInt8},
-        fields={
-            "n": Column(pl.UInt32, compared=COUNT),
-        },
+        fields={"n": Column(pl.UInt32, compared=COUNT)},
         measured=True,
         open_rows=True,
     ),

@@ -62,9 +62,7 @@ TABLES = {
     "counts": Schema(
         about="how many items each step skipped, split, cut or left unfilled, and why",
         by={"step": pl.String, "reason": pl.String},
-        fields={
-            "n": Column(pl.UInt64),
-        },
+        fields={"n": Column(pl.UInt64)},
         compared=FOLLOWS,
         open_rows=True,
     ),

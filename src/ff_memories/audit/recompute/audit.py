@@ -259,10 +259,10 @@ class Unlisted:
             DIFFERS,
             f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
         )
-        rows = self.inputs.lists.get((layer, key))
-        if rows is None:
+        rows = self.inputs.triggers(layer, key)
+        if rows.is_empty():
             return missing
-        text = self.inputs.read_as({"sentence": sentence, "position": position})
+        text = text_key(self.inputs.corpus.sentence(sentence)[:position])
         same = [rows.row(i, named=True) for i in self.inputs.listed(layer, key).get(text, ())]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing

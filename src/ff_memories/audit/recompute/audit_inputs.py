@@ -4,11 +4,11 @@ There is one for the run's own tables, and one for each model of ``models/``: th
 of the text, and untrained models, whose weights are drawn again from the config's seed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property, wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import polars as pl
@@ -16,9 +16,8 @@ import torch
 
 from ff_memories import tables
 from ff_memories.audit.recompute.near_equal import Comparer, tolerances
-from ff_memories.audit.references.activations import Activations, Reference
+from ff_memories.audit.references.activations import Activations
 from ff_memories.audit.references.equations import Equations
-from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings, TransformersModel
@@ -34,6 +33,10 @@ from ff_memories.paper.beyond import survey
 from ff_memories.paper.keys import memory_selection
 from ff_memories.workflow.runs.run import Run
 
+if TYPE_CHECKING:  # the library takes seconds to load
+    from ff_memories.audit.references.transformers_oracle import TransformersOracle
+
+Reference = Union[Equations, "TransformersOracle"]
 TableRow = dict[str, Any]
 KEPT = 256  # tokens of sentences and prefixes whose activations are kept
 BATCH = 4096  # tokens in one pass of the engine
@@ -61,14 +64,6 @@ def read_table(path: str | Path, name: str | None = None) -> pl.DataFrame:
     return frame
 
 
-def precision_of(path: str | Path) -> Precision:
-    """Return the precision that a file states (``tables.precision_of``). Raises ``UserError`` if it is no table."""
-    try:
-        return tables.precision_of(path)
-    except pl.exceptions.PolarsError as error:
-        raise UserError(f"{path}: cannot be read as a table ({error})", rebuild_hint(path)) from None
-
-
 def engine(run: Run, at: At) -> LanguageModel:
     """Return a run's model as its steps run it, on the CPU; it has no tf32, so such a run's numbers are float32's."""
     weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
@@ -90,24 +85,6 @@ class Ends:
     inside: int
     beyond: pl.DataFrame
     whole: bool
-
-
-class Lists(Mapping[tuple[int, int], pl.DataFrame]):
-    """The lists of triggers by (layer, key), given the table, which has the rows of a list together."""
-
-    def __init__(self, triggers: pl.DataFrame):
-        self.triggers, places = triggers, pl.int_range(pl.len()).alias("place")
-        ends = triggers.select("layer", "key", places).group_by("layer", "key").agg(pl.col("place").min(), pl.len())
-        self.ends = {(layer, key): (first, rows) for layer, key, first, rows in ends.iter_rows()}
-
-    def __getitem__(self, memory: tuple[int, int]) -> pl.DataFrame:
-        return self.triggers.slice(*self.ends[memory])
-
-    def __iter__(self) -> Iterator[tuple[int, int]]:
-        return iter(self.ends)
-
-    def __len__(self) -> int:
-        return len(self.ends)
 
 
 def text_key(tokens: np.ndarray) -> bytes:
@@ -139,7 +116,6 @@ class AuditInputs:
     config: Settings
     tables: dict[str, pl.DataFrame]
     given: pl.DataFrame | None = None
-    lists: Mapping[tuple[int, int], pl.DataFrame] = field(init=False, default_factory=dict)
     near: Comparer = field(init=False)
     never: list[int] = field(default_factory=list)
     folds: np.ndarray | None = None
@@ -151,8 +127,6 @@ class AuditInputs:
 
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances(self.config.precision))
-        if "triggers" in self.tables:
-            self.lists = Lists(self.tables["triggers"])
 
     @classmethod
     def read(cls, run: Run, names: Iterable[str], at: At = Path) -> "AuditInputs":
@@ -187,7 +161,7 @@ class AuditInputs:
         return [torch.from_numpy(mean) for mean in self.surveyed().mean] if self.surveyed else []
 
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
-        """Run a sentence, or a prefix, as ``Reference.layers`` does; the last ones are not run again."""
+        """Run a sentence, or a prefix, as ``Equations.layers`` does; the last ones are not run again."""
         until = until or self.oracle.keys[0]
         key = text_key(tokens)
         self.run_together({key: tokens}, until)
@@ -227,16 +201,23 @@ class AuditInputs:
         """Return a trigger's prefix without some of its tokens, counted from 1."""
         return np.delete(self.prefix(source), slice(first - 1, first - 1 + tokens))
 
-    def read_as(self, row: TableRow) -> bytes:
-        """Return what is equal for prefixes of the same tokens."""
-        return text_key(self.prefix(row))
+    @cached_property
+    def _lists(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """{(layer, key): the first row of its triggers, which stand together, and how many there are}."""
+        rows = self.tables["triggers"].select("layer", "key", place=pl.int_range(pl.len()))
+        ends = rows.group_by("layer", "key").agg(pl.col("place").min(), pl.len()).iter_rows()
+        return {(layer, key): (first, count) for layer, key, first, count in ends}
+
+    def triggers(self, layer: int, key: int) -> pl.DataFrame:
+        """Return a key's triggers, best first; no row if it has none."""
+        return self.tables["triggers"].slice(*self._lists.get((layer, key), (0, 0)))
 
     @memo
     def listed(self, layer: int, key: int) -> dict[bytes, list[int]]:
-        """Return {what a trigger of a key is read as: its places in the list, from 0}."""
+        """Return {a trigger's ``text_key``: its places in a key's list, from 0}."""
         found: dict[bytes, list[int]] = {}
-        for place, row in enumerate(self.lists[layer, key].iter_rows(named=True)):
-            found.setdefault(self.read_as(row), []).append(place)
+        for place, row in enumerate(self.triggers(layer, key).iter_rows(named=True)):
+            found.setdefault(text_key(self.prefix(row)), []).append(place)
         return found
 
     def parts(self, row: TableRow) -> list[tuple[int, int]]:
@@ -259,7 +240,7 @@ class AuditInputs:
 
     def trigger(self, row: TableRow) -> TableRow:
         """Return the trigger of a (layer, key, rank)."""
-        return self.lists[row["layer"], row["key"]].row(row["rank"] - 1, named=True)
+        return self.triggers(row["layer"], row["key"]).row(row["rank"] - 1, named=True)
 
     def candidates(self, row: TableRow) -> list[TableRow]:
         """Return the triggers that may have a (layer, key, rank): near-ties too if the lists were found here."""
@@ -268,7 +249,7 @@ class AuditInputs:
             return [own]
         gap = (pl.col("coefficient") - own["coefficient"]).abs()
         may = self.near.limits.tie * own["coefficient"] + self.near.limits.noise * self.largest[row["layer"]]
-        near = self.lists[row["layer"], row["key"]].filter(gap <= may)
+        near = self.triggers(row["layer"], row["key"]).filter(gap <= may)
         return [own, *(other for other in near.to_dicts() if other["rank"] != own["rank"])]
 
     def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
@@ -278,7 +259,7 @@ class AuditInputs:
         return log_probabilities.index_fill(-1, torch.tensor(self.never), -torch.inf)
 
     def vector(self, of: str, layer: int, memory: int) -> torch.Tensor:
-        """Return a memory's vector (``Reference.vectors``); of memory d_m + i it is that of i with its sign changed."""
+        """Return a memory's vector (``Equations.vectors``); of memory d_m + i it is that of i with its sign changed."""
         every, neurons = self.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
         if not 0 <= memory < self.oracle.keys[1]:
             raise IndexError(memory)

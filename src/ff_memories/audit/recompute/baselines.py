@@ -99,11 +99,9 @@ class Baseline:
             self.corpus,
             self.settings,
             own | {"triggers": self.listed},
-            None,
-            self.types.never_trained(),
-            None,
-            True,
-            self.unsure,
+            never=self.types.never_trained(),
+            found_here=True,
+            unsure=self.unsure,
         )
         if "causal" in own and len(own["causal"]):  # the engine finds means too: many prefixes for one number
             seen = survey.survey(self.model, self.corpus, self.settings.seed, BATCH)
@@ -157,7 +155,8 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
         keys=memory_selection.of_model(options.keys, decoder, config),
     )
     found = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
-    found = found.with_columns(pl.Series("sentence", _numbers(text)[found["sentence"].to_numpy()].astype(np.uint32)))
+    assert text.numbers is not None, "of a sample"
+    found = found.with_columns(pl.Series("sentence", text.numbers[found["sentence"].to_numpy()].astype(np.uint32)))
     listed = found.filter(pl.col("rank") <= options.top)
     last = listed.group_by("layer", "key").agg(last=pl.col("coefficient").last())
     limits, most = tolerances(config.precision), largest(listed)
@@ -173,13 +172,6 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     return listed, ends
 
 
-def _numbers(sample: Corpus) -> np.ndarray:
-    """Return (sentences,) the numbers that a sample's sentences have in the run's corpus."""
-    if sample.numbers is None:
-        raise ValueError("not a sample")
-    return sample.numbers
-
-
 class Labels:
     """The labels that the automatic proxy gives a baseline's keys, and those it gives if tied triggers change places.
 
@@ -191,9 +183,8 @@ class Labels:
     def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
         config, corpus, types, own = baseline.settings, baseline.corpus, baseline.types, baseline.own
         text = corpus.sample(config.seed, config.baselines.sentences)
-        numbers = _numbers(text)
         place = np.zeros(len(corpus), np.int64)
-        place[numbers] = np.arange(len(numbers))
+        place[text.numbers] = np.arange(len(text))
         sentences = place[baseline.listed["sentence"].to_numpy()].astype(np.uint32)
         triggers = baseline.listed.with_columns(pl.Series("sentence", sentences))
         keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)

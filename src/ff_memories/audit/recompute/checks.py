@@ -77,8 +77,8 @@ def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
 def values(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
     said = inputs.oracle.of_value(inputs.vector("value", row["layer"], row["key"]))
-    listed = inputs.lists.get((row["layer"], row["key"]))
-    if listed is None:
+    listed = inputs.triggers(row["layer"], row["key"])
+    if listed.is_empty():
         return _value(inputs, row, said, None, [])
     targets = _targets(inputs, listed)
     found = _value(inputs, row, said, targets[0], targets)

@@ -257,13 +257,7 @@ def _causal(inputs: AuditInputs) -> Iterator[str]:
 def _as_drawn(inputs: AuditInputs, seen: survey.Survey) -> Iterator[str]:
     """Draw the rows of ``causal`` again, from what the engine finds here; prefixes may be others at a near-tie."""
     options, column = inputs.config.causal, lambda name: pl.col(name).cast(pl.Int64)
-    drawn = causal.sample(
-        seen,
-        inputs.corpus,
-        options,
-        inputs.config.seed,
-        inputs.looked_at,
-    )
+    drawn = causal.sample(seen, inputs.corpus, options, inputs.config.seed, inputs.looked_at)
     numbers, words = (*KEY, "prefix", "other_prefix", "matched_key"), ("intervention", "control")
     own, again = (
         frame.select(*map(column, numbers), *(pl.col(name).cast(pl.String) for name in words))

@@ -1,8 +1,7 @@
-"""What the audit's reference models see, and what the audit asks of them."""
+"""What the audit's reference models see, and what they compute alike."""
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -105,79 +104,3 @@ class Enough(Exception):
 def stop(*_: Any) -> None:
     """Leave out what follows a module: its forward hook."""
     raise Enough
-
-
-class Reference(Protocol):
-    """A model in float64 that runs one sentence at a time and turns vectors into predictions."""
-
-    library: str  # whose forward pass it is
-    signs: int  # 2 if memory d_m + i is memory i with its sign changed, else 1
-
-    @property
-    def keys(self) -> tuple[int, int]:
-        """The numbers of layers and of memories per layer."""
-
-    def vectors(self, of: str, layer: int) -> torch.Tensor:
-        """Return what the memories of layer 1..L have, a row each: (d_m, n).
-
-        ``of``: ``key``, k (d,), or of a gated layer the gate's and the up projection's (2 d,); ``value``, v (d,); or
-        ``added``, what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it.
-        """
-
-    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
-
-        ``until``: the last layer that is needed; ``None`` for all.
-        """
-
-    def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
-        """Run several sentences as ``layers`` does, which may take less time together."""
-
-    def of_value(self, h: torch.Tensor) -> torch.Tensor:
-        """Return values' log p (..., vocab) under the config's ``values.projection`` (section 4)."""
-
-    def of_memory(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
-
-    def predicting(
-        self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return (memories,) whether a layer's values predict a token by ``of_memory``, and whether that is a near-tie.
-
-        Args:
-            left_out: tokens that do not count.
-            limit: how far log p may be off (``slack``).
-            among: (memories,) those that are asked about; of the others, neither is said.
-        """
-
-    def of_layer(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the log p (..., vocab) of residuals, feed-forward or layer outputs (..., d) (section 5)."""
-
-    def changed(
-        self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
-    ) -> Changed:
-        """Run one sentence (ids without the first token) with a vector (d,) added to m V at its last token.
-
-        ``seen``: what its layers give without that; those below ``layer`` give the same.
-        """
-
-    def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
-        """Return what a vector (d,) adds to y if it is added to m V at the last token, with the norm between held."""
-
-    def final(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a layer's output (..., d) behind the model's final norm, if it has one."""
-
-    def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
-        """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
-
-    def linear(self, h: torch.Tensor) -> torch.Tensor:
-        """Return h (..., d), behind the final norm, times the output matrix: logits (..., vocab) before bias and cap.
-
-        In an adaptive softmax, a tail's word has its class's logit plus its own within the tail.
-        """
-
-    def word(self, token: int) -> torch.Tensor:
-        """Return what ``linear`` multiplies by for a token's logit, (d,)."""
-
-    def said(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the model's own log p (..., vocab) for the last layer's output (..., d)."""

@@ -20,7 +20,9 @@ EPSILON = 1e-5  # of fairseq's layer norms
 
 
 class Equations:
-    """A checkpoint's model in float64 that also turns vectors into predictions.
+    """A checkpoint's model in float64 that runs one sentence at a time and turns vectors into predictions.
+
+    ``library``: whose forward pass it is. ``signs``: 2 if memory d_m + i is memory i with its sign changed, else 1.
 
     Args:
         path: the checkpoint.
@@ -52,17 +54,24 @@ class Equations:
         return self.about.layers, self.about.keys
 
     def vectors(self, of: str, layer: int) -> torch.Tensor:
-        """Return the keys or the values (d_m, d) of layer 1..L; what a memory adds is its value."""
+        """Return what the memories of layer 1..L have, a row each: (d_m, n).
+
+        ``of``: ``key``, k (d,), or of a gated layer the gate's and the up projection's (2 d,); ``value``, v (d,); or
+        ``added``, what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it.
+        """
         return self.own[f"layers.{layer - 1}.{'keys' if of == 'key' else 'values'}"]
 
     def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
-        """Return what a vector (d,) adds to y if it is added to m V: itself."""
+        """Return what a vector (d,) adds to y if it is added to m V at the last token, with a norm between held."""
         return vector
 
     def changed(
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
     ) -> Changed:
-        """Run one sentence with a vector (d,) added to a layer's feed-forward output at its last token."""
+        """Run one sentence (ids without ``</s>``) with a vector (d,) added to m V of layer 1..L at its last token.
+
+        ``seen``: what its layers give without that; those below ``layer`` give the same.
+        """
         ffn = torch.cat([seen[layer - 1].ffn[:-1], seen[layer - 1].ffn[-1:] + vector])
         x = seen[layer - 1].residual + ffn
         for block in range(layer, self.about.layers):
@@ -70,7 +79,7 @@ class Equations:
         return Changed(seen[-1].output[-1], x[-1], vector, ffn[-1])
 
     def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
-        """Run one sentence (ids without ``</s>``) by itself and return the activations of layers 1 to ``until``."""
+        """Run one sentence (ids without ``</s>``) by itself; return the activations of layers 1 to ``until`` (all)."""
         x = torch.stack([self._input(token, place) for place, token in enumerate([EOS, *map(int, tokens)])])
         seen = []
         for block in range(until or self.about.layers):
@@ -124,7 +133,7 @@ class Equations:
         return mixed.transpose(0, 1).flatten(1) @ own("attention_out.weight").T + own("attention_out.bias")
 
     def final(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a layer's output as the softmax reads it: behind the model's final norm, if it has one."""
+        """Return a layer's output (..., d) as the softmax reads it: behind the model's final norm, if it has one."""
         return self._norm(h, "final_norm") if self.about.final_norm else h
 
     def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
@@ -134,7 +143,10 @@ class Equations:
         return held(self.own["final_norm.weight"], EPSILON, True, change, h)
 
     def linear(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the logits (vocab,) of h (d,), which is behind the final norm; see ``Reference``."""
+        """Return h (..., d), behind the final norm, times the output matrix: logits (..., vocab) before bias and cap.
+
+        In an adaptive softmax, a tail's word has its class's logit plus its own within the tail.
+        """
         return self._joined(h, lambda scores: scores)
 
     def word(self, token: int) -> torch.Tensor:
@@ -175,7 +187,7 @@ class Equations:
 
     @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
-        """Return a value vector's log p (vocab,) under the config's ``values.projection`` (section 4)."""
+        """Return values' log p (..., vocab) under the config's ``values.projection`` (section 4)."""
         if self._other is None:
             return self.softmax(h)
         return self._other.log_probabilities(h.view(-1, h.shape[-1])).view(*h.shape[:-1], -1)
@@ -189,7 +201,13 @@ class Equations:
     def predicting(
         self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return which of a layer's values predict a token; see ``Reference``."""
+        """Return (memories,) whether a layer's values predict a token by ``of_memory``, and whether that is a near-tie.
+
+        Args:
+            left_out: tokens that do not count.
+            limit: how far log p may be off (``slack``).
+            among: (memories,) those that are asked about; of the others, neither is said.
+        """
         found, tied = torch.zeros(2, len(among), dtype=torch.bool)
         values = self.vectors("value", layer)
         for rows in among.nonzero()[:, 0].split(AT_ONCE):
@@ -198,12 +216,12 @@ class Equations:
 
     @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the log p (vocab,) of a residual, feed-forward or layer output (section 5)."""
+        """Return the log p (..., vocab) of residuals, feed-forward or layer outputs (..., d) (section 5)."""
         return self.of_memory(self.final(h))
 
     @torch.no_grad()
     def said(self, h: torch.Tensor) -> torch.Tensor:
-        """Return the model's own log p (vocab,) for the last layer's output (d,)."""
+        """Return the model's own log p (..., vocab) for the last layer's output (..., d)."""
         return self.softmax(self.final(h))
 
 

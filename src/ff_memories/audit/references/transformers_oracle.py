@@ -76,7 +76,7 @@ class TransformersOracle:
 
     @torch.no_grad()
     def vectors(self, of: str, layer: int) -> torch.Tensor:
-        """Return what the memories of layer 1..L have (d_m, n); see ``Reference``.
+        """Return what the memories of layer 1..L have (d_m, n); see ``Equations``.
 
         Behind a norm values are multiplied by that norm's scale: what is added is a positive multiple of them.
         """
@@ -239,7 +239,7 @@ class TransformersOracle:
     def predicting(
         self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return which of a layer's values predict a token; see ``Reference``.
+        """Return which of a layer's values predict a token; see ``Equations``.
 
         A value that gives any other word a larger logit does not, so only those are multiplied by all words that give
         it the largest logit among a sample of words.

@@ -23,14 +23,7 @@ from ff_memories.judge.statistics import (
     share_interval,
     within_layers,
 )
-from ff_memories.paper.keys.measures import (
-    LABELS,
-    TRIMMED,
-    between_ends,
-    key_changes,
-    near_zero_keys,
-    pattern_shares,
-)
+from ff_memories.paper.keys.measures import TRIMMED, between_ends, key_changes, near_zero_keys, pattern_shares
 
 
 def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit, ties: bool = False) -> Measurement:
@@ -133,12 +126,6 @@ def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame, b
     return labels, keys.with_columns(pl.col("patterns").fill_null(0)).sort(KEY), proxy
 
 
-def _labelled(evidence: Evidence) -> tuple[pl.DataFrame, dict[str, dict[int, float]], bool]:
-    labels, proxy = evidence.labels("pattern_labels")
-    shares = pattern_shares(labels, evidence.seed)
-    return labels, {kind: by_layer(shares.filter(pl.col("label") == kind), "mean") for kind in LABELS}, proxy
-
-
 def _keys(labels: pl.DataFrame) -> int:
     return labels.select(KEY).n_unique()
 
@@ -165,8 +152,8 @@ def patterns_per_key(evidence: Evidence, *, triggers: int, limit: Limit) -> Meas
 
 def coverage(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
     """K8: the share of triggers with a pattern."""
-    labels, shares, by_proxy = _labelled(evidence)
-    covered = [1 - share for share in shares["none"].values()]
+    labels, by_proxy = evidence.labels("pattern_labels")
+    covered = [1 - share for share in pattern_shares(labels, None).filter(pl.col("label") == "none")["mean"]]
     units = labels.with_columns(pl.concat_str(KEY, separator=" ").alias("unit"))
     share = pooled_share(units, pl.col("label") != "none", "unit", evidence.seed)
     if share is None:

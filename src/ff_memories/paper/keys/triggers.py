@@ -210,14 +210,7 @@ class BatchRows:
     ``weights`` (rows,) float32: how many prefixes of the corpus each row is, 0 for a row that is none.
     """
 
-    def __init__(
-        self,
-        part: batching.Plan,
-        prefixes: Prefixes,
-        batch: Batch,
-        low: int,
-        signs: int = 1,
-    ):
+    def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int, signs: int = 1):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
         self.groups = batch.groups

@@ -45,12 +45,6 @@ def _active_draws(evidence: Evidence) -> np.ndarray:
     return joint_medians(evidence.table("composition"), "active", evidence.seed) / evidence.keys
 
 
-def _lowest_draws(evidence: Evidence, layers: list[int]) -> np.ndarray:
-    """Return resamples (draws,) of the layer with the fewest active memories."""
-    active = _active_draws(evidence)
-    return np.array(layers)[active.argmin(1)].astype(np.float64) if len(active) else np.empty(0)
-
-
 def _effective(evidence: Evidence) -> dict[int, float]:
     """Return the median effective number of memories by layer; nothing if no table has it."""
     table = evidence.table("composition")
@@ -108,7 +102,7 @@ def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measur
     if not medians or below is None or not dip:
         return Measurement(reason=EMPTY if not medians else "too few layers")
     lowest = min(medians, key=lambda layer: (medians[layer], layer))
-    draws = _lowest_draws(evidence, list(medians))
+    draws = np.array(list(medians))[_active_draws(evidence).argmin(1)].astype(np.float64)
     return Measurement(
         lowest,
         *ends(draws),
@@ -155,23 +149,27 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
     return replace(found, expected=float(chance[rows["layer"].to_numpy() == layer].mean()), reason=reason)
 
 
-def _agreeing_share(evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr) -> tuple[pl.DataFrame, Share | None, float]:
-    """Return the (example, layer) pairs with an agreeing memory, their share of hits, and the share of all pairs."""
+def _agreeing_share(
+    evidence: Evidence, pairs: pl.DataFrame, hit: pl.Expr, limit: Limit, beside: str = ""
+) -> Measurement:
+    """Measure the share of hits among the (example, layer) pairs with an agreeing memory, and among all in words."""
     agreeing = pairs.filter(pl.col("agreeing_memories") > 0)
-    base = pooled_share(pairs, hit, "example", evidence.seed)
-    return agreeing, pooled_share(agreeing, hit, "example", evidence.seed), base[0] if base else 0.0
+    share, base = (pooled_share(part, hit, "example", evidence.seed) for part in (agreeing, pairs))
+    if share is None or base is None:
+        return Measurement(n=0, reason="no memory ever agrees with its layer")
+    judged, units, reason = (
+        itself(*share, limit),
+        agreeing["example"].n_unique(),
+        f"base rate {percent(base[0])}{beside}",
+    )
+    return _of_active(evidence, Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=reason))
 
 
 def agreeing_stop_words(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K21: the share of stop words among layer predictions that a memory agrees with, compared with all pairs."""
     words = pl.Series(sorted(evidence.stop_words), dtype=pl.UInt32)
     hit = pl.col(evidence.prediction).is_in(words.implode())
-    agreeing, share, base = _agreeing_share(evidence, evidence.table("composition"), hit)
-    if share is None:
-        return Measurement(n=0, reason="no memory ever agrees with its layer")
-    reason = f"base rate {percent(base)}{_in_the_text(evidence)}"
-    judged, units = itself(*share, limit), agreeing["example"].n_unique()
-    return _of_active(evidence, Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=reason))
+    return _agreeing_share(evidence, evidence.table("composition"), hit, limit, _in_the_text(evidence))
 
 
 def _in_the_text(evidence: Evidence) -> str:
@@ -190,11 +188,7 @@ def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Lim
     pairs = evidence.table("composition").join(
         evidence.table("examples").select("example", "position"), on="example", how="inner"
     )
-    agreeing, share, base = _agreeing_share(evidence, pairs, pl.col("position") < shorter_than)
-    if share is None:
-        return Measurement(n=0, reason="no memory ever agrees with its layer")
-    judged, units, reason = itself(*share, limit), agreeing["example"].n_unique(), f"base rate {percent(base)}"
-    return _of_active(evidence, Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=reason))
+    return _agreeing_share(evidence, pairs, pl.col("position") < shorter_than, limit)
 
 
 def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:

@@ -41,12 +41,8 @@ def run(
     tables.write(table, triggers, best.precision, best.neurons)
     total = int(store.available(text, options.positions).sum())
     looked_at = None if asked is None else memory_selection.keys(asked, neurons, best.keys // neurons)
-    tables.write(
-        trigger_table.firing(best.fired.cpu().numpy(), total, looked_at),
-        firing,
-        best.precision,
-        best.neurons,
-    )
+    fired = trigger_table.firing(best.fired.cpu().numpy(), total, looked_at)
+    tables.write(fired, firing, best.precision, best.neurons)
     remove_other_shards(shards)
     if not shards:
         remove_shards(triggers.parent.parent / "lists.safetensors")
