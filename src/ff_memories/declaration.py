@@ -63,9 +63,6 @@ KINDS = {
     "Params": Kind(str, "*", "{params.NAME:q}"),
     "Threads": Kind(threads, None, "{threads}", "CPU threads"),
     "int": Kind(whole()),
-    "float": Kind(float),
-    "str": Kind(str),
-    "Path": Kind(Path),
 }
 EXECUTION = {
     "device": "{resources.device}",

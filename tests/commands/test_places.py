@@ -98,7 +98,6 @@ WRONG = {
     "trace hi --model none/such": "a model of the hub needs a run",
     "trace --model model --file train.txt/x": "fix: part of this path is a file, where a folder is meant",
     "plan --configfile train.txt": "fix: give a config, as ff-memories init writes one",
-    "run my.yaml --dry-run --track": "fix: leave out --track or --dry-run",
     "run --txt train.txt": "unrecognized arguments: --txt (did you mean --text?)",
     "show --layer 1 --keys 3": "; --keys: no such option (did you mean --key?)",
     "--verison": "no such command (did you mean --version?)",

@@ -19,29 +19,25 @@ from ff_memories.base.files import require_file
 from ff_memories.workflow.runs.run import Run
 
 
-class _Open(BaseModel, extra="allow"):
-    """Has further keys too, which DVC reads."""
-
-
-class _Content(_Open):
+class _Content(BaseModel):
     path: str
     md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]
 
 
-class _Recorded(_Open):
+class _Recorded(BaseModel):
     cmd: str = ""
     deps: list[_Content] = []
     outs: list[_Content] = []
     params: dict[str, dict[str, Any]] = {}
 
 
-class Lock(_Open):
+class Lock(BaseModel):
     """A dvc.lock."""
 
     stages: dict[str, _Recorded]
 
 
-class Pointer(_Open):
+class Pointer(BaseModel):
     """A file's ``.dvc``."""
 
     outs: Annotated[list[_Content], Field(min_length=1)]
@@ -58,10 +54,10 @@ def read(run: Run) -> dict[str, dict[str, Any]]:
 
 def stages_of(path: Path) -> dict[str, dict[str, Any]]:
     """Return the stages of a dvc.lock. Raises ``UserError`` if the file is missing or damaged."""
-    return dict(parsed(path, Lock)["stages"])
+    return parsed(path, Lock)["stages"]
 
 
-def parsed(path: Path, kind: type[BaseModel]) -> dict[str, Any]:
+def parsed(path: Path, kind: type[BaseModel]) -> Any:
     """Return the data of a file of DVC's: a ``Lock`` or a ``Pointer``. Raises ``UserError`` for others."""
     require_file(path)
     stat = path.stat() if path.is_file() else None
@@ -69,7 +65,7 @@ def parsed(path: Path, kind: type[BaseModel]) -> dict[str, Any]:
 
 
 @cache
-def _parsed(path: Path, kind: type[BaseModel], _: object) -> dict[str, Any]:
+def _parsed(path: Path, kind: type[BaseModel], _: object) -> Any:
     return foreign.read_yaml(path, kind, f"run git checkout {path}").model_dump(exclude_unset=True)
 
 
