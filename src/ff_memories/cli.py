@@ -15,6 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -35,23 +36,19 @@ FREE_IT = "let what else runs on the GPU end first, or use one with more memory,
 GOES_ON = "run the same command again: finished work is kept, and a shard resumes from its last checkpoint"
 
 
-def names(*words: str) -> list[str]:
-    """Return the top-level commands, or a command's subcommands: ``names("export")``, ``names("step")``."""
-    if words == ("step",):
-        return declaration.names()
-    return sorted(commands(places()[words[0]])) if words else sorted({*places(), "step"})
+@cache
+def modules() -> dict[tuple[str, ...], Path]:
+    """Return {words of a command: its module}; of a group of commands, ``export`` and ``step``, its package's."""
+    typed = lambda path: path.stem.replace("_", "-")
+    found = {("step", name): declaration.module(name) for name in declaration.names()}
+    found |= {("export", typed(path)): path for path in sorted(PACKAGE.glob("exports/[!_]*.py"))}
+    groups = {(name,): PACKAGE / folder / "__init__.py" for name, folder in (("export", "exports"), ("step", "steps"))}
+    return found | groups | {(typed(path),): path for path in PACKAGE.glob("commands/*/[!_]*.py")}
 
 
-def places() -> dict[str, Path]:
-    """Return {command: its module, or the folder of its subcommands}; commands lie in one folder per group."""
-    paths = {name: path for group in (PACKAGE / "commands").iterdir() for name, path in commands(group).items()}
-    return paths | {"export": PACKAGE / "exports"}
-
-
-def commands(folder: Path) -> dict[str, Path]:
-    """Return {command: its module or folder} of a folder of commands."""
-    paths = [*folder.glob("[!_]*.py"), *(path.parent for path in folder.glob("*/__init__.py"))]
-    return {path.stem.replace("_", "-"): path for path in paths}
+def names(group: str) -> list[str]:
+    """Return the commands of a group: ``names("export")``, ``names("step")``; of another command none."""
+    return [words[1] for words in modules() if len(words) > 1 and words[0] == group]
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
@@ -60,17 +57,15 @@ def resolve(words: list[str]) -> tuple[str, ...]:
     Raises:
         UserError: no such command.
     """
-    first, named = words[0], places()
-    if first == "step" or (first in named and named[first].is_dir()):
-        if len(words) < 2 or words[1].startswith("-"):
-            return (first,)
-        if words[1] not in names(first):
-            raise _unknown(f"{first} {words[1]}", words[1], names(first), f"{PROGRAM} {first} --help")
-        return first, words[1]
-    if first in named:
+    first, below = words[0], names(words[0])
+    if (first,) not in modules():
+        every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
+        raise _unknown(first, first, every, f"{PROGRAM} --help")
+    if not below or len(words) < 2 or words[1].startswith("-"):
         return (first,)
-    every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
-    raise _unknown(first, first, every, f"{PROGRAM} --help")
+    if words[1] not in below:
+        raise _unknown(f"{first} {words[1]}", words[1], below, f"{PROGRAM} {first} --help")
+    return first, words[1]
 
 
 def _unknown(typed: str, word: str, names: list[str], page: str) -> UserError:
@@ -108,7 +103,7 @@ def main(argv: list[str] | None = None) -> None:
             print(f"{PROGRAM} {version(PROGRAM)}")
             sys.exit(0)
         words = resolve(argv)
-        if not _module(words).exists():
+        if modules()[words].stem == "__init__":
             print(listing(words[0]))
             sys.exit(0 if {"-h", "--help"} & set(argv) else 2)
         parser = Parser(prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -238,21 +233,14 @@ def _listed(commands: Any) -> list[str]:
     return [f"  {words[-1]:<20} {_about(words)}" for words in commands]
 
 
-def _module(words: tuple[str, ...]) -> Path:
-    if words[0] == "step" and len(words) > 1:
-        return declaration.module(words[1])
-    folder = PACKAGE / "steps" if words[0] == "step" else places()[words[0]]
-    return folder.joinpath(*(word.replace("-", "_") for word in words[1:])).with_suffix(".py")
-
-
 def _load(words: tuple[str, ...]) -> ModuleType:
     """Import a command's module and no other, because torch and altair take seconds to load."""
-    return importlib.import_module(".".join(_module(words).relative_to(PACKAGE.parent).with_suffix("").parts))
+    path = modules()[words].relative_to(PACKAGE.parent).with_suffix("")
+    return importlib.import_module(".".join(path.parts))
 
 
 def _about(words: tuple[str, ...]) -> str:
-    path = _module(words)
-    source = (path if path.exists() else path.with_suffix("") / "__init__.py").read_text(encoding="utf-8")
+    source = modules()[words].read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 

@@ -175,9 +175,8 @@ def _modules() -> dict[str, Path]:
 
 
 def module(name: str) -> Path:
-    """Return the file of a step's module; of a name that no step has, where it would stand."""
-    name = name.replace("-", "_")
-    return _modules().get(name, PACKAGE / "steps" / f"{name}.py")
+    """Return the file of a step's module."""
+    return _modules()[name.replace("-", "_")]
 
 
 def names() -> list[str]:

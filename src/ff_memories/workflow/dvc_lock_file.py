@@ -15,7 +15,6 @@ from pydantic import BaseModel, Field
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
 from ff_memories.workflow.runs.run import Run
 
 
@@ -31,16 +30,8 @@ class _Recorded(BaseModel):
     params: dict[str, dict[str, Any]] = {}
 
 
-class Lock(BaseModel):
-    """A dvc.lock."""
-
+class _Lock(BaseModel):
     stages: dict[str, _Recorded]
-
-
-class Pointer(BaseModel):
-    """A file's ``.dvc``."""
-
-    outs: Annotated[list[_Content], Field(min_length=1)]
 
 
 def read(run: Run) -> dict[str, dict[str, Any]]:
@@ -54,19 +45,13 @@ def read(run: Run) -> dict[str, dict[str, Any]]:
 
 def stages_of(path: Path) -> dict[str, dict[str, Any]]:
     """Return the stages of a dvc.lock. Raises ``UserError`` if the file is missing or damaged."""
-    return parsed(path, Lock)["stages"]
-
-
-def parsed(path: Path, kind: type[BaseModel]) -> Any:
-    """Return the data of a file of DVC's: a ``Lock`` or a ``Pointer``. Raises ``UserError`` for others."""
-    require_file(path)
     stat = path.stat() if path.is_file() else None
-    return _parsed(path, kind, stat and (os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+    return _stages(path, stat and (os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @cache
-def _parsed(path: Path, kind: type[BaseModel], _: object) -> Any:
-    return foreign.read_yaml(path, kind, f"run git checkout {path}").model_dump(exclude_unset=True)
+def _stages(path: Path, _: object) -> dict[str, dict[str, Any]]:
+    return dict(foreign.read_yaml(path, _Lock, f"run git checkout {path}").model_dump(exclude_unset=True)["stages"])
 
 
 def outputs(run: Run) -> dict[str, tuple[str, str]]:

@@ -1,4 +1,7 @@
-"""Write dvc.yaml from the Snakefile, in a folder that is a DVC project from now on, or check that the two agree."""
+"""Write dvc.yaml from the Snakefile, or check that the two agree.
+
+A folder that is no DVC project becomes one.
+"""
 
 import argparse
 
