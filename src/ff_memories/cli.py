@@ -7,13 +7,12 @@ import importlib
 import io
 import json
 import os
-import re
 import shlex
 import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
@@ -106,10 +105,11 @@ def main(argv: list[str] | None = None) -> None:
         if modules()[words].stem == "__init__":
             print(listing(words[0]))
             sys.exit(0 if {"-h", "--help"} & set(argv) else 2)
-        parser = Parser(prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser = argparse.ArgumentParser(
+            prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         run = arguments(words, parser)
         args = _parsed(parser, argv[len(words) :])
-        _refuse_pipes(args)
         _cache_where_possible()
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
@@ -158,27 +158,12 @@ def _way_out(error: OSError) -> str:
     return "\n  fix: run in a folder that you may write to" if denied or error.errno == errno.EROFS else ""
 
 
-class Parser(argparse.ArgumentParser):
-    """A command's parser, whose errors also name the option that a mistyped one is like."""
-
-    given: Sequence[str] = ()
-
-    def error(self, message: str) -> NoReturn:
-        """Print usage and message, and exit with status 2."""
-        options = re.findall(r"--[\w-]+", self.format_usage())
-        typed = [word.partition("=")[0] for word in self.given if re.match("--?[a-z]", word)]
-        odd = [word for word in typed if not any(option.startswith(word) for option in options)]
-        if odd and odd[0] not in message:
-            message += f"; {odd[0]}: no such option"
-        super().error(message + (did_you_mean(odd[0], options) if odd else ""))
-
-
-def _parsed(parser: Parser, given: list[str]) -> argparse.Namespace:
+def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
     """Parse a command's options; a command with a default for ``more`` gets there what follows ``--``."""
-    parser.given = given[: given.index("--")] if "--" in given else given
     if parser.get_default("more") is None or "--" not in given:
         return parser.parse_args(given)
-    return parser.parse_args(parser.given, argparse.Namespace(more=given[len(parser.given) + 1 :]))
+    end = given.index("--")
+    return parser.parse_args(given[:end], argparse.Namespace(more=given[end + 1 :]))
 
 
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
@@ -192,14 +177,6 @@ def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callab
     parser.description = module.__doc__
     module.arguments(parser)
     return module.run
-
-
-def _refuse_pipes(args: argparse.Namespace) -> None:
-    """Raise ``UserError`` for an option that names a pipe, a socket or a device: opening it could block forever."""
-    for given in vars(args).values():
-        for path in given if isinstance(given, list) else [given]:
-            if isinstance(path, Path) and not path.is_dir():
-                files.require_file(path)
 
 
 def _cache_where_possible() -> None:
