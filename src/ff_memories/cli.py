@@ -32,7 +32,7 @@ PROGRAM = "ff-memories"
 CACHE = "XDG_CACHE_HOME"  # the variable that Snakemake, huggingface_hub and others find their caches by
 OPTIONS = ("--help", "--version")
 FREE_IT = "let what else runs on the GPU end first, or use one with more memory, or execution.device: cpu"
-GOES_ON = "run the same command again: finished work is kept, and a shard resumes from its last checkpoint"
+GOES_ON = "run the same command again: finished jobs and shards are kept"
 
 
 @cache
