@@ -53,7 +53,7 @@ def tasks(run: Run, wanted: Callable[[Task], bool] = makes_results) -> tuple[lis
             input no other of them makes is left out.
     """
     with workflow(run, forceall=True) as read:
-        every_task = [
+        possible = [
             Task(
                 dvc_yaml.stage_of(job),
                 job.rule.name,
@@ -64,20 +64,19 @@ def tasks(run: Run, wanted: Callable[[Task], bool] = makes_results) -> tuple[lis
             for job in read.dag.jobs
             if job.output and job.params.get("code") and not job.resources.get("device")
         ]
-    every = [task for task in every_task if wanted(task)]
+    every = [task for task in possible if wanted(task)]
     lacking: set[str] = set()
     while True:
         outputs = {path for task in every for path in task.makes}
         missing = {path for task in every for path in task.reads if path not in outputs and not Path(path).exists()}
-        on_the_way = set(filter(is_intermediate, missing))
-        others = (task for task in every_task if task not in every and not lacking & set(task.reads))
-        if before := [task for task in others if on_the_way & set(task.makes)]:
-            every += before
-            continue
-        if not missing:
+        on_the_way = {path for task in possible for path in filter(is_intermediate, task.makes)}
+        if gone := missing - on_the_way:
+            lacking |= gone
+            possible, every = ([task for task in some if not gone & set(task.reads)] for some in (possible, every))
+        elif missing:
+            every += [task for task in possible if missing & set(task.makes)]
+        else:
             return sorted(every, key=lambda task: task.makes), sorted(lacking)
-        lacking |= missing
-        every = [task for task in every if not missing & set(task.reads)]
 
 
 def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
