@@ -39,7 +39,7 @@ class Rebuilt:
 
 
 def makes_results(task: Task) -> bool:
-    """Return whether a job makes an output of the run, and not only what is made on the way to one."""
+    """Return whether a job makes an output of the run, and not only files on the way to one."""
     return not all(map(is_intermediate, task.makes))
 
 
