@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ff_memories import config as configs
+from ff_memories import declaration
 from ff_memories.base import arithmetic, machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
@@ -34,8 +35,14 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
     Args:
         name: the step's module.
         keys: sections of the config, or single keys of one, with blanks between them.
+
+    Raises:
+        UserError: the step reads a section that its rule does not pass.
     """
     keys = tuple(" ".join(keys).split())
+    looks_at_all = {"triggers"} if run.config.triggers.keys is None else set()
+    if missing := declaration.sections(name) - {key.partition(".")[0] for key in keys} - looks_at_all:
+        raise UserError(f"the rule of the step {name} does not pass {', '.join(sorted(missing))}", "add it to the rule")
 
     def sections(wildcards: Any) -> str:
         every, part = run.resolved, dict[str, Any]()
