@@ -34,8 +34,8 @@ def page() -> str:
 
 def commands(name: str) -> list[tuple[str, ...]]:
     """Return a command, or a folder's subcommands."""
-    place = cli.places().get(name)
-    return [(name, below) for below in cli.names(name)] if place and place.is_dir() else [(name,)]
+    below = [] if name == "step" else cli.names(name)
+    return [(name, each) for each in below] or [(name,)]
 
 
 def section(words: tuple[str, ...], explained: set[str]) -> str:

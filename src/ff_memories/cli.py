@@ -7,14 +7,14 @@ import importlib
 import io
 import json
 import os
-import re
 import shlex
 import signal
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -44,26 +44,22 @@ WENT = {  # commands of versions before 0.1, and what does their work
     "record-size": "du -sh .dvc/artefacts",
     "why": "snakemake --dry-run, which gives each job's reason",
 }
-GOES_ON = "run the same command again: finished work is kept, and a shard resumes from its last checkpoint"
+GOES_ON = "run the same command again: finished jobs and shards are kept"
 
 
-def names(*words: str) -> list[str]:
-    """Return the top-level commands, or a command's subcommands: ``names("export")``, ``names("step")``."""
-    if words == ("step",):
-        return declaration.names()
-    return sorted(commands(places()[words[0]])) if words else sorted({*places(), "step"})
+@cache
+def modules() -> dict[tuple[str, ...], Path]:
+    """Return {words of a command: its module}; of a group of commands, ``export`` and ``step``, its package's."""
+    typed = lambda path: path.stem.replace("_", "-")
+    found = {("step", name): declaration.module(name) for name in declaration.names()}
+    found |= {("export", typed(path)): path for path in sorted(PACKAGE.glob("exports/[!_]*.py"))}
+    groups = {(name,): PACKAGE / folder / "__init__.py" for name, folder in (("export", "exports"), ("step", "steps"))}
+    return found | groups | {(typed(path),): path for path in PACKAGE.glob("commands/*/[!_]*.py")}
 
 
-def places() -> dict[str, Path]:
-    """Return {command: its module, or the folder of its subcommands}; commands lie in one folder per group."""
-    paths = {name: path for group in (PACKAGE / "commands").iterdir() for name, path in commands(group).items()}
-    return paths | {"export": PACKAGE / "exports"}
-
-
-def commands(folder: Path) -> dict[str, Path]:
-    """Return {command: its module or folder} of a folder of commands."""
-    paths = [*folder.glob("[!_]*.py"), *(path.parent for path in folder.glob("*/__init__.py"))]
-    return {path.stem.replace("_", "-"): path for path in paths}
+def names(group: str) -> list[str]:
+    """Return the commands of a group: ``names("export")``, ``names("step")``; of another command none."""
+    return [words[1] for words in modules() if len(words) > 1 and words[0] == group]
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
@@ -72,18 +68,16 @@ def resolve(words: list[str]) -> tuple[str, ...]:
     Raises:
         UserError: no such command.
     """
-    first, named = words[0], places()
-    if first == "step" or (first in named and named[first].is_dir()):
-        if len(words) < 2 or words[1].startswith("-"):
-            return (first,)
-        if words[1] not in names(first):
-            raise _unknown(f"{first} {words[1]}", words[1], names(first), f"{PROGRAM} {first} --help")
-        return first, words[1]
-    if first in named:
+    first, below = words[0], names(words[0])
+    if (first,) not in modules():
+        every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
+        two = " ".join(words[:2])
+        raise _unknown(two if two in WENT else first, first, every, f"{PROGRAM} --help")
+    if not below or len(words) < 2 or words[1].startswith("-"):
         return (first,)
-    every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
-    two = " ".join(words[:2])
-    raise _unknown(two if two in WENT else first, first, every, f"{PROGRAM} --help")
+    if words[1] not in below:
+        raise _unknown(f"{first} {words[1]}", words[1], below, f"{PROGRAM} {first} --help")
+    return first, words[1]
 
 
 def _unknown(typed: str, word: str, names: list[str], page: str) -> UserError:
@@ -123,13 +117,14 @@ def main(argv: list[str] | None = None) -> None:
             print(f"{PROGRAM} {version(PROGRAM)}")
             sys.exit(0)
         words = resolve(argv)
-        if not _module(words).exists():
+        if modules()[words].stem == "__init__":
             print(listing(words[0]))
             sys.exit(0 if {"-h", "--help"} & set(argv) else 2)
-        parser = Parser(prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter)
+        parser = argparse.ArgumentParser(
+            prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter
+        )
         run = arguments(words, parser)
         args = _parsed(parser, argv[len(words) :])
-        _refuse_pipes(args)
         _cache_where_possible()
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
@@ -178,27 +173,12 @@ def _way_out(error: OSError) -> str:
     return "\n  fix: run in a folder that you may write to" if denied or error.errno == errno.EROFS else ""
 
 
-class Parser(argparse.ArgumentParser):
-    """A command's parser, whose errors also name the option that a mistyped one is like."""
-
-    given: Sequence[str] = ()
-
-    def error(self, message: str) -> NoReturn:
-        """Print usage and message, and exit with status 2."""
-        options = re.findall(r"--[\w-]+", self.format_usage())
-        typed = [word.partition("=")[0] for word in self.given if re.match("--?[a-z]", word)]
-        odd = [word for word in typed if not any(option.startswith(word) for option in options)]
-        if odd and odd[0] not in message:
-            message += f"; {odd[0]}: no such option"
-        super().error(message + (did_you_mean(odd[0], options) if odd else ""))
-
-
-def _parsed(parser: Parser, given: list[str]) -> argparse.Namespace:
+def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
     """Parse a command's options; a command with a default for ``more`` gets there what follows ``--``."""
-    parser.given = given[: given.index("--")] if "--" in given else given
     if parser.get_default("more") is None or "--" not in given:
         return parser.parse_args(given)
-    return parser.parse_args(parser.given, argparse.Namespace(more=given[len(parser.given) + 1 :]))
+    end = given.index("--")
+    return parser.parse_args(given[:end], argparse.Namespace(more=given[end + 1 :]))
 
 
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
@@ -212,14 +192,6 @@ def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callab
     parser.description = module.__doc__
     module.arguments(parser)
     return module.run
-
-
-def _refuse_pipes(args: argparse.Namespace) -> None:
-    """Raise ``UserError`` for an option that names a pipe, a socket or a device: opening it could block forever."""
-    for given in vars(args).values():
-        for path in given if isinstance(given, list) else [given]:
-            if isinstance(path, Path) and not path.is_dir():
-                files.require_file(path)
 
 
 def _cache_where_possible() -> None:
@@ -253,21 +225,14 @@ def _listed(commands: Any) -> list[str]:
     return [f"  {words[-1]:<20} {_about(words)}" for words in commands]
 
 
-def _module(words: tuple[str, ...]) -> Path:
-    if words[0] == "step" and len(words) > 1:
-        return declaration.module(words[1])
-    folder = PACKAGE / "steps" if words[0] == "step" else places()[words[0]]
-    return folder.joinpath(*(word.replace("-", "_") for word in words[1:])).with_suffix(".py")
-
-
 def _load(words: tuple[str, ...]) -> ModuleType:
     """Import a command's module and no other, because torch and altair take seconds to load."""
-    return importlib.import_module(".".join(_module(words).relative_to(PACKAGE.parent).with_suffix("").parts))
+    path = modules()[words].relative_to(PACKAGE.parent).with_suffix("")
+    return importlib.import_module(".".join(path.parts))
 
 
 def _about(words: tuple[str, ...]) -> str:
-    path = _module(words)
-    source = (path if path.exists() else path.with_suffix("") / "__init__.py").read_text(encoding="utf-8")
+    source = modules()[words].read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0]
 
 

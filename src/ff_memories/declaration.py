@@ -63,9 +63,6 @@ KINDS = {
     "Params": Kind(str, "*", "{params.NAME:q}"),
     "Threads": Kind(threads, None, "{threads}", "CPU threads"),
     "int": Kind(whole()),
-    "float": Kind(float),
-    "str": Kind(str),
-    "Path": Kind(Path),
 }
 EXECUTION = {
     "device": "{resources.device}",
@@ -180,9 +177,8 @@ def _modules() -> dict[str, Path]:
 
 
 def module(name: str) -> Path:
-    """Return the file of a step's module; of a name that no step has, where it would stand."""
-    name = name.replace("-", "_")
-    return _modules().get(name, PACKAGE / "steps" / f"{name}.py")
+    """Return the file of a step's module."""
+    return _modules()[name.replace("-", "_")]
 
 
 def names() -> list[str]:

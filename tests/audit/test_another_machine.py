@@ -21,7 +21,7 @@ from ff_memories.audit import compare
 from ff_memories.audit.run_files import kind_of
 from ff_memories.base.errors import UserError
 from ff_memories.workflow.dvc_yaml import is_shared
-from ff_memories.workflow.runs.opening import config_of
+from ff_memories.workflow.runs.opening import configs
 
 pytestmark = pytest.mark.long
 
@@ -270,8 +270,8 @@ def test_a_forged_entry_at_the_end_of_a_list_is_no_near_tie(forged):
 def test_the_configs_are_found_by_the_runs_folders(pulled, forged):
     """A run whose config is no default one is judged by its own model."""
     folder = pulled / "config"
-    own = config_of("small", pulled)
-    assert own == folder / "config.yaml" and config_of("none", pulled) is None
+    ((own, _),), _ = configs("small", pulled)
+    assert own == folder / "config.yaml" and configs("none", pulled) == ([], [])
 
 
 def test_a_table_of_another_seed_is_different(pulled, tmp_path, monkeypatch):

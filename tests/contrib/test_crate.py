@@ -37,7 +37,7 @@ def test_times_and_machines_are_kept_for_a_clone_that_has_no_logs(here):
     machines.keep(run)
     assert machines.read(run) == known
     machines.path_of(run).write_text("{")
-    with pytest.raises(UserError, match=r"machines\.json: not valid JSON"):
+    with pytest.raises(UserError, match=r"machines\.json: not readable as JSON"):
         machines.read(run)
 
 

@@ -20,7 +20,7 @@ from ff_memories.judge.sensitivity import changes, rows
 from ff_memories.model.info import MARKS
 from ff_memories.report.page import choices_section
 from ff_memories.steps import sensitivity_part
-from ff_memories.steps.sensitivity_part import STEPS, StepJob, changed, jobs_of
+from ff_memories.steps.sensitivity_part import STEPS, changed, jobs_of
 from ff_memories.workflow.runs.run import Run
 
 OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.projection=scaled",
@@ -78,10 +78,9 @@ def test_what_this_machine_or_another_choice_excludes_is_no_choice(monkeypatch):
 def test_another_residual_is_a_choice_where_blocks_are_parallel(tmp_path, parallel):
     path = tmp_path / "model.json"
     path.write_text(json.dumps({"config": {"model_type": "gpt_neox", "use_parallel_residual": parallel}}))
-    jobs = [StepJob("model", (), (str(tmp_path / "model.safetensors"), str(path)), "", ())]
     offered = sensitivity.parts(parse(config() | {"model": {"folder": "model"}}))["composition"]
     assert sensitivity.Choice("composition.residual", "read") in offered
-    left = {choice.name for choice in offered if sensitivity_part._differs(choice, jobs)}
+    left = {choice.name for choice in offered if sensitivity_part._differs(choice, str(path))}
     assert {choice.name for choice in offered} - left == (set() if parallel else {"composition.residual=read"})
 
 

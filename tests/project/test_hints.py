@@ -53,7 +53,7 @@ def test_a_command_that_is_advised_exists(program, words):
     elif first not in ("COMMAND", "X", "--help", ""):
         command = cli.resolve([first, *(word for word in others[:1] if word.islower())])
         parser = argparse.ArgumentParser()
-        if cli._module(command).exists():
+        if cli.modules()[command].stem != "__init__":
             cli.arguments(command, parser)
         options = {word.partition("=")[0] for word in others if word.startswith("--") and word != "--"}
         assert options <= {*re.findall(r"--[\w-]+", parser.format_usage()), "--help"}

@@ -39,12 +39,12 @@ def run(
     keys, split_files = config.corpus, {"train": train, "validation": validation}
     described = read_info(info)
     files = [*train, *validation]
-    if keys.sha256 is not None and (digest := _digest(files)) != keys.sha256:
+    for path in files:
+        forms.check(path, lines_are_sentences=keys.segmenter == "line")
+    if keys.sha256 is not None and (digest := text.sha256(files)) != keys.sha256:
         raise UserError(
             _changed(keys, files, digest), "if you meant to change the text, set corpus.sha256 to the new value"
         )
-    for path in files:
-        forms.check(path, lines_are_sentences=keys.segmenter == "line")
     options = {
         "dictionary": read_types(dictionary),
         "max_tokens": described["max_positions"] - 1,
@@ -80,13 +80,6 @@ def _segmenter(keys: CorpusSection, files: list[Path], folder: Path | None, proc
     paragraphs = (words for path in files for _, words, _ in text.paragraphs(path))
     sentence_cuts = cuts(paragraphs, keys.segmenter, folder, raw, processes)
     return lambda _: next(sentence_cuts)
-
-
-def _digest(files: list[Path]) -> str:
-    for path in files:
-        if not path.exists():
-            raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files")
-    return text.sha256(files)
 
 
 def _changed(keys: CorpusSection, files: list[Path], digest: str) -> str:

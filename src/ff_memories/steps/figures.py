@@ -48,19 +48,13 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
         beside = of_models if entry.untrained else {}
         frame = draw.data(run_tables, config, context, beside)
         files = render.files(draw.chart(frame, context), figure) | {".csv": frame.write_csv().encode()}
-        page = interactive(figure, json.loads(files[".vl.json"]))
-        _write(files | {".html": page.encode()}, Path(out, figure))
+        files[".html"] = interactive(figure, json.loads(files[".vl.json"])).encode()
+        with ExitStack() as whole:  # all files of a figure, or none
+            for suffix, content in files.items():
+                whole.enter_context(atomic_write(Path(out, figure + suffix))).write_bytes(content)
 
 
 def interactive(figure: str, specification: dict[str, Any]) -> str:
     """Return a figure's page as HTML, given its Vega-Lite."""
     version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
     return figure_page(figure, title(figure), specification["description"], specification, version)
-
-
-def _write(files: dict[str, bytes], path: Path) -> None:
-    """Write all files of a figure to temporary files, then move all of them into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as all_of_them:
-        for suffix, content in files.items():
-            all_of_them.enter_context(atomic_write(f"{path}{suffix}")).write_bytes(content)

@@ -1,10 +1,9 @@
 """Convert a fairseq checkpoint to safetensors, and write the model's info.json."""
 
 from dataclasses import asdict
-from pathlib import Path
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file, sha256, write_json
+from ff_memories.base.files import sha256, write_json
 from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
@@ -25,7 +24,7 @@ def run(
         description: file to write: model.json
         info: file to write: info.json, with the model's sizes, checksums and scope
     """
-    digests = {"checkpoint": _sha256(checkpoint), "dictionary": _sha256(dictionary)}
+    digests = {"checkpoint": sha256(checkpoint), "dictionary": sha256(dictionary)}
     for name, path, key in (("checkpoint", checkpoint, "sha256"), ("dictionary", dictionary, "dictionary_sha256")):
         if (wanted := getattr(config.model, key)) not in (None, digests[name]):
             raise UserError(
@@ -56,11 +55,3 @@ def scope(settings: Settings, description: Description) -> str:
     sources = (settings.model.source, settings.corpus.source)
     checked = settings.sources.registry is None and settings.sources.golden == "check"
     return "paper" if own_model and whole_text and checked and sources == PAPER_SOURCES else "surrogate"
-
-
-def _sha256(path: Path) -> str:
-    require_file(path)
-    try:
-        return sha256(path)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}", "check the config's model section, or run dvc pull") from None

@@ -44,7 +44,8 @@ def run(
     described, claims = read_info(info), tables["claims"]
     read = {name: schemas.read(path) for name, path in tables.items()}
     if perplexity is not None:
-        described = {**described, **_perplexity(perplexity)}
+        measured = json.loads(_text(perplexity))
+        described |= {"perplexity": measured["perplexity"], "in_windows": measured["in_windows"]["perplexity"]}
     drawings, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
     folder = next(iter(drawings.values()), html).parent
     page, short = report(
@@ -64,12 +65,6 @@ def run(
     if plotted is not None:
         with atomic_write(plotted) as file:
             shown.plotted(numbers).write_parquet(file)
-
-
-def _perplexity(path: Path) -> dict[str, float | None]:
-    """Return the perplexities in a file by their names; older runs have none in windows."""
-    measured = json.loads(_text(path))
-    return {"perplexity": measured["perplexity"], "in_windows": measured.get("in_windows", {}).get("perplexity")}
 
 
 def _text(path: Path) -> str:

@@ -46,9 +46,8 @@ PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"  # of a job's command
 
 @dataclass(frozen=True)
 class StepJob:
-    """One job of the run: its files, and its step with the rule's options."""
+    """One job of the run: its files, its config's sections as JSON, and its step with the rule's options."""
 
-    rule: str
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     config: str
@@ -70,11 +69,11 @@ def run(
     choices = parts(run_.config)
     if part not in choices:
         raise UserError(f"--part: unknown part {part!r}; expected one of {', '.join(choices)}")
-    jobs = jobs_of(run_, str(claims), execution.threads)
+    jobs, described = jobs_of(run_, str(claims), execution.threads), run_.path("model", "model.json")
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(choices[part]), "choices", part)
-    for choice in (choice for choice in choices[part] if _differs(choice, jobs)):
+    for choice in (choice for choice in choices[part] if _differs(choice, described)):
         with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
             try:
                 moved = evaluate(jobs, varied(run_.config, choice, sentences).resolved(), Path(folder), run_step)
@@ -95,7 +94,16 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
     """
     with workflow(run, forceall=True, cores=cores) as opened:
         order = [job for level in opened.dag.toposorted() for job in sorted(level, key=str)]
-        jobs = [_step_job(job) for job in order if _may_change(job)]
+        jobs = [
+            StepJob(
+                tuple(map(str, job.input)),
+                tuple(map(str, job.output)),
+                dict(job.params.items())["config"],
+                tuple(words[len(PREFIX) : words.index(REDIRECTION)]),
+            )
+            for job in filter(_may_change, order)
+            for words in [shlex.split(job.shellcmd)]
+        ]
     needed: list[StepJob] = []
     for job in reversed(jobs):
         if {target, *(path for later in needed for path in later.inputs)} & {*job.outputs}:
@@ -111,17 +119,6 @@ def _may_change(job: Any) -> bool:
     """Return whether a choice may change what a job of the workflow makes: a step's on the run's own model."""
     is_step = job.output and job.shellcmd and shlex.split(job.shellcmd)[:2] == [*PREFIX]
     return bool(is_step) and not job.wildcards_dict.get("model") and not job.rule.name.startswith(LEFT_OUT)
-
-
-def _step_job(job: Any) -> StepJob:
-    words = shlex.split(job.shellcmd)
-    return StepJob(
-        job.rule.name,
-        tuple(map(str, job.input)),
-        tuple(map(str, job.output)),
-        dict(job.params.items())["config"],
-        tuple(words[len(PREFIX) : words.index(REDIRECTION)]),
-    )
 
 
 def evaluate(
@@ -148,12 +145,9 @@ def evaluate(
         for path in outputs.values():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         run([replaced.get(word, word) for word in job.command])
-        moved |= {path: new for path, new in outputs.items() if not _same(path, new)}
+        same = lambda path, new: Path(path).exists() and filecmp.cmp(path, new, shallow=False)
+        moved |= {path: new for path, new in outputs.items() if not same(path, new)}
     return moved
-
-
-def _same(path: str, other: str) -> bool:
-    return Path(path).exists() and filecmp.cmp(path, other, shallow=False)
 
 
 def changed(config: str, resolved: dict[str, Any]) -> str:
@@ -172,12 +166,9 @@ def run_step(words: list[str]) -> None:
         step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))
 
 
-def _differs(choice: Choice, jobs: list[StepJob]) -> bool:
-    """Say whether a choice can differ for the run's model: only a parallel block reads something else than r."""
+def _differs(choice: Choice, model: str) -> bool:
+    """Say whether a choice can differ for a described model: only a parallel block reads something else than r."""
     if choice.path != "composition.residual":
         return True
-    model = next(
-        Path(path) for job in jobs if job.rule == "model" for path in job.outputs if path.endswith("model.json")
-    )
-    description = json.loads(model.read_text(encoding="utf-8"))
-    return families.row(description["config"], str(model)).wiring == "parallel"
+    description = json.loads(Path(model).read_text(encoding="utf-8"))
+    return families.row(description["config"], model).wiring == "parallel"

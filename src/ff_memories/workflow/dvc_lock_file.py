@@ -15,36 +15,23 @@ from pydantic import BaseModel, Field
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
 from ff_memories.workflow.runs.run import Run
 
 
-class _Open(BaseModel, extra="allow"):
-    """Has further keys too, which DVC reads."""
-
-
-class _Content(_Open):
+class _Content(BaseModel):
     path: str
     md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]
 
 
-class _Recorded(_Open):
+class _Recorded(BaseModel):
     cmd: str = ""
     deps: list[_Content] = []
     outs: list[_Content] = []
     params: dict[str, dict[str, Any]] = {}
 
 
-class Lock(_Open):
-    """A dvc.lock."""
-
+class _Lock(BaseModel):
     stages: dict[str, _Recorded]
-
-
-class Pointer(_Open):
-    """A file's ``.dvc``."""
-
-    outs: Annotated[list[_Content], Field(min_length=1)]
 
 
 def read(run: Run) -> dict[str, dict[str, Any]]:
@@ -58,19 +45,13 @@ def read(run: Run) -> dict[str, dict[str, Any]]:
 
 def stages_of(path: Path) -> dict[str, dict[str, Any]]:
     """Return the stages of a dvc.lock. Raises ``UserError`` if the file is missing or damaged."""
-    return dict(parsed(path, Lock)["stages"])
-
-
-def parsed(path: Path, kind: type[BaseModel]) -> dict[str, Any]:
-    """Return the data of a file of DVC's: a ``Lock`` or a ``Pointer``. Raises ``UserError`` for others."""
-    require_file(path)
     stat = path.stat() if path.is_file() else None
-    return _parsed(path, kind, stat and (os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+    return _stages(path, stat and (os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
 
 @cache
-def _parsed(path: Path, kind: type[BaseModel], _: object) -> dict[str, Any]:
-    return foreign.read_yaml(path, kind, f"run git checkout {path}").model_dump(exclude_unset=True)
+def _stages(path: Path, _: object) -> dict[str, dict[str, Any]]:
+    return dict(foreign.read_yaml(path, _Lock, f"run git checkout {path}").model_dump(exclude_unset=True)["stages"])
 
 
 def outputs(run: Run) -> dict[str, tuple[str, str]]:

@@ -20,7 +20,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.workflow.jobs import is_intermediate, makes_intermediates, workflow
 from ff_memories.workflow.runs.run import Run
-from ff_memories.workflow.snakefile import snakefile
+from ff_memories.workflow.snakefile import in_clone
 
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
@@ -118,7 +118,7 @@ def stages(run: Run) -> dict[str, Stage]:
         stage.reads -= stage.writes
         # files: Snakemake runs a rule that is a target again if its benchmark is not here
         words = shlex.join(sorted(stage.writes))
-        stage.cmd = f"{program(run)} --allowed-rules {' '.join(_allowed(stage, every))} -- {words}"
+        stage.cmd = f"{run.program} --allowed-rules {' '.join(_allowed(stage, every))} -- {words}"
     return dict(sorted(out.items()))
 
 
@@ -211,15 +211,6 @@ def _entry(stage: Stage, run: Run, up: str, model: str) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if value}
 
 
-def program(run: Run) -> str:
-    """Return the command that runs a run's Snakefile: outside of a clone, the package's own Snakefile."""
-    return f"snakemake{run.option}" if _in_clone() else f"ff-memories run {shlex.quote(run.file)} --"
-
-
-def _in_clone() -> bool:
-    return not snakefile().is_absolute()
-
-
 def stage_of_sources(run: Run) -> Path:
     """Return the dvc.yaml with the one stage that writes ``sources.yaml``.
 
@@ -231,16 +222,15 @@ def stage_of_sources(run: Run) -> Path:
 def texts(run: Run, every: dict[str, Stage]) -> dict[Path, str]:
     """Return the files that declare a run to DVC, by path."""
     where = stage_of_sources(run)
+    sources = ["src/ff_memories", "workflow/Snakefile", "workflow/rules"] if in_clone() else []
     stage: dict[str, Any] = {
         "desc": "Write a digest of what each stage does: its commands, its code and its config.",
         "wdir": "../" * len(where.parent.parts),
         "cmd": f"ff-memories sources{run.option}",
-        "deps": _Row(
-            [*(("src/ff_memories", "workflow/Snakefile", "workflow/rules") if _in_clone() else ()), *run.files]
-        ),
+        "deps": _Row([*sources, *run.files]),
         "outs": [{str(run.sources_yaml): _Brief({"cache": False, "persist": True})}],
     }
-    if not _in_clone():
+    if not sources:
         stage["always_changed"] = True  # DVC doesn't see the installed package
     return {run.dvc_yaml: _yaml(declaration(run, every)), where: _yaml({"stages": {"sources": stage}})}
 

@@ -4,12 +4,10 @@ They change from run to run, so no record has them. Snakemake's benchmark files 
 run was computed.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base import machine
-from ff_memories.base.errors import UserError
+from ff_memories.base import foreign, machine
 from ff_memories.base.files import write_json
 from ff_memories.report.cost import costs
 from ff_memories.workflow.runs.run import Run
@@ -25,10 +23,7 @@ def path_of(run: Run) -> Path:
 def read(run: Run) -> dict[str, dict[str, Any]]:
     """Return {rule: its jobs, seconds, largest peak in MiB, and machine in words}; empty if no file is here."""
     path = path_of(run)
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
-    except ValueError as error:
-        raise UserError(f"{path}: not valid JSON ({error})", f"run git checkout {path}") from None
+    return foreign.read_json(path, dict[str, dict[str, Any]], f"run git checkout {path}") if path.is_file() else {}
 
 
 def keep(run: Run) -> None:

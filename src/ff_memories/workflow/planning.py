@@ -88,7 +88,8 @@ class Planner:
         device, precision = "cuda" if card else chosen_device(config.execution.device), config.extraction.precision
         sources = {kind: run.inputs.source(kind) for kind in ("text", "model", "pipeline")}
         shape, text = _shape(run, sources["model"]), _text(run, sources["text"])
-        archives = sum(_bytes(s) for s in sources.values() if s is not None and s.downloads and missing(s))
+        lacking = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
+        archives = sum(s.unpacked_bytes + sum(p.bytes or p.at_most or 0 for p in s.downloads[0].parts) for s in lacking)
         usual = arithmetic.threads_of_a_job(config.execution.arithmetic, os.cpu_count() or 1)
         threads = usual if threads is None or usual == arithmetic.THREADS else threads
         speed = card.speed(shape, precision) if card else measured(shape, device, config.execution, threads, precision)
@@ -123,10 +124,6 @@ class Planner:
             return costs.unfit(plan, math.inf, math.inf, 1e9 * self.card.memory)
         on_gpu = torch.cuda.get_device_properties(0).total_memory if self.device == "cuda" else math.inf
         return costs.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
-
-
-def _bytes(source: registry.Source) -> int:
-    return source.unpacked_bytes + sum(part.bytes or part.at_most or 0 for part in source.downloads[0].parts)
 
 
 def _shape(run_: Run, source: registry.Source | None) -> Shape:

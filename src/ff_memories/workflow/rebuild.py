@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ff_memories.base.progress import Progress
 from ff_memories.workflow import dvc_lock_file, dvc_yaml
-from ff_memories.workflow.jobs import is_intermediate, makes_intermediates, workflow
+from ff_memories.workflow.jobs import is_intermediate, workflow
 from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import snakefile
 
@@ -39,51 +38,22 @@ class Rebuilt:
     differ: list[str] = field(default_factory=list)
 
 
-def measures(job: Any) -> bool:
-    """Return whether a job's output is a measurement: the job runs the model, or gathers the shards of such jobs."""
-    return bool(job.resources.get("device"))
+def makes_results(task: Task) -> bool:
+    """Return whether a job makes an output of the run, and not only files on the way to one."""
+    return not all(map(is_intermediate, task.makes))
 
 
-def gathers(job: Any) -> bool:
-    """Return whether a job belongs to a step that runs in shards because it takes hours, as spaCy does."""
-    return makes_intermediates(job) or (
-        job.rule.name == "corpus" and any(map(makes_intermediates, job.dag.dependencies[job]))
-    )
-
-
-def tasks(
-    run: Run, sharded: bool = False, wanted: Callable[[Task], bool] = lambda task: True
-) -> tuple[list[Task], list[str]]:
+def tasks(run: Run, wanted: Callable[[Task], bool] = makes_results) -> tuple[list[Task], list[str]]:
     """Return a run's jobs that measure nothing and can run again, and the missing inputs of those that cannot.
 
-    Downloads are excluded, because no code of the package determines them.
+    Measurements are by jobs that run the model. Downloads are excluded, because no code of the package determines them.
 
     Args:
-        sharded: include jobs in shards.
-        wanted: tells the jobs to include; a job whose missing input no other of them makes is left out.
+        wanted: tells the jobs to include, besides those that make, on the way, what these read; a job whose missing
+            input no other of them makes is left out.
     """
-    every_task = _derived(run, sharded)
-    every = [task for task in every_task if wanted(task)]
-    lacking: set[str] = set()
-    while True:
-        outputs = {path for task in every for path in task.makes}
-        missing = {path for task in every for path in task.reads if path not in outputs and not Path(path).exists()}
-        before = [
-            task for task in every_task if task not in every and missing & set(filter(is_intermediate, task.makes))
-        ]
-        if before:  # what they read is made on the way
-            every += before
-            continue
-        if not missing:
-            return sorted(every, key=lambda task: task.makes), sorted(lacking)
-        lacking |= missing
-        every = [task for task in every if not missing & set(task.reads)]
-
-
-def _derived(run: Run, sharded: bool = False) -> list[Task]:
-    """Return a run's jobs that measure nothing."""
     with workflow(run, forceall=True) as read:
-        return [
+        possible = [
             Task(
                 dvc_yaml.stage_of(job),
                 job.rule.name,
@@ -92,8 +62,21 @@ def _derived(run: Run, sharded: bool = False) -> list[Task]:
                 next(map(str, job.log), None),
             )
             for job in read.dag.jobs
-            if job.output and job.params.get("code") and not measures(job) and (sharded or not gathers(job))
+            if job.output and job.params.get("code") and not job.resources.get("device")
         ]
+    every = [task for task in possible if wanted(task)]
+    lacking: set[str] = set()
+    while True:
+        outputs = {path for task in every for path in task.makes}
+        missing = {path for task in every for path in task.reads if path not in outputs and not Path(path).exists()}
+        on_the_way = {path for task in possible for path in filter(is_intermediate, task.makes)}
+        if gone := missing - on_the_way:
+            lacking |= gone
+            possible, every = ([task for task in some if not gone & set(task.reads)] for some in (possible, every))
+        elif missing:
+            every += [task for task in possible if missing & set(task.makes)]
+        else:
+            return sorted(every, key=lambda task: task.makes), sorted(lacking)
 
 
 def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
@@ -106,7 +89,26 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
         if not Path(path).is_absolute() and Path(path).exists():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).symlink_to(Path(path).resolve())
-    _snakemake(folder, todo, outputs, run, cores)
+    # inside the folder, so outputs which name the config's path, like the report, do not change
+    snakemake: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
+    options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
+    rules = sorted({task.rule for task in todo})
+    command: list[str | Path] = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *outputs]
+    temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with (folder / "snakemake.log").open("w") as log, Progress(len(outputs), "files", "rebuilding") as progress:
+        work = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment)
+        try:
+            there = 0
+            while work.poll() is None:
+                time.sleep(0.2)
+                now = sum((folder / path).exists() for path in outputs)
+                progress.step(now - there)
+                there = now
+        finally:  # Snakemake ends its jobs
+            work.terminate()
+            work.wait()
 
 
 def compare(folder: Path, todo: list[Task], run: Run, computed_here: frozenset[str] = frozenset()) -> Rebuilt:
@@ -130,29 +132,6 @@ def compare(folder: Path, todo: list[Task], run: Run, computed_here: frozenset[s
             else:
                 out.differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
     return out
-
-
-def _snakemake(folder: Path, todo: list[Task], outputs: list[str], run: Run, cores: int) -> None:
-    """Run Snakemake inside the folder, so outputs which name the config's path, like the report, do not change."""
-    snakemake: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
-    options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
-    rules = sorted({task.rule for task in todo})
-    command: list[str | Path] = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *outputs]
-    temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it
-    temporary.mkdir()
-    environment = {**os.environ, "TMPDIR": str(temporary)}
-    with (folder / "snakemake.log").open("w") as log, Progress(len(outputs), "files", "rebuilding") as progress:
-        work = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder, env=environment)
-        try:
-            there = 0
-            while work.poll() is None:
-                time.sleep(0.2)
-                now = sum((folder / path).exists() for path in outputs)
-                progress.step(now - there)
-                there = now
-        finally:  # Snakemake ends its jobs
-            work.terminate()
-            work.wait()
 
 
 def reason(folder: Path, task: Task) -> str:

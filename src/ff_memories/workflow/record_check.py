@@ -44,9 +44,9 @@ def faults(run: Run) -> list[str]:
             if (maker := _made(path, outputs)) is not None:
                 if maker[1] != md5:
                     lines.append(f"{where}: {name} read a different {path} than {maker[0]} wrote")
-            elif path not in inputs and (fault := _input(path, md5)):
+            elif path not in inputs and os.path.exists(path) and dvc_lock_file.content(path) != md5:
                 inputs.add(path)
-                lines.append(f"{fault} ({name})")
+                lines.append(f"{path}: changed since the recorded run ({name})")
         lines += [f"{where}: {name} was run with a different {key} than in {file}" for key, file in _params(entry, run)]
         if _digest(entry, run, stage) != digests[stage.key]:
             lines.append(f"{where}: {name} was run by other code, or with other values of the config")
@@ -84,16 +84,6 @@ def _made(path: str, made: dict[str, tuple[str, str]]) -> tuple[str, str] | None
     if path in made or not files:
         return made.get(path)
     return next(iter(files.values()))[0], dvc_lock_file.listing({name: md5 for name, (_, md5) in files.items()})
-
-
-def _input(path: str, md5: str) -> str | None:
-    """Return how an input or source differs from the one that was read, if it is here."""
-    if os.path.exists(path) and dvc_lock_file.content(path) != md5:
-        return f"{path}: changed since the recorded run"
-    pointer = Path(path + ".dvc")
-    if pointer.is_file() and dvc_lock_file.parsed(pointer, dvc_lock_file.Pointer)["outs"][0]["md5"] != md5:
-        return f"{path}: {pointer} names a different version"
-    return None
 
 
 def _params(entry: dict[str, Any], run: Run) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,21 +52,15 @@ def adopt(run: Run) -> list[str]:
     return sorted(name for name in stages if before.get(name) != after[name])
 
 
-@dataclass(frozen=True)
-class Restored:
-    """The result of ``restore``: rebuilt stages, stages to rerun with the reason, stages not yet adopted."""
-
-    rebuilt: list[str]
-    due: dict[str, str]
-    new: list[str]
-
-
-def restore(run: Run) -> Restored:
+def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
     """Make Snakemake take the files that match dvc.lock for up to date, and only them.
 
     First fetch the text and the model that the config names, if they are missing here. Then rebuild, in a scratch
     folder, the files that DVC keeps no copy of; copies that it keeps are never overwritten. Outputs that Snakemake has
     computed here since, and that are up to date, stay as they are, for ``adopt``.
+
+    Returns:
+        The stages that were rebuilt, those not yet adopted, and {stage to rerun: the reason}.
     """
     stages = dvc_yaml.check(run)
     dvc_yaml.write_sources(run, stages)
@@ -99,7 +92,7 @@ def restore(run: Run) -> Restored:
     for path in present:  # older than what it is made of
         os.utime(snakemake_metadata.stamp_of(path), (1, 1), follow_symlinks=False)
     why = {name: ", ".join(sorted(lines)) for name, lines in sorted(reasons.items())}
-    return Restored(rebuilt, why, sorted(new - why.keys()))
+    return rebuilt, sorted(new - why.keys()), why
 
 
 def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str]:
@@ -118,7 +111,7 @@ def _snakemake(run: Run, *arguments: str) -> None:
     done = subprocess.run([*command, "--cores", "1", "--quiet", "all", *arguments], capture_output=True, text=True)
     if done.returncode and "--cleanup-metadata" not in arguments:  # which fails where there is none
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
-        hint = f"wait until the other Snakemake has finished; if none is running, run {dvc_yaml.program(run)} --unlock"
+        hint = f"wait until the other Snakemake has finished; if none is running, run {run.program} --unlock"
         if any("cannot be locked" in line for line in lines):
             raise UserError("snakemake: this folder is locked", hint)
         raise UserError("snakemake: " + "\n".join(lines))
@@ -141,7 +134,7 @@ def _rebuild(run: Run, stages: dict[str, Stage]) -> list[str]:
 
     A job that no more gives the copies that DVC keeps stays due, as its other outputs are not put in place.
     """
-    todo, _ = rebuild.tasks(run, sharded=True, wanted=_lost(run, stages))
+    todo, _ = rebuild.tasks(run, _lost(run, stages))
     if not todo:
         return []
     print(f"rebuilding: {', '.join(sorted({task.stage for task in todo}))}", file=sys.stderr, flush=True)

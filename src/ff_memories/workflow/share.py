@@ -59,7 +59,8 @@ def pack(run: Run, to: Path) -> list[str]:
         folder = Path(name)
         write_whole(folder / run.file, yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         for path in {*run.inputs.model_files, *run.annotations}.union(*inputs(run).values()):
-            _link(folder / moved.get(path, path), here / path)
+            if (here / path).exists():
+                _link(folder / moved.get(path, path), here / path)
         if any(path in moved for split in ("train", "validation") for path in run.inputs.texts(split)):
             named = tables.read(run.table("sentences")).with_columns(pl.col("file").replace(moved))
             tables.write(named, folder / run.table("sentences"))
@@ -143,12 +144,6 @@ def names(run: Run) -> dict[str, str | None]:
     on_hub = f"{model.hub} at {model.revision}" if isinstance(model, TransformersModel) and model.hub else None
     pipeline = str(run.inputs.fetched("pipeline")["name"]) if run.inputs.fetched("pipeline")["files"] else None
     return {"model": model.source or on_hub, "text": run.config.corpus.source, "pipeline": pipeline}
-
-
-def _link(path: Path, to: Path) -> None:
-    if to.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(to.resolve())
 
 
 def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) -> tuple[str, dict[str, Any]]:
@@ -274,5 +269,9 @@ def _place(archive: Path, folder: Path, path: str, file: Path) -> None:
         raise UserError(f"{archive}: names {path}, which no fetch makes")
     if (to := folder / path).exists() or not to.parent.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"{archive}: refused, because the path {path!r} is taken")
-    to.parent.mkdir(parents=True, exist_ok=True)
-    to.symlink_to(file)
+    _link(to, file)
+
+
+def _link(path: Path, to: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.symlink_to(to.resolve())

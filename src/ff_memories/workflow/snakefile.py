@@ -19,7 +19,11 @@ def packaged() -> dict[str, Path]:
     return {run[1]: path for path, run in sorted(names.items()) if run}
 
 
+def in_clone() -> bool:
+    """Return whether the working folder is a clone of the project."""
+    return Path("Snakefile").is_file() and Path("src/ff_memories").is_dir()
+
+
 def snakefile() -> Path:
     """Return the Snakefile: that of the working folder, if it is a clone, or else the package's own."""
-    here = Path("Snakefile")
-    return here if here.is_file() and Path("src/ff_memories").is_dir() else home() / here
+    return Path("Snakefile") if in_clone() else home() / "Snakefile"

@@ -5,14 +5,16 @@
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 
 from ff_memories.base.errors import UserError
-from ff_memories.config import TransformersModel, load
+from ff_memories.config import load
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf
+from ff_memories.inputs.of_run import Inputs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,11 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sha256", help="the SHA-256 that the GGUF file must have")
     parser.add_argument("--hub", metavar="JSON", help="fetch files from the hub: a model's name, revision and files")
-    parser.add_argument(
-        "--registry",
-        nargs="?",
-        help="use another registry instead of the package's",
-    )
+    parser.add_argument("--registry", nargs="?", help="use another registry instead of the package's")
     parser.add_argument(
         "--offline", action="store_true", help="download nothing; list missing files and where to put them"
     )
@@ -38,16 +36,13 @@ def run(args: argparse.Namespace) -> None:
     if args.gguf:
         from_gguf.folder(args.gguf, args.sha256)
         return
-    names, others = list(args.names), args.registry
-    gguf: list[tuple[Path, str]] = []
-    pinned = [_pinned(args.hub)] if args.hub else []
+    names, others, gguf = list(args.names), args.registry, dict[str, str]()
+    pinned = [hub.Pinned(**json.loads(args.hub))] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
-        if (wanted := hub.pinned(config.model)) is not None:
-            pinned.append(wanted)
-        if isinstance(config.model, TransformersModel) and config.model.gguf is not None:
-            gguf.append((Path(wanted.folder if wanted else "", config.model.gguf), config.model.digest))
-        others = others or config.sources.registry
+        inputs = Inputs(config)
+        pinned += [inputs.pinned_on_hub] if inputs.pinned_on_hub else []
+        gguf, others = inputs.gguf, others or config.sources.registry
         pipeline = config.corpus.segmenter.removeprefix("spacy:")  # other pipelines are installed packages
         named = config.source_names()
         names += [name for name in named if name != pipeline or name in registry.sources(others)]
@@ -59,33 +54,22 @@ def run(args: argparse.Namespace) -> None:
             state = "missing" if hub.missing(wanted) else "present"
             print(f"{wanted.name}\tmodel\t{wanted.folder}\t{state}\t{wanted.licence}\tcommit {wanted.revision}")
         return
-    if not names and not pinned and not gguf and args.configfile:
-        print(f"{args.configfile}: nothing to fetch; the config names its files by path")
-        return
-    if not names and not pinned and not gguf:
+    if not (names or pinned or gguf):
+        if args.configfile:
+            print(f"{args.configfile}: nothing to fetch; the config names its files by path")
+            return
         raise UserError(
             "no source given", "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
         )
+    downloads = [partial(fetch, name, registry.source(name, others)) for name in names]
+    downloads += [partial(hub.fetch, wanted) for wanted in pinned]
     faults = []
-    for name in names:
-        source = registry.source(name, others)
+    for download in downloads:
         try:
-            fetch(name, source, offline=args.offline)
+            download(offline=args.offline)
         except UserError as error:
             faults.append(str(error))
-    for wanted in pinned:
-        try:
-            hub.fetch(wanted, offline=args.offline)
-        except UserError as error:
-            faults.append(str(error))
-    for path, digest in gguf if not faults else ():
-        from_gguf.folder(path, digest)
     if faults:
         raise UserError("\n".join(faults))
-
-
-def _pinned(given: str) -> hub.Pinned:
-    try:
-        return hub.Pinned(**json.loads(given))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"--hub: {error}", "give --configfile") from None
+    for path, digest in gguf.items():
+        from_gguf.folder(Path(path), digest)

@@ -68,10 +68,7 @@ def choices(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--protocol", type=Path, help="a file of keys that several runs share, which this one names")
     parser.add_argument(
-        "--time",
-        type=seconds,
-        metavar="20m",
-        help="lower the samples' sizes until the run ends in this time here",
+        "--time", type=seconds, metavar="20m", help="lower the samples' sizes until the run ends in this time here"
     )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ff_memories.base import arithmetic
-from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
 from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import duration
@@ -38,15 +38,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[1, 8, 64],
         help="numbers of GPUs or machines to estimate the total time for",
     )
-    parser.add_argument("--on", metavar="CARD", help=f"estimate for a GPU that is not here: {', '.join(cards())}")
+    parser.add_argument(
+        "--on", metavar="CARD", choices=cards(), help=f"estimate for a GPU that is not here: {', '.join(cards())}"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the plan to this file as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
     from ff_memories.workflow.planning import Planner, widths  # torch takes a second to load
 
-    if args.on and args.on not in cards():
-        raise UserError(f"--on {args.on}: unknown card{did_you_mean(args.on, cards())}", f"choose {', '.join(cards())}")
     run_ = opening.opened(args.configfile)
     refuse_bad_inputs(run_)
     planner = Planner.of(run_, args.threads, cards()[args.on] if args.on else None)

@@ -17,10 +17,9 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import atomic_write, require_file
@@ -35,17 +34,7 @@ from ff_memories.workflow.runs.run import Run
 from ff_memories.workflow.snakefile import home, packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"
-PASSED_ON = (
-    "config",
-    "name",
-    "cores",
-    "gpus",
-    "dry_run",
-    "open",
-    "track",
-    "verbose",
-    "more",
-)  # not of the config
+PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "open", "verbose", "more")  # not of the config
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,17 +45,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", type=whole(0), default=1, help="GPUs of this machine, at most")
     parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
     parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
-    parser.add_argument("--track", action="store_true", help="make the folder a DVC project, and record the run in it")
     parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
     parser.set_defaults(more=[])  # what follows `--`
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> NoReturn:
     """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
     if not re.fullmatch(r"all|[1-9]\d*", args.cores):
         raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
-    if args.track and args.dry_run:
-        raise UserError("--track and --dry-run: only a whole run can be recorded", "leave out --track or --dry-run")
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
     options = ["--configfile", str(file), "--resources", f"gpu={args.gpus}"]
@@ -77,28 +63,7 @@ def run(args: argparse.Namespace) -> int:
     if args.open:
         os.environ[OPEN] = "1"
     sys.stdout.flush()
-    if args.track:
-        return _tracked(file, command)
     os.execv(sys.executable, command)
-
-
-def _tracked(file: Path, command: list[str]) -> int:
-    """Run Snakemake, then record its outputs with DVC in this folder; return Snakemake's exit status."""
-    from ff_memories.workflow import dvc, dvc_yaml
-    from ff_memories.workflow.records import adopt
-
-    dvc.begin()
-    with subprocess.Popen(command) as work:
-        while work.poll() is None:
-            with suppress(KeyboardInterrupt):  # Snakemake gets it too, and ends
-                work.wait()
-    if work.returncode == 0:
-        run_ = Run.read(file)
-        dvc.look_at(run_)
-        dvc_yaml.write(run_)
-        adopt(run_)
-        print(f"recorded in {run_.dvc_lock}; run again what is due with: dvc repro {run_.dvc_yaml}")
-    return work.returncode
 
 
 def _given(args: argparse.Namespace) -> Path:

@@ -38,10 +38,7 @@ def run(args: argparse.Namespace) -> None:
         raise UserError(f"--top: {args.top} is more than triggers.top ({most})", f"give {most} or less")
     weights = run_.path("model", "model.safetensors")
     if not Path(weights).exists():
-        raise UserError(
-            f"{weights}: no such file",
-            f"run {run_.again(weights)}",
-        )
+        raise UserError(f"{weights}: no such file", f"run {run_.again(weights)}")
     from ff_memories import api  # torch takes a second to load
 
     model = api.load_model(weights, run_.dictionary)

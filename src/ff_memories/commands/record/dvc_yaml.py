@@ -1,7 +1,9 @@
-"""Write dvc.yaml from the Snakefile, or check that the two agree."""
+"""Write dvc.yaml from the Snakefile, or check that the two agree.
+
+A folder that is no DVC project becomes one.
+"""
 
 import argparse
-from pathlib import Path
 
 from ff_memories.workflow import dvc, dvc_yaml
 from ff_memories.workflow.runs import opening
@@ -17,10 +19,9 @@ def run(args: argparse.Namespace) -> None:
     if args.check:
         dvc_yaml.check(run_)
     else:
+        dvc.begin()
         dvc.look_at(run_)
         print(dvc_yaml.write(run_))
         stage = dvc_yaml.stage_of_sources(run_)
-        if (
-            Path(".dvc").is_dir() and stage.with_suffix(".lock").is_file()
-        ):  # else `dvc repro` in a clone of the record would rewrite it
+        if stage.with_suffix(".lock").is_file():  # else `dvc repro` in a clone of the record would rewrite it
             dvc.call("commit", "--force", "--quiet", str(stage))

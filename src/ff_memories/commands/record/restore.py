@@ -9,12 +9,12 @@ arguments = opening.argument
 
 
 def run(args: argparse.Namespace) -> None:
-    restored = restore(opening.opened(args.configfile))
-    if restored.rebuilt:
-        print("rebuilt: " + ", ".join(restored.rebuilt))
-    if restored.new:
-        print(f"computed here and not recorded yet: {', '.join(restored.new)}\n  record it with: ff-memories adopt")
-    for stage, why in sorted(restored.due.items()):
+    rebuilt, new, due = restore(opening.opened(args.configfile))
+    if rebuilt:
+        print("rebuilt: " + ", ".join(rebuilt))
+    if new:
+        print(f"computed here and not recorded yet: {', '.join(new)}\n  record it with: ff-memories adopt")
+    for stage, why in due.items():
         print(f"to be rerun: {stage} ({why})")
-    if not restored.due:
+    if not due:
         print("up to date")

@@ -37,12 +37,6 @@ def opened(given: Path) -> Run:
     return run
 
 
-def run_of(name: str) -> Run | None:
-    """Return the run of a name; ``None`` if its config is not here. Raises ``UserError`` as ``config_of`` does."""
-    config = config_of(name)
-    return None if config is None else Run.read(config)
-
-
 def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], list[Path]]:
     """Return a project's configs of a run, and the files that name the run but are no valid config."""
     named = re.compile(rf"^['\"]?run['\"]?\s*:\s*['\"]?{re.escape(run)}['\"]?\s*(#.*)?$", re.MULTILINE)
@@ -57,21 +51,18 @@ def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], l
     return valid, broken
 
 
-def config_of(run: str, root: Path = Path()) -> Path | None:
-    """Return the config file of a run of a project; ``None`` if there is none.
+def run_of(name: str) -> Run | None:
+    """Return the run of a name; ``None`` if its config is not here.
 
     Raises:
-        UserError: several that differ have the run's name, or the only one is no valid config.
+        UserError: several configs that differ have the run's name, or the only one is no valid config.
     """
-    valid, broken = configs(run, root)
-    if not valid:
-        if broken:
-            parse(read_yaml(broken[0]), str(broken[0]), root)
-        return None
+    valid, broken = configs(name)
     if any(config != valid[0][1] for _, config in valid):
         listed = ", ".join(sorted(path.as_posix() for path, _ in valid))
-        raise UserError(f"several configs have the run {run!r}: {listed}", "name one with --configfile")
-    return valid[0][0]
+        raise UserError(f"several configs have the run {name!r}: {listed}", "name one with --configfile")
+    found = [path for path, _ in valid] or broken
+    return Run.read(found[0]) if found else None
 
 
 def refuse_taken(run: Run) -> None:

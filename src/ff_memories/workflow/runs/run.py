@@ -14,7 +14,7 @@ from ff_memories.config.section import plain_path
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.model.info import read_info
-from ff_memories.workflow.snakefile import snakefile
+from ff_memories.workflow.snakefile import in_clone
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
@@ -68,12 +68,14 @@ class Run:
         """The option that names the run in a command; nothing for the default run."""
         return "" if self.is_default else f" --configfile {shlex.quote(self.file)}"
 
+    @property
+    def program(self) -> str:
+        """The command that takes Snakemake's options for the run: in a clone Snakemake, elsewhere our own."""
+        return f"snakemake{self.option}" if in_clone() else f"ff-memories run {shlex.quote(self.file)} --"
+
     def again(self, *files: str) -> str:
-        """Return the command that makes the run's files, all or these: in a clone Snakemake, elsewhere our own."""
-        command = (
-            f"ff-memories run {shlex.quote(self.file)}" if snakefile().is_absolute() else f"snakemake{self.option}"
-        )
-        return " -- ".join(filter(None, [command, " ".join(map(shlex.quote, files))]))
+        """Return the command that makes the run's files, all or these."""
+        return " -- ".join(filter(None, [self.program.removesuffix(" --"), shlex.join(files)]))
 
     @property
     def dvc_yaml(self) -> Path:
