@@ -20,7 +20,7 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.annotate.automatic import proxy
-from ff_memories.audit.recompute import baselines, checks, structure
+from ff_memories.audit.recompute import baselines, checks
 from ff_memories.audit.recompute.audit import LEFT_OUT, Finding, audit, contradictions, draw
 from ff_memories.audit.recompute.audit_inputs import AuditInputs
 from ff_memories.audit.recompute.checks import ROWS, recomputed
@@ -332,16 +332,6 @@ def test_a_file_that_no_step_writes_so_contradicts_its_order_or_its_precision(so
         made.write_parquet(tmp_path / f"{name}.parquet", metadata=said or None)
         faults_ = contradictions(sound, run, files_of(folder, mutations=tmp_path / f"{name}.parquet"))
         assert len(faults_) == 1 and faults_[0].startswith("mutations: ") and says in faults_[0]
-
-
-def test_tables_whose_counts_cannot_be_contradict_their_counts(sound, folder):
-    """With more keys than there are, fewer than none are missing."""
-    other = copy.copy(sound)
-    triggers = sound.tables["triggers"]
-    more = [triggers.with_columns(layer=pl.lit(layer, pl.UInt8)) for layer in range(10, 20)]
-    other.tables = sound.tables | {"triggers": pl.concat([triggers, *more])}
-    assert structure.counts_again(other, "triggers") is None
-    assert "counts/triggers: not what the tables say" in contradictions(other, Run(config()), files_of(folder))
 
 
 def test_a_baselines_file_out_of_order_contradicts_it(sound, folder, tmp_path):

@@ -15,8 +15,6 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import write_whole
 from ff_memories.inputs import registry
 
-ASCII = {"PYTHONIOENCODING": "ascii"}
-
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):

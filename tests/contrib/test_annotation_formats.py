@@ -48,18 +48,6 @@ def test_tasks_give_back_what_was_marked(tmp_path):
     assert labelling.read(tmp_path / "a.json", "mine", problems) == [] and not problems.found
 
 
-def test_label_studios_annotators_have_an_address_or_a_number_and_take_back_what_they_cancel(tmp_path):
-    nothing = [{"from_name": "nothing", "value": {"choices": [labelling.NOTHING]}}]
-    given = [{"email": "a@b", "id": 1}, {"id": 3}, 4]
-    made = [{"completed_by": who, "result": nothing} for who in given]
-    made.append({"completed_by": 5, "was_cancelled": True, "result": nothing})
-    task = {"data": {"run": "mine", "item": "i", "text": "a"}, "annotations": made}
-    (tmp_path / "a.json").write_text(json.dumps([task]))
-    assert [(r.annotator, r.type, r.item) for r in labelling.read(tmp_path / "a.json", "mine", Problems())] == [
-        ("a@b", "", "i"), ("3", "", "i"), ("user 4", "", "i"),
-    ]  # fmt: skip
-
-
 # ------------------------------------------------------------------------------------------------------ of a run
 
 

@@ -87,9 +87,7 @@ def test_too_few_articles_are_split_by_a_smaller_kind_and_it_says_so(tmp_path):
 
 @pytest.mark.parametrize("options", [["--text", "my.txt"], ["--train", "my.txt", "--validation", "good.txt"]])
 @pytest.mark.parametrize(
-    "content",
-    [gzip.compress(b"A line.\n" * 30), b" \n", "A line.\n".encode("utf-16")],
-    ids=["gzip", "blank", "UTF-16"],
+    "content", [gzip.compress(b"A line.\n" * 30), b" \n", "A line.\n".encode("utf-16")], ids=["gzip", "blank", "UTF-16"]
 )
 def test_init_refuses_what_is_no_plain_text(tmp_path, monkeypatch, capsys, options, content):
     monkeypatch.chdir(tmp_path)

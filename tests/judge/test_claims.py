@@ -16,15 +16,8 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.layers import at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement
-from ff_memories.judge.numbers import measured, number
 from ff_memories.judge.register import register
-from ff_memories.judge.statistics import (
-    expanded,
-    highest,
-    lowest_of_joint,
-    share_interval,
-    wilson,
-)
+from ff_memories.judge.statistics import expanded, highest, lowest_of_joint, share_interval, wilson
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
 from ff_memories.judge.wording import natural
 from ff_memories.paper.keys import claims as keys_
@@ -460,16 +453,6 @@ def test_a_layer_without_either_kind_has_no_say():
 
 def test_the_papers_claims_are_sorted_by_their_numbers_and_come_first():
     assert sorted(["B1", "K10", "K2", "K", "K1"], key=natural) == ["K", "K1", "K2", "K10", "B1"]
-
-
-def test_a_measured_value_is_shown_in_its_unit():
-    shown = [measured(0.25, unit) for unit in ("share", "change", "points", "factor", "correlation", "layer")]
-    assert shown == ["25 %", "25 %", "25 points", "0.25 ×", "0.25", "layer 0"]
-    assert measured(None, "share") == "–" and measured(7.0, "layer") == "layer 7" and measured(-0.5, "share") == "−50 %"
-
-
-def test_numbers_change_their_form_at_a_thousand_and_at_a_ten_thousandth():
-    assert [number(n) for n in (999, 1000, 1001, 1e-4, 9.99e-5)] == ["999", "1,000", "1,001", "0.0001", "9.99e−05"]
 
 
 def test_of_some_memories_nothing_is_said_of_as_many_active_ones_at_random():

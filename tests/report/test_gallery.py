@@ -395,19 +395,6 @@ def test_similar_memories_of_a_negative_coefficient_have_the_other_sign():
     assert len(seen) == 4
 
 
-def test_a_run_without_the_new_tables_has_a_gallery_all_the_same(tmp_path):
-    m = material()
-    none = {name: getattr(m, name).clear()
-            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar", "causal")}  # fmt: skip
-    build(tmp_path / "old", replace(m, promoted=m.promoted.drop("logit"), **none))
-    manifest = parts.read(tmp_path / "old", "manifest")
-    every = records(tmp_path / "old", manifest)
-    assert not manifest["shaded"] and not manifest["counted"]
-    assert not {"h", "d", "q", "s", "k", "w", "r"} & {name for record in every for name in record}
-    assert {len(entry) for record in every for entry in record["v"]} == {2}
-    assert "fired" not in parts.read(tmp_path / "old", "layer-1")
-
-
 def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):
     whole, folder = material(), tmp_path / "some"
     build(tmp_path / "whole", whole)

@@ -113,21 +113,6 @@ def listed(gallery):
     return found
 
 
-@pytest.mark.parametrize("words", [["The"], ["cat", "the", "of"], [shown(HOSTILE[0])], ["qqq"]])
-def test_keys_are_found_by_the_end_of_their_triggers(site, words):
-    made, gallery = site
-    gallery.search("fires", " ".join(words))
-    same = lambda typed, word: word.lower() == typed if typed == typed.lower() else word == typed
-    expected = {
-        at for at, own in words_of(made)
-        if len(own) >= len(words) and all(same(t, w) for t, w in zip(words, own[-len(words) :], strict=True))
-    }  # fmt: skip
-    assert listed(gallery) == expected if expected else "No matching keys" in gallery.text
-    if expected:
-        gallery.search("fires", f'"{" ".join(words)}"')
-        assert listed(gallery) == expected
-
-
 def test_values_are_found_by_what_they_promote_the_foremost_first(site):
     made, gallery = site
     word = made.words[made.tops[0][5, 0]]

@@ -9,9 +9,6 @@ from factories import convert
 from pipeline import SMALL
 from refusing import says
 from running import BIN
-from safetensors.torch import save_file
-
-from ff_memories.base.files import atomic_write
 
 pytestmark = pytest.mark.more
 
@@ -49,16 +46,3 @@ def test_sections_on_the_command_line_that_are_none_or_too_few(folder, capsys, g
 
 
 # -- where nothing may be written --------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
-def test_what_a_library_says_of_the_system_is_the_systems_error(tmp_path):
-    """The writer of safetensors wraps it."""
-    with pytest.raises(OSError, match="No space left on device") as found, atomic_write(tmp_path / "m.safetensors"):
-        raise RuntimeError('I/O error: No space left on device (os error 28) at path "x"')
-    assert found.value.filename == str(tmp_path / "m.safetensors")
-    with pytest.raises(ValueError, match="something else"), atomic_write(tmp_path / "m.safetensors"):
-        raise ValueError("something else")
-    with pytest.raises(OSError), atomic_write(tmp_path / "m.safetensors") as partial:
-        save_file({}, partial / "below")
-    assert not list(tmp_path.iterdir())

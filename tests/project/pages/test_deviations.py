@@ -1,7 +1,6 @@
 """The deviations page: complete, true to the config, made from data alone, and the committed one up to date."""
 
 import copy
-import re
 from typing import Literal, get_args, get_origin
 
 import deviations
@@ -72,13 +71,6 @@ def test_every_choice_of_the_released_code_has_an_entry_that_offers_it():
     for path, value in (config.FIDELITY["released"] | config.RELEASED_ONLY).items():
         assert value in {v for e in register() for k in e.keys if k.key == path for v in (k.default, *k.alternatives)}
         assert path in named
-
-
-@pytest.mark.parametrize("entry", register(), ids=lambda entry: entry.id)
-def test_no_measurement_is_typed(entry):
-    """Numbers in the entries are indices, or stated by the paper or its code; shares and changes come from tables."""
-    for text in (entry.title, entry.paper, entry.released, entry.here, entry.reported):
-        assert not re.search(r"%|per ?cent|\d\s*points|\d\s*times", text)
 
 
 def row(claim, choice, value, measured, verdict, low=None, high=None):

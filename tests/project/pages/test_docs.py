@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import csv
-import json
 import re
 import shlex
 import shutil
@@ -36,7 +35,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.commands import GROUPS
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
-from ff_memories.model.info import NEEDED
 from ff_memories.workflow import dvc_lock_file
 
 TOP = ("README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md")
@@ -162,27 +160,6 @@ def test_every_command_has_a_section():
     assert "\n- `A` (required): a run's folder, or a dvc.lock\n" in commands.page()
     assert "\n- `SOURCE ...`: sources to fetch\n" in commands.page()
     assert "\n- as above: `--configfile CONFIGFILE`\n" in commands.page()
-
-
-def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
-    page, run = tmp_path / "README.md", tmp_path / "results" / "mine"
-    page.write_text(f"before\n{readme.BEGIN}\n{END}\nafter\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match="cannot make the line of verdicts"):
-        readme.main(["--out", str(page), "--results", str(run)])
-    (run / "model").mkdir(parents=True)
-    (run / "figures").mkdir()
-    (run / "claims.json").write_text('{"K1": {"verdict": "holds", "group": "common"}}')
-    (run / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
-    (run / "figures" / "figure11.svg").write_text("<svg/>")
-    readme.main(["--out", str(page), "--results", str(run)])
-    assert "**mine (surrogate): 1 also in random networks**" in page.read_text(encoding="utf-8")
-    assert (tmp_path / "docs" / "pictures" / "demo.svg").read_text() == "<svg/>"
-    readme.main(["--out", str(page), "--check"])
-    page.write_text(page.read_text(encoding="utf-8").replace("1 also", "30 also"), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"README\.md is not up to date; run make docs-pages"):
-        readme.main(["--out", str(page), "--check"])
-    readme.main(["--out", str(page)])
-    assert "1 also" in page.read_text(encoding="utf-8")
 
 
 def a_run(project, name, judged):

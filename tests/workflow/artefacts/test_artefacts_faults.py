@@ -1,11 +1,10 @@
 """What breaks: a cache and locks. What only Snakemake or DVC mends is named with its command."""
 
-import os
 import shutil
 
 import pytest
 import yaml
-from projects import RESULTS, due, run
+from projects import RESULTS, run
 
 pytestmark = pytest.mark.long
 
@@ -17,16 +16,6 @@ def stored(folder, path, where=".dvc/artefacts/files/md5"):
     recorded = yaml.safe_load((folder / "dvc.lock").read_text())["stages"].values()
     md5 = next(out["md5"] for stage in recorded for out in stage["outs"] if out["path"] == path)
     return folder / where / md5[:2] / md5[2:]
-
-
-def test_a_bad_object_in_the_cache_is_found_by_restore(copy):
-    cached = stored(copy, TABLE, ".dvc/cache/files/md5")
-    os.chmod(cached, 0o644)
-    cached.write_bytes(b"x" + cached.read_bytes()[1:])
-    (copy / TABLE).unlink()
-    run(copy, "dvc", "checkout", check=False)
-    assert "to be rerun: values" in run(copy, "ff-memories", "restore").stdout
-    assert due(copy)
 
 
 def test_a_lock_edited_by_hand_is_named(copy):

@@ -128,12 +128,6 @@ def test_config_overrides_are_refused(planted_copy, arguments, says):
 RECORDED = sorted(path.name for path in (ROOT / "runs").iterdir() if path.is_dir())
 
 
-@pytest.mark.workflow
-@pytest.mark.parametrize("run", [None, *(pytest.param(name, marks=pytest.mark.more) for name in RECORDED)])
-def test_dvc_yaml_follows_from_the_snakefile(run):
-    command("ff-memories", "dvc-yaml", "--check", *([] if run is None else ["--configfile", f"config/{run}.yaml"]))
-
-
 @pytest.mark.parametrize("folder", ["workflow", *(f"runs/{name}" for name in RECORDED)])
 def test_what_is_recorded_of_the_sources_is_of_this_code(folder, tmp_path):
     (stage,) = yaml.safe_load((ROOT / folder / "sources/dvc.lock").read_text(encoding="utf-8"))["stages"].values()
