@@ -287,14 +287,6 @@ def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
     assert all(closer(3, b) == closer(b, 3) for b in range(4, 40))
 
 
-def test_two_hundred_words_next_in_frequency_stand_in_for_one():
-    words = invented_words(500, random.Random(0))
-    closer = distance.WordCloseness.of(torch.zeros(500, 2), np.arange(500, 0, -1), words, seed=1)
-    for place, first in ((0, 0), (100, 0), (101, 1), (250, 150), (400, 300), (401, 300), (499, 300)):
-        drawn = closer._alike(place, np.random.default_rng(1)).tolist()
-        assert len(drawn) == 2000 and set(drawn) == set(range(first, first + 200))
-
-
 def test_frequent_words_of_other_sorts_are_not_close_though_their_embeddings_are():
     marks, numbers, unknown = [",", "."], ["1998", "3.5"], ["<unk>", "</s>"]
     words = [*STOP[:2], *marks, *numbers, *unknown, *invented_words(300, random.Random(0))]

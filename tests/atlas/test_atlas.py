@@ -301,13 +301,6 @@ def test_a_run_on_text_of_its_model_says_so_in_its_label(pair):
     assert [member.label for member in members(pair)] == ["one (text sampled from the model)", "two"]
 
 
-def test_verdicts_come_from_claims_json(pair):
-    found = members(pair)[0].claims
-    assert found["K12"].items() > {"verdict": "fails", "measured": 1.25, "group": "absent"}.items()
-    assert (found["K12"]["standing"], found["K29"]["standing"]) == ("absent", "check")
-    assert list(found) == [claim.id for claim in register()]
-
-
 @pytest.mark.slow
 def test_an_atlas_says_no_path_of_its_machine(tmp_path):
     private = {"composition": {"sample_file": "/home/somebody/sample.csv"}}

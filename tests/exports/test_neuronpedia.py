@@ -18,7 +18,7 @@ from ff_memories.exports import neuronpedia
 
 pytestmark = pytest.mark.slow
 
-RESULTS, KEYS, LAYERS, BLANK = "results/small", 160, 3, "␣"
+RESULTS, KEYS, LAYERS = "results/small", 160, 3
 
 # Columns of Neuronpedia's tables (apps/webapp/prisma/schema.prisma) and their types: a list's item type in a list.
 # Those without a default must be given: "!".

@@ -364,15 +364,6 @@ def test_every_figure_shows_untrained_models_measured_as_the_run_is(figure):
     assert "dashed: untrained models" in texts(render.svg(render.spec(draw.chart(frame, looking(figure))), figure))
 
 
-def test_another_models_values_are_counted_in_the_runs_own_intervals():
-    values = synthetic()["values"].with_columns(pl.lit(1.0, pl.Float32).alias("top_probability"))
-    low = values.with_columns(pl.lit(0.1, pl.Float32).alias("top_probability"), pl.lit(True).alias("agrees"))
-    models = {name: {"values": low} for name in untrained()}
-    both = pl.concat([values.filter(pl.col("key") > 0), low.filter(pl.col("key") == 0)])
-    frame = draw.data({"values": both}, Settings(SECTIONS), looking("figure6"), models)
-    assert frame["untrained"].to_list() == [1.0, None]
-
-
 def test_labels_by_people_are_not_compared_with_an_automatic_annotators():
     given = chosen("figure2", synthetic())
     people = given["pattern_labels"].with_columns(pl.lit("anna").alias("annotator"))

@@ -152,20 +152,6 @@ def test_of_a_repository_only_the_files_of_one_model_are_taken(web, folder, part
     run("fetch", "--configfile", "my.yaml")  # nothing
 
 
-@pytest.mark.parametrize(
-    "given, said",
-    [
-        ([], "no model given"),
-        (["--dictionary", "train.txt"], "--dictionary alone names no model"),
-        (["--model", "a/b", "--dictionary", "train.txt"], "--model and --dictionary: a run has one model"),
-        (["--model", "./a", "--revision", "main"], "--revision needs --model"),
-    ],
-)
-def test_options_that_do_not_go_together(project, capsys, given, said):
-    assert said in says(capsys, "init", "my.yaml", *given, *TEXTS)
-    assert not Path("my.yaml").exists()
-
-
 # ------------------------------------------------------------------------------------------------------------ fetching
 
 

@@ -358,11 +358,8 @@ def test_stop_words_and_short_prefixes_come_with_their_base_rate():
     assert row["measured"] == pytest.approx(0.5) and row["reason"] == "base rate 25 %"
 
 
-STEPS = settled(lambda i: i if i <= 8 else 8 + 1.5 * (i - 8))
-GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26, 16: 0.5}.get(i, 0.28))
 BETTER = values(agreeing=lambda i: 0, rank=lambda i: 100 if i < 9 else 10)
 HALF_AND_HALF = {"lower": [1, 8], "upper": [9, 16]}
-PERFECT = by_probability(lambda b: 20 * (b > 4))
 DIPPING = composition(active=lambda i: 40 if i in (8, 10) else 80)
 PROXYS = [labels(lambda i, r: "shallow", "proxy"), annotations(lambda k: k, "proxy")]
 SHALLOW_STAYS = lambda i, r: "shallow" if r <= 5 else "none" if i < 9 else "semantic"
@@ -385,23 +382,6 @@ def test_a_number_on_its_limit_reaches_it_unless_it_is_no_difference():
 def test_semantic_patterns_must_rise_and_shallow_ones_dominate_below(label):
     found = keys_.shallow_then_semantic(evidence(labels(label)), limit=Limit(0), **HALF_AND_HALF)
     assert found.judged.shows == ("yes" if label is SHALLOW_STAYS else "no")
-
-
-def test_reasons_name_what_was_compared():
-    said = lambda check, made, **more: check(evidence(*made), **more).reason
-    grows = said(layers_.confidence_grows, [GROWING], start=1, limit=Limit(0))
-    assert grows == "from 0.25 in layer 1 to 0.5 in layer 16; the median falls once"
-    late = said(layers_.settles_late, [STEPS], early=[1, 8], late=[8, 16], limit=Limit(0))
-    assert late == "gain per layer 5 points early, 7.5 late"
-    low = said(values_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], limit=Limit(0.25))
-    assert low == "in layer 1; all together, 500 of 2,000 agree, and 2.5 in random pairs"
-    rises = said(values_.rises_with_probability, [PERFECT], limit=Limit(0))
-    assert rises == (
-        "of the hundredth with the highest probability 100 % agree, 100 % of the next nine, 38.3 % of the others"
-    )
-    anything = said(keys_.shallow_then_semantic, [labels(lambda i, r: "both" if r <= i % 2 else "shallow")],
-                    lower=[1, 9], upper=[10, 16], limit=Limit(0))  # fmt: skip
-    assert anything.endswith(", semantic 0 % and 0 %, with any semantic pattern 5.56 % and 4.29 %")
 
 
 def test_what_is_not_there_is_said():

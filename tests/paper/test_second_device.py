@@ -153,19 +153,14 @@ def observed(decoder, tops, layer_prediction="ffn", memories="active"):
 
 MIXED = {
     "sum": lambda here, there: here + there,
-    "sum in place": lambda here, there: here.add_(there),
     "other number": lambda here, there: there + torch.ones(3, 3, device="cuda:0"),
     "product": lambda here, there: F.linear(there, here),
-    "result": lambda here, there: torch.mm(there, there, out=here),
     "norm": lambda here, there: F.layer_norm(there, there.shape[1:], here[0], here[0]),
     "concatenation": lambda here, there: torch.cat([there, here]),
-    "concatenation with nothing": lambda here, there: torch.cat([there[0], torch.zeros(0)]),
-    "choice": lambda here, there: torch.where(there > 0, there, here),
     "one number there": lambda here, there: here * there.sum(),
     "index": lambda here, there: there[torch.arange(2)],
     "index of the CPU's": lambda here, there: here[there.long()],
     "filling in": lambda here, there: there.__setitem__(slice(1), here[:1]),
-    "counting": lambda here, there: torch.repeat_interleave(there, torch.arange(3), 0),
     "drawing": lambda here, there: torch.randn(3, device="cuda", generator=torch.Generator()),
     "no such number": lambda here, there: here.to("cuda:2"),
 }

@@ -2,7 +2,6 @@
 
 import sys
 import tomllib
-from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -10,7 +9,6 @@ import yaml
 from running import ROOT
 
 from contrib.released_code import data_frames
-from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import constraints
 
@@ -31,23 +29,6 @@ def test_the_lock_with_hashes_has_the_pinned_releases_and_names_no_place():
     )
     assert {name: pinned.get(name, version) for name, version in locked.items()} == locked and "torch" in locked
     assert "://" not in text and text.count("--hash=sha256:") > len(locked)
-
-
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (None, "no such file"),
-        ("title: x\nlicense: MIT\nauthors: []\n", "missing key abstract"),
-        ("title: [", "not readable"),
-        ("", "not readable"),
-    ],
-)
-def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch, text, said):
-    monkeypatch.chdir(tmp_path)
-    if text is not None:
-        (tmp_path / "CITATION.cff").write_text(text)
-    with pytest.raises(UserError, match=said):
-        crate.build(cast(Any, None), {"scope": "surrogate"})
 
 
 def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch):

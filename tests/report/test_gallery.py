@@ -355,24 +355,6 @@ def test_a_trigger_is_folded_into_a_better_one_with_the_same_whole_prefix(made):
         assert record.get("e", [0] * len(own)) == expected
     assert (every[1]["e"], every[2]["e"], every[72]["e"]) == ([0, 0, 1, 0, 0, 0], *[[0, 1, 0, 1, 0, 0]] * 2)
     assert every[2]["n"][0] != every[2]["n"][1]
-    lengths = m.corpus.lengths.copy()
-    long = int(np.flatnonzero(lengths > 45)[0])
-    tokens = m.corpus.tokens.copy()
-    begin, other = (int(m.corpus.offsets[s]) for s in (long, long + 1))
-    # two prefixes that differ only in a token that no page shows
-    offsets = m.corpus.offsets.copy()
-    corpus = replace(m.corpus, tokens=np.concatenate([tokens, tokens[begin:other]]),
-                     offsets=np.concatenate([offsets, [offsets[-1] + lengths[long]]]))  # fmt: skip
-    corpus.tokens[offsets[-1]] += 1
-    twice = m.triggers.with_columns(
-        pl.when(pl.col("key") == 5).then(pl.when(pl.col("rank") == 1).then(long).otherwise(len(offsets) - 1))
-        .otherwise("sentence").cast(pl.UInt32).alias("sentence"),
-        pl.when(pl.col("key") == 5).then(45).otherwise("position").cast(pl.UInt16).alias("position"),
-    )  # fmt: skip
-    more = m.sentences.vstack(m.sentences.tail(1).with_columns(pl.col("sentence") + 1))
-    other = replace(m, texts=Texts(corpus, m.texts.dictionary), triggers=twice, sentences=more, levels=m.levels.clear())
-    record = next(key_parts(other))[5]
-    assert len(set(record["t"])) == 1 and record["e"] == [0, 0, 2, 2, 2, 2]
 
 
 def test_similar_memories_of_a_negative_coefficient_have_the_other_sign():

@@ -98,13 +98,6 @@ def test_an_effect_says_what_moved_and_which_verdicts_changed():
     assert "not measured" in deviations.page(None, None) and "surrogate" not in deviations.page(None, None)
 
 
-def test_the_choice_that_the_run_made_is_shown_by_what_the_default_would_have_done():
-    default = pl.DataFrame([row("K2", "corpus.too_long", "refuse", 0.2, "holds", 0.1, 0.3)], schema=TABLE.schema)
-    made = deviations.page(pl.concat([TABLE, default]), None)
-    said = "the run uses this; effect of `refuse`: 1 of 1 claims move; K2 from 10 points to 20 points; no verdict"
-    assert said in made
-
-
 def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_path):
     docs, run = tmp_path / "docs", tmp_path / "tables"
     tables.write(TABLE, run / "sensitivity.parquet")

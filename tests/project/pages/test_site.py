@@ -46,26 +46,6 @@ def website():
     return website
 
 
-def test_links_lead_to_pages_of_the_site_to_the_repository_or_nowhere(website):
-    text = "[a](docs/x.md#y) [b](config/README.md#k) [`c`](src/c.py) [d](https://d.org) [e](#e) ![f](docs/p/f.svg)"
-    site = "[a](x.md#y) [b](config.md#k) {} [d](https://d.org) [e](#e) ![f](p/f.svg)"
-    assert website.relinked(text, "README.md", None) == site.format("`c`")
-    there = site.format("[`c`](https://host/us/blob/main/src/c.py)")
-    assert website.relinked(text, "README.md", "https://host/us") == there
-    assert website.relinked("[t](tutorial.ipynb) [r](../README.md)", "docs/index.md", None) == (
-        "[t](tutorial.md) [r](readme.md)"
-    )
-
-
-def test_formulas_become_mathml(website):
-    said = website.formulas(r'<p><span class="arithmatex">\(a &lt; \mathbf{k}\)</span></p>')
-    assert said.startswith("<p><math") and "&#x0003C;" in said and "arithmatex" not in said
-    assert 'display="block"' in website.formulas('<div class="arithmatex">\\[\nx\n\\]</div>')
-    assert ">argmax<" in website.mathml(r"\arg\max p", inline=True)
-    with pytest.raises(website.PluginError, match=r"cannot show \\arg in the formula \\arg x"):
-        website.mathml(r"\arg x", inline=True)
-
-
 def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
     run = tmp_path / "demo"
     assert "without a finished demo run" in website.example(run, True)

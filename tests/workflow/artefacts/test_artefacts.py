@@ -103,3 +103,17 @@ def test_dvc_shows_a_row_for_every_claim(fresh):
     named = lambda path: (name := path.split("/")[-1])[0] + str(int(name[1:3]))
     assert {named(row[0]): row[verdict] for row in rows} == {claim: said["verdict"] for claim, said in claims.items()}
     assert len(rows) == len(claims)
+
+
+@pytest.mark.long
+def test_a_killed_snakemake_and_a_killed_dvc_are_named_with_the_commands_that_mend_them(copy):
+    lock, rwlock = copy / ".snakemake/locks/0.output.lock", copy / ".dvc/tmp/rwlock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text(f"{RESULTS}/tables/values.parquet\n")
+    assert "run snakemake --unlock" in run(copy, "ff-memories", "restore", check=False).stderr
+    run(copy, "snakemake", "--unlock")
+    run(copy, "ff-memories", "restore")
+    rwlock.write_text('{"write": {"/a": {"pid"')
+    assert "run rm .dvc/tmp/rwlock" in run(copy, "ff-memories", "adopt", check=False).stderr
+    rwlock.unlink()
+    assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
