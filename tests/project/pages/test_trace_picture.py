@@ -1,4 +1,4 @@
-"""The picture of a trace is of the recorded model, small, and shown."""
+"""The picture of a trace is of the recorded model."""
 
 import json
 
