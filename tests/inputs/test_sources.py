@@ -98,6 +98,18 @@ def test_passing_faults_are_tried_again_and_lasting_ones_told(web):
     assert not Path("got/file.bin").exists()
 
 
+@pytest.mark.parametrize("fault, left", [(None, 2_500_000), (None, 3_000_001), (("other range",), 1000)])
+def test_what_cannot_be_continued_is_begun_again(web, fault, left):
+    """A beginning that is taken up, one longer than the file is now, and a server that answers with another part."""
+    wanted = part(web, payload(), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin.partial").write_bytes((payload() + b"x")[:left])
+    web[2]["/a/file.bin"] = [fault]
+    assert get(wanted).path.read_bytes() == payload()
+    began_again = [asked for _, asked in web[3]][1:]
+    assert began_again == ([] if (fault, left) == (None, 2_500_000) else [None])
+
+
 def test_an_answer_of_unknown_length_is_bounded_and_taken_up_where_it_ended(web):
     web[2]["/a/file.bin"] = [("no length", 70_000)]
     assert get(part(web, payload(), bytes=len(payload()))).path.read_bytes() == payload()
@@ -114,6 +126,16 @@ def test_more_bytes_than_stated_are_refused(web, known):
     with pytest.raises(UserError, match="bytes"):
         get(part(web, payload(), **known))
     assert not Path("got/file.bin").exists()
+
+
+def test_a_file_put_there_by_hand_is_taken_if_its_hash_is_right(web):
+    wanted = part(web, payload(), sha256=hashlib.sha256(payload()).hexdigest())
+    Path("got").mkdir()
+    Path("got/file.bin").write_bytes(payload())
+    assert get(wanted).url == "file already there"
+    Path("got/file.bin").write_bytes(b"other")
+    with pytest.raises(UserError, match="expected"):
+        get(wanted)
 
 
 def zip_of(path, files):

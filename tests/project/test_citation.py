@@ -2,6 +2,7 @@
 
 import sys
 import tomllib
+from typing import Any, cast
 
 import polars as pl
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from running import ROOT
 
 from contrib.released_code import data_frames
+from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import constraints
 
@@ -22,6 +24,12 @@ def test_licence_and_title_are_those_of_pyproject_which_alone_has_the_version():
     assert CITED["authors"] == project["authors"] and CITED["keywords"] == project["keywords"]
 
 
+def test_the_catalog_of_workflows_finds_what_it_asks_for():
+    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text(encoding="utf-8"))["usage"]
+    assert set(usage) == {"mandatory-flags", "software-stack-deployment", "report"}
+    assert (ROOT / "workflow/Snakefile").is_file() and (ROOT / "config/README.md").is_file()
+
+
 def test_the_lock_with_hashes_has_the_pinned_releases_and_names_no_place():
     text = (ROOT / "workflow/envs/requirements.lock").read_text(encoding="utf-8")
     pinned, locked = (
@@ -29,6 +37,30 @@ def test_the_lock_with_hashes_has_the_pinned_releases_and_names_no_place():
     )
     assert {name: pinned.get(name, version) for name, version in locked.items()} == locked and "torch" in locked
     assert "://" not in text and text.count("--hash=sha256:") > len(locked)
+
+
+def test_the_paper_is_named():
+    (paper,) = CITED["references"]
+    assert paper["title"] == "Transformer Feed-Forward Layers Are Key-Value Memories"
+    assert paper["doi"] == "10.18653/v1/2021.emnlp-main.446" and paper["doi"] in paper["url"]
+    assert [author["family-names"] for author in paper["authors"]] == ["Geva", "Schuster", "Berant", "Levy"]
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        (None, "no such file"),
+        ("title: x\nlicense: MIT\nauthors: []\n", "missing key abstract"),
+        ("title: [", "not readable"),
+        ("", "not readable"),
+    ],
+)
+def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch, text, said):
+    monkeypatch.chdir(tmp_path)
+    if text is not None:
+        (tmp_path / "CITATION.cff").write_text(text)
+    with pytest.raises(UserError, match=said):
+        crate.build(cast(Any, None), {"scope": "surrogate"})
 
 
 def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch):

@@ -106,3 +106,8 @@ def test_search_works_from_files_and_pages_fit_a_phone(built, tmp_path):
             driver.get(page.as_uri())
             wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert driver.execute_script(wide) == 0, page.name
+
+
+def test_every_page_of_an_earlier_site_forwards_to_a_page(website):
+    now = {page.removesuffix(".md") for page in pages(CONFIG["nav"])}
+    assert set(website.MOVED.values()) <= now and not set(website.MOVED) & now

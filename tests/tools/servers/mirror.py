@@ -11,8 +11,9 @@ from pathlib import Path
 class Mirror(BaseHTTPRequestHandler):
     """Serves a folder. ``faults`` maps a path to what goes wrong there, one entry per request; then all is well.
 
-    A number is an HTTP status; ``("cut", n)`` ends the connection after n bytes; ``("wrong",)`` sends other bytes of
-    the same length; ``("no length", n)`` sends n bytes without saying how many there are, and ends the connection.
+    A number is an HTTP status; ``("cut", n)`` ends the connection after n bytes; ``("no range",)`` ignores ranges;
+    ``("wrong",)`` sends other bytes of the same length; ``("other range",)`` says that they begin elsewhere;
+    ``("no length", n)`` sends n bytes without saying how many there are, and ends the connection.
     """
 
     protocol_version = "HTTP/1.1"
@@ -34,7 +35,7 @@ class Mirror(BaseHTTPRequestHandler):
         size, tag = file.stat().st_size, f'"{file.stat().st_size}-{file.stat().st_mtime_ns}"'
         first, kind = 0, fault[0] if fault else None
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-        if asked and self.headers.get("If-Range") in (None, tag):
+        if asked and kind != "no range" and self.headers.get("If-Range") in (None, tag):
             first = int(asked[1])
         if first >= size:
             self.send_response(416)
@@ -43,7 +44,7 @@ class Mirror(BaseHTTPRequestHandler):
             return
         self.send_response(206 if first else 200)
         if first:
-            self.send_header("Content-Range", f"bytes {first}-{size - 1}/{size}")
+            self.send_header("Content-Range", f"bytes {first - (kind == 'other range')}-{size - 1}/{size}")
         if kind != "no length":
             self.send_header("Content-Length", str(size - first))
         self.send_header("ETag", tag)

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import subprocess
 import sys
 import textwrap
 import zipfile
@@ -76,6 +77,14 @@ def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     model = {name: f"ff_memories/project/{name}" for name in _recorded()}
     assert {name: hashlib.md5(archive.read(model[name])).hexdigest() for name in model} == _recorded()
     assert sum(part.compress_size for part in archive.infolist() if part.filename not in model.values()) < 3_000_000
+
+
+@pytest.mark.parametrize("target", ["wheel", "setup"])
+def test_nothing_but_the_tests_needs_a_compiler(tmp_path, target):
+    for name in ("Makefile", "pyproject.toml", "workflow"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    planned = subprocess.run(["make", "-n", target], cwd=tmp_path, text=True, capture_output=True, check=True).stdout
+    assert " -m pip " in planned and "fairseq" not in planned and ("demo" in planned) == (target == "setup")
 
 
 def _place(name):

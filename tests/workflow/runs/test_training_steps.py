@@ -4,16 +4,19 @@ import shutil
 
 import pytest
 import tiny
+import torch
 import yaml
 from running import ROOT
+from safetensors.torch import load_file, save_file
 
-from data import train_transformer, training_steps
+from data import rounding, train_transformer, training_steps
 from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.inputs.models import model_folder
 
 BASE, DIFFERS = ROOT / "config" / "demo-gpt2.yaml", ROOT / "config" / "training_steps.yaml"
 RECIPE = ROOT / "config" / "demo_gpt2_model.yaml"
+CHECKPOINTS = ROOT / "results" / "train" / "demo_gpt2-checkpoints"
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +76,17 @@ def test_a_checkpoints_config_is_the_whole_runs_but_for_what_differs(trained, tm
 def test_the_demos_differences_fit_its_config(trained, tmp_path):
     found = written(trained, tmp_path, yaml.safe_load(DIFFERS.read_text()), "4")
     assert found.run == "demo-gpt2-4" and found.corpus.source == config.load(BASE).corpus.source
+
+
+def test_rounding_takes_blocks_of_a_models_inputs_and_leaves_the_rest(trained, tmp_path):
+    folder = shutil.copytree(trained / "model", tmp_path / "model")
+    names = {"transformer.h.0.mlp.c_fc.weight": (64, 96), "transformer.wte.weight": (9, 64),
+             "transformer.wpe.weight": (8, 64), "transformer.h.0.mlp.c_proj.weight": (40, 64)}  # fmt: skip
+    given = {name: torch.randn(shape, generator=torch.Generator().manual_seed(1)) for name, shape in names.items()}
+    save_file(given, folder / "model.safetensors")
+    rounding.rounded(folder, "Q4_1", tmp_path / "q4_1")
+    found = load_file(tmp_path / "q4_1" / "model.safetensors")
+    inner, words, *rest = names
+    assert [block.unique().numel() <= 16 for block in (found[inner][:32, 5], found[words][3, 32:])] == [True] * 2
+    assert all(torch.allclose(found[name], given[name], atol=0.3) for name in names)
+    assert all(torch.equal(found[name], given[name]) for name in rest)
