@@ -1,8 +1,7 @@
-"""Real runs that several tests look at, and a word on what was not run."""
+"""Real runs that several tests look at."""
 
 import os
 import shutil
-from collections import Counter
 
 import pytest
 import torch
@@ -82,15 +81,8 @@ def planted_copy(planted_run, tmp_path):
     return tmp_path / "copy"
 
 
-RUNS = {
-    "planted_run",
-    "planted_copy",
-    "recorded_run",
-    "recorded_transformers_run",
-    "recorded_ungated_run",
-}  # fixtures that run the workflow
-LEFT_OUT: Counter[str] = Counter()  # tests that were collected and not run, by their marker
-MARKERS = ("workflow", "slow", "more", "browser", "slurm", "long")
+# fixtures that run the workflow
+RUNS = {"planted_run", "planted_copy", "recorded_run", "recorded_transformers_run", "recorded_ungated_run"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -98,26 +90,3 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if RUNS & set(item.fixturenames):
             item.add_marker("workflow")
-
-
-def pytest_deselected(items):
-    for item in items:
-        LEFT_OUT.update([next((m for m in reversed(MARKERS) if item.get_closest_marker(m)), "others")])
-
-
-def pytest_sessionfinish(session):
-    if hasattr(session.config, "workeroutput"):  # a worker process: only its head speaks to the user
-        session.config.workeroutput["left_out"] = dict(LEFT_OUT)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node):
-    LEFT_OUT.update({m: n - LEFT_OUT[m] for m, n in getattr(node, "workeroutput", {}).get("left_out", {}).items()})
-
-
-def pytest_terminal_summary(terminalreporter):
-    if LEFT_OUT:
-        terminalreporter.section("not run")
-        for marker, count in sorted(LEFT_OUT.items()):
-            told = f"marked {marker}: pytest -m {marker}" if marker in MARKERS else "that were not selected"
-            terminalreporter.line(f"{count} {told}")

@@ -316,27 +316,3 @@ def test_tables_hold_patterns_of_keys_and_labels_of_all_that_was_shown():
         for what, value, _, _, n in scoring.of_annotator(scoring.annotations(records, asked), of_key, 1)
     }
     assert found == {"patterns_per_key": (2, 1), "keys_with_pattern": (1, 1), "coverage": (1, 1)}
-
-
-def test_an_annotator_is_compared_with_the_proxy_on_the_keys_that_were_annotated():
-    pattern = lambda who, key, ranks, kind: (who, 1, key, 1, "same", kind, ranks)
-    columns = tables.TABLES["annotations"].columns
-    theirs = pl.DataFrame([pattern("ann", 0, [1, 2, 3], "shallow")], schema=columns, orient="row")
-    machine = [pattern("proxy", key, [1, 2, 3, 4], "semantic") for key in (0, 7)]  # nobody was asked about key 7
-    label = lambda key, rank, said, **more: {"layer": 1, "key": key, "rank": rank, "label": said, **more}
-    mine = [label(0, rank, "shallow" if rank < 4 else "none", kind="key") for rank in range(1, 5)]
-    mine += [label(0, rank, "none", kind="repeat") for rank in range(1, 5)]
-    labels = [label(key, rank, "shallow") for key in (0, 7) for rank in range(1, 5)]
-    found = scoring._against(theirs, pl.DataFrame(mine), pl.DataFrame(machine, schema=columns, orient="row"),
-                             pl.DataFrame(labels), 1)  # fmt: skip
-    assert {name: (value, n) for name, value, _, _, n in found} == {
-        "proxy_patterns_found": (1, 1), "proxy_types_alike": (0, 1), "own_patterns_found_by_proxy": (1, 1),
-        "labels_as_proxy": (0.75, 1),
-    }  # fmt: skip
-    once = scoring._against(theirs, pl.DataFrame(mine[:4]), pl.DataFrame(machine, schema=columns, orient="row"),
-                            pl.DataFrame(labels), 1)  # fmt: skip
-    assert once == found  # repeats do not count
-    nothing = pl.DataFrame([label(0, 1, "none", kind="repeat")])
-    assert [n for *_, n in scoring._against(theirs.clear(), nothing, theirs.clear(), pl.DataFrame(labels), 1)] == [
-        0
-    ] * 4

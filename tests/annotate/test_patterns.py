@@ -287,14 +287,6 @@ def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
     assert all(closer(3, b) == closer(b, 3) for b in range(4, 40))
 
 
-def test_two_hundred_words_next_in_frequency_stand_in_for_one():
-    words = invented_words(500, random.Random(0))
-    closer = distance.WordCloseness.of(torch.zeros(500, 2), np.arange(500, 0, -1), words, seed=1)
-    for place, first in ((0, 0), (100, 0), (101, 1), (250, 150), (400, 300), (401, 300), (499, 300)):
-        drawn = closer._alike(place, np.random.default_rng(1)).tolist()
-        assert len(drawn) == 2000 and set(drawn) == set(range(first, first + 200))
-
-
 def test_frequent_words_of_other_sorts_are_not_close_though_their_embeddings_are():
     marks, numbers, unknown = [",", "."], ["1998", "3.5"], ["<unk>", "</s>"]
     words = [*STOP[:2], *marks, *numbers, *unknown, *invented_words(300, random.Random(0))]
@@ -528,36 +520,6 @@ def test_a_pattern_is_three_prefixes_and_three_times_what_is_expected():
     assert shares(0.41, 50) == 1 and shares(0.39, 50) < 1e-3  # no more than there are
 
 
-def test_topics_are_searched_around_every_term_at_hand():
-    """Of six terms four are: 4 in two prefixes, 0 in three, 1 and 5 together in five; 5 has 0 next to it in one way."""
-    lexicon = semantic.Lexicon.__new__(semantic.Lexicon)
-    lexicon.neighbours = np.full((2, 6, 24), 6)
-    lexicon.neighbours[:, :, 0] = np.arange(6)
-    lexicon.neighbours[1, 5, 1] = 0
-    lexicon.chance = np.random.default_rng(1).uniform(0.01, 0.02, (2, 2, 6, 9))
-    topics = semantic.Topics.__new__(semantic.Topics)
-    topics.lexicon = lexicon
-    terms = [np.array(t, dtype=np.int64) for t in [[0]] * 3 + [[1, 5]] * 5 + [[4]] * 2 + [[]] * 15]
-    opens = [i % 3 == 0 for i in range(25)]
-    found, least = topics._search(terms, opens)
-    expected: dict[object, object] = {}
-    for way, term, size in np.ndindex(2, 6, 9):
-        held = {0: range(3), 1: range(3, 8), 5: range(8) if way == 1 and size else range(3, 8)}.get(term)
-        if held:
-            rates = [lexicon.chance[int(opening), way, term, size] for opening in opens]
-            chance = np.mean([1 - np.exp(-r * len(own)) for r, own in zip(rates, terms, strict=True)])
-            expected[way, term, size] = (
-                pytest.approx(float(4 * tail(len(held), 25, chance))),
-                list(held),
-            )
-    assert {(w, t, s): (p, np.flatnonzero(m).tolist()) for p, w, t, s, m in found} == expected
-    assert least == min(p for p, *_ in found)
-    for some in (terms[8:13], terms[10:], []):  # nothing in three prefixes; nothing at all
-        assert topics._search(some, opens[: len(some)]) == ([], 1)
-    lexicon.chance[:] = 1
-    assert topics._search(terms, opens) == ([], 1)  # no more than by chance
-
-
 def test_a_terms_share_of_the_text_is_that_of_all_its_forms_and_one_more():
     types = ["<s>", "<pad>", "</s>", "<unk>", "the", "graph", "Graphs", "node", "edge"]
     tokens = [4, 5, 4, 6, 7, 7, 4, 7, 4, 4, 5, 5]
@@ -570,15 +532,3 @@ def test_a_terms_share_of_the_text_is_that_of_all_its_forms_and_one_more():
     for term, share in overall.items():
         assert lexicon.chance[0, :, term, 0] == pytest.approx(share)
         assert lexicon.chance[1, :, term, 0] == pytest.approx((opening[term] + 1000 * share) / (3 + 1000))
-
-
-def test_terms_that_occur_twenty_times_have_neighbours_by_embeddings_and_by_sentences():
-    """The first two are close in both; so would a third be, that occurs once too rarely."""
-    types = ["<s>", "<pad>", "</s>", "<unk>", *invented_words(13, random.Random(0))]
-    said = [[4, 5, 6]] * 19 + [[4, 5]] + [[t] * 20 for t in range(7, 17)]
-    offsets = np.cumsum([0, *map(len, said)])
-    text = Corpus(np.concatenate(said).astype(np.int32), offsets, train=len(said))
-    vectors = torch.from_numpy(np.random.default_rng(1).normal(size=(17, 8)))
-    vectors[5:7] = vectors[4].clone()
-    near = semantic.Lexicon(types, text, vectors, np.random.default_rng(1)).neighbours
-    assert near[:, :3, :3].tolist() == [[[0, 1, 13], [1, 0, 13], [2, 13, 13]]] * 2

@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 import refusing
 from atlases import finished, frames, write_config
-from browsing import browser, console, phone, violations
 from reports import SVG, Tags
 
 from ff_memories import tables
@@ -39,18 +38,6 @@ def atlas(tmp_path_factory):
     finished(project, "deep", layers=3, triggers={"top": 60})
     finished(project, "old", agreeing=2, transformer=False, untrained=())
     assert ended(*arguments(project)) == 0
-    return project / "out"
-
-
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """An atlas of six checkpoints."""
-    project = tmp_path_factory.mktemp("many")
-    folders = [finished(project, f"step{step}", agreeing=step % 3) for step in (1, 2, 4, 8, 15, 21)]
-    for step, folder in enumerate(folders, 1):  # or two of them would be equal
-        labels = frames()["composition"].with_columns(effective=pl.lit(float(step), pl.Float32))
-        tables.write(labels, folder / "tables" / "composition.parquet")
-    assert ended(*folders, "--out", project / "out", "--over", "updates") == 0
     return project / "out"
 
 
@@ -188,19 +175,6 @@ def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
     assert (atlas / "figures" / "rank.pdf").read_bytes().startswith(b"%PDF")
 
 
-@pytest.mark.browser
-def test_many_checkpoints_fit_a_screen_and_a_phone(many, tmp_path):
-    with browser(tmp_path, width=1280) as driver:
-        driver.get((many / "atlas.html").as_uri())
-        fits = "return document.documentElement.scrollWidth <= window.innerWidth"
-        assert driver.execute_script(fits)
-        beside = "return [...document.querySelectorAll('#K1 td[data-label]')].map((cell) => cell.offsetTop)"
-        assert len(set(driver.execute_script(beside))) == 1
-        assert not violations(driver) and not console(driver)
-        phone(driver)
-        assert driver.execute_script(fits) and len(set(driver.execute_script(beside))) == 6
-
-
 @pytest.mark.slow
 def test_a_differing_setting_is_marked_where_it_matters(atlas):
     html = (atlas / "atlas.html").read_text()
@@ -325,13 +299,6 @@ def test_a_config_of_another_model_is_not_the_runs(pair, tmp_path):
 def test_a_run_on_text_of_its_model_says_so_in_its_label(pair):
     tables.counts("corpus", {tables.SAMPLED: 5}).write_parquet(pair[0] / "tables/counts.parquet")
     assert [member.label for member in members(pair)] == ["one (text sampled from the model)", "two"]
-
-
-def test_verdicts_come_from_claims_json(pair):
-    found = members(pair)[0].claims
-    assert found["K12"].items() > {"verdict": "fails", "measured": 1.25, "group": "absent"}.items()
-    assert (found["K12"]["standing"], found["K29"]["standing"]) == ("absent", "check")
-    assert list(found) == [claim.id for claim in register()]
 
 
 @pytest.mark.slow

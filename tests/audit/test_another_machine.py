@@ -19,9 +19,7 @@ from projects import configure, due, files, publish, restored, run
 from ff_memories import tables
 from ff_memories.audit import compare
 from ff_memories.audit.run_files import kind_of
-from ff_memories.base.errors import UserError
 from ff_memories.workflow.dvc_yaml import is_shared
-from ff_memories.workflow.runs.opening import configs
 
 pytestmark = pytest.mark.long
 
@@ -112,17 +110,6 @@ def test_a_stage_runs_its_rule_and_that_of_its_shards_whatever_is_newer(pulled, 
     counted = [line.split() for line in shown.stdout.splitlines() if len(line.split()) == 2]
     jobs = {name for name, n in counted if n.isdecimal() and not name.endswith(":")}  # not "threads: 2"
     assert jobs - {"total"} == {"values", "values_joined"}
-
-
-def test_dvc_repro_runs_what_a_change_touches_and_nothing_else(pulled, tmp_path):
-    folder = tmp_path / "clone"
-    shutil.copytree(pulled, folder, symlinks=True)
-    configure(folder, "figures.figure4", {"width": 300})
-    shown = run(folder, "dvc", "repro", **HERE).stdout
-    ran = [line.split("'")[1] for line in shown.splitlines() if line.startswith("Running stage")]
-    assert sorted(ran) == ["figures", "report", SOURCES]
-    assert not due(folder)
-    assert "up to date" in run(folder, "dvc", "status").stdout
 
 
 def test_a_run_computed_here_has_other_bits_and_is_equal_to_the_record(record, recomputed):
@@ -267,25 +254,6 @@ def test_a_forged_entry_at_the_end_of_a_list_is_no_near_tie(forged):
     assert any("coefficient is" in line for line in found.different), found.different
 
 
-def test_the_configs_are_found_by_the_runs_folders(pulled, forged):
-    """A run whose config is no default one is judged by its own model."""
-    folder = pulled / "config"
-    ((own, _),), _ = configs("small", pulled)
-    assert own == folder / "config.yaml" and configs("none", pulled) == ([], [])
-
-
-def test_a_table_of_another_seed_is_different(pulled, tmp_path, monkeypatch):
-    folder = tmp_path / "clone"
-    shutil.copytree(pulled, folder, symlinks=True)
-    configure(folder, "seed", 8)
-    run(folder, "snakemake", "--cores", "2", "results/small/tables/mutations.parquet", **HERE)
-    monkeypatch.chdir(pulled)
-    found = compare.compare(Path("results/small"), folder / "results/small")
-    assert found.answer == "different"
-    assert found.tables["mutations"].different
-    assert found.tables["triggers"].different == []
-
-
 def test_without_the_model_an_open_decision_does_not_pass(pulled, forged, tmp_path, monkeypatch):
     change(forged, "values", shifted("values", "top_token", lambda x: 5 if x != 5 else 6))
     (tmp_path / "elsewhere" / "results").mkdir(parents=True)
@@ -296,28 +264,7 @@ def test_without_the_model_an_open_decision_does_not_pass(pulled, forged, tmp_pa
     assert found.answer == "different" and compare.NOT_TOLD in found.different[0]
 
 
-def test_runs_of_two_models_are_refused(forged):
-    info = json.loads((forged / "model/info.json").read_text())
-    (forged / "model/info.json").write_text(json.dumps(info | {"checkpoint_sha256": "0" * 64}))
-    with pytest.raises(UserError, match="are runs of two models"):
-        compare.compare(Path("results/small"), forged)
-
-
 def test_every_file_that_a_run_records_has_a_rule(record):
     shared = [name for name in files(record / "results/small") if is_shared(f"/{name}")]
     assert len(shared) > 100
     assert [name for name in shared if kind_of(name) is None and "snakemake_timestamp" not in name] == []
-
-
-@pytest.mark.parametrize(
-    "arguments, says",
-    [
-        (("nowhere", "results/small"), "nowhere: no such folder or dvc.lock"),
-        (("config/config.yaml", "results/small"), "neither a run's folder nor a dvc.lock"),
-        (("config", "results/small"), "config: has no tables of a run"),
-        (("results/small", "results/small"), "results/small and results/small are the same run"),
-    ],
-)
-def test_what_is_no_run_is_refused(pulled, arguments, says):
-    done = run(pulled, "ff-memories", "compare", *arguments, check=False)
-    assert done.returncode == 2 and says in done.stderr

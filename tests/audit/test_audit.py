@@ -20,7 +20,7 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.annotate.automatic import proxy
-from ff_memories.audit.recompute import baselines, checks, structure
+from ff_memories.audit.recompute import baselines, checks
 from ff_memories.audit.recompute.audit import LEFT_OUT, Finding, audit, contradictions, draw
 from ff_memories.audit.recompute.audit_inputs import AuditInputs
 from ff_memories.audit.recompute.checks import ROWS, recomputed
@@ -126,18 +126,14 @@ TAMPERED = {
     ("values", "top_probability"): lambda r: {"top_probability": r["top_probability"] * 1.001},
     ("values", "next_token_rank"): lambda r: {"next_token_rank": r["next_token_rank"] + 1},
     ("values", "agreeing_triggers"): lambda r: {"agreeing_triggers": r["agreeing_triggers"] + 1},
-    ("values", "top_token_trained"): lambda r: {"top_token_trained": r["top_token_trained"] + 1},
     ("composition", "active"): lambda r: {"active": r["active"] + 1},
     ("composition", "ffn_top"): lambda r: {"ffn_top": (r["ffn_top"] + 1) % 48},
-    ("composition", "agreeing_memories"): lambda r: {"agreeing_memories": r["agreeing_memories"] + 1},
     ("refinement", "residual_probability"): lambda r: {"residual_probability": r["residual_probability"] * 1.01},
     ("refinement", "kind"): lambda r: {"kind": "ffn" if r["kind"] != "ffn" else "residual"},
     ("causal", "set_to"): lambda r: {"set_to": r["set_to"] + 0.001},
     ("causal", "direct"): lambda r: {"direct": r["direct"] + 0.001},
-    ("causal", "kl"): lambda r: {"kl": r["kl"] + 0.001},
     ("causal", "top_changed"): lambda r: {"top_changed": not r["top_changed"]},
     ("removals", "share"): lambda r: {"share": r["share"] + 0.001},
-    ("removals", "layer_top_changed"): lambda r: {"layer_top_changed": not r["layer_top_changed"]},
     ("composition", "effective"): lambda r: {"effective": r["effective"] * 1.001},
 }  # fmt: skip
 
@@ -304,21 +300,6 @@ def test_prefixes_that_a_forger_likes_better_are_found(sound):
     ]
 
 
-def test_another_twin_that_a_forger_likes_better_is_found(sound):
-    other, table, seen = copy.copy(sound), sound.tables["causal"], sound.surveyed()
-    numbers = (sound.corpus.offsets[seen.sentence] + seen.position - 1).tolist()
-    row = table.filter(pl.col("control") == "matched").row(0, named=True)
-    m = seen.coefficients[row["layer"] - 1][numbers.index(row["prefix"])]
-    own = (row["key"] % len(m), row["matched_key"])
-    far = np.abs(np.log((seen.fires[row["layer"] - 1][: len(m)] + 1.0) / (seen.fires[row["layer"] - 1][own[1]] + 1.0)))
-    (liked,) = [int(key) for key in np.argsort(far) if m[key] > 0 and key not in own][-1:]
-    this = pl.all_horizontal(pl.col(name) == row[name] for name in ("layer", "key", "prefix", "control"))
-    key = pl.when(this).then(liked).otherwise("matched_key").cast(pl.UInt32).alias("matched_key")
-    other.tables = sound.tables | {"causal": table.with_columns(key)}
-    said = f"layer {row['layer']} key {row['key']}: {liked} is not the active memory that is most like it"
-    assert faults(other) == [f"causal: {said}"]
-
-
 def test_a_file_that_no_step_writes_so_contradicts_its_order_or_its_precision(sound, folder, tmp_path):
     run, table = Run(config()), sound.tables["mutations"]
     assert contradictions(sound, run, files_of(folder)) == []
@@ -332,16 +313,6 @@ def test_a_file_that_no_step_writes_so_contradicts_its_order_or_its_precision(so
         made.write_parquet(tmp_path / f"{name}.parquet", metadata=said or None)
         faults_ = contradictions(sound, run, files_of(folder, mutations=tmp_path / f"{name}.parquet"))
         assert len(faults_) == 1 and faults_[0].startswith("mutations: ") and says in faults_[0]
-
-
-def test_tables_whose_counts_cannot_be_contradict_their_counts(sound, folder):
-    """With more keys than there are, fewer than none are missing."""
-    other = copy.copy(sound)
-    triggers = sound.tables["triggers"]
-    more = [triggers.with_columns(layer=pl.lit(layer, pl.UInt8)) for layer in range(10, 20)]
-    other.tables = sound.tables | {"triggers": pl.concat([triggers, *more])}
-    assert structure.counts_again(other, "triggers") is None
-    assert "counts/triggers: not what the tables say" in contradictions(other, Run(config()), files_of(folder))
 
 
 def test_a_baselines_file_out_of_order_contradicts_it(sound, folder, tmp_path):

@@ -25,14 +25,8 @@ def parts(**tables):
     [
         ({"triggers": (400_000, 398), "examples": (40, 40)}, ""),
         ({"triggers": (400_000, 500)}, ""),
-        (
-            {"triggers": (400_000, 59), "examples": (40, 40)},
-            FEW.format("59 rows", 398),
-        ),
-        (
-            {"triggers": (400_000, 398), "values": (90, 1)},
-            FEW.format("1 row", 90),
-        ),
+        ({"triggers": (400_000, 59), "examples": (40, 40)}, FEW.format("59 rows", 398)),
+        ({"triggers": (400_000, 398), "values": (90, 1)}, FEW.format("1 row", 90)),
     ],
     ids=["the usual one", "a larger one", "a smaller one", "one row"],
 )

@@ -12,11 +12,10 @@ import pytest
 import yaml
 from factories import words
 from pipeline import config, run_steps, write_inputs
-from running import ROOT
 
 from ff_memories import tables
 from ff_memories.audit import compare, run_files
-from ff_memories.audit.recompute import near_equal, structure
+from ff_memories.audit.recompute import structure
 from ff_memories.audit.recompute.audit_inputs import AuditInputs, read_table
 from ff_memories.audit.recompute.checks import ROWS
 from ff_memories.audit.recompute.near_equal import tolerances
@@ -259,13 +258,6 @@ def test_nothing_is_recomputed_from_a_model_that_the_config_or_a_run_does_not_na
     assert run_files.other_input(pinned, []) == "model.pt is not the one that the config names"
 
 
-def test_a_record_that_names_another_text_than_the_one_here_is_no_help(project):
-    run, _ = project
-    side = run_files.RunFiles(Path("old.lock"), "small", record={run.path("corpus", "corpus.safetensors"): "0" * 32})
-    said = run_files.other_input(run, [side])
-    assert said == "results/small/corpus/corpus.safetensors is not the one that old.lock records"
-
-
 # -- files that are damaged
 
 
@@ -274,14 +266,6 @@ def test_an_empty_file_in_a_tables_place_ends_in_one_line(two):
     (b / "tables/triggers.parquet").write_bytes(b"")
     with pytest.raises(UserError, match=r"triggers\.parquet: cannot be read as a table"):
         compare.compare(a, b)
-
-
-def test_a_damaged_file_of_numbers_is_different(two, monkeypatch):
-    a, b = two
-    for folder, held in ((a, b'{"perplexity": 3.0}'), (b, b"{")):
-        (folder / "models/untrained-1").mkdir(parents=True)
-        (folder / "models/untrained-1/perplexity.json").write_bytes(held)
-    assert told(monkeypatch, a, b).different == ["models/untrained-1/perplexity.json: differs"]
 
 
 # -- near-ties
@@ -357,19 +341,6 @@ def test_a_change_that_does_not_follow_from_its_coefficients_is_open():
     wrong = right.with_columns(change=pl.col("change") + 0.01)
     assert compare_tables({"tables/mutations": right}, {"tables/mutations": right})["tables/mutations"].near_ties == 0
     assert compare_tables({"tables/mutations": right}, {"tables/mutations": wrong})["tables/mutations"].near_ties == 2
-
-
-@pytest.mark.parametrize(
-    "name, says",
-    [
-        ("count", "counts of `fired`, relative; and 2"),
-        ("excused", f"rows that near-ties may change; and {near_equal.FEW}"),
-    ],
-)
-def test_the_page_on_equality_has_the_caps_of_the_code(name, says):
-    each = [100 * getattr(tolerances(precision), name) for precision in ("float32", "tf32", "bfloat16")]
-    exact, half, quarter = (f"{share:g} %" for share in each)
-    assert f"| {says} | {exact} | | {half} | {quarter} |" in (ROOT / "docs/verify.md").read_text(encoding="utf-8")
 
 
 def test_every_column_of_every_table_has_a_class():

@@ -4,13 +4,12 @@ import random
 
 import pytest
 import torch
-from factories import words, write_checkpoint, write_dictionary
-from fairseq_oracle import FairseqOracle
+from factories import words, write_checkpoint
+from reference import Reference
 
 from ff_memories.audit.recompute import checks
 from ff_memories.audit.references import transformers_oracle
 from ff_memories.audit.references.equations import Equations
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.files import checkpoint
 
 SHAPES = {
@@ -22,15 +21,14 @@ SHAPES = {
     "untied tails": {"tie_adaptive_weights": False, "tie_adaptive_proj": False},
     "an odd width": {"decoder_embed_dim": 18},
 }
-READINGS = ("adaptive", "flat", "head", "random")
 
 
 @pytest.fixture(params=SHAPES.values(), ids=list(SHAPES))
-def files(request, tmp_path):
+def both(request, tmp_path):
+    """The equations of a checkpoint, and fairseq's own model of it."""
     types = words(40)
-    write_checkpoint(tmp_path / "model.pt", types, **request.param)
-    write_dictionary(tmp_path / "dict.txt", types)
-    return tmp_path / "model.pt", Dictionary.read(tmp_path / "dict.txt")
+    model, _ = write_checkpoint(tmp_path / "model.pt", types, **request.param)
+    return Equations(tmp_path / "model.pt"), Reference(model, types)
 
 
 def same(one, other):
@@ -38,31 +36,32 @@ def same(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reading", READINGS)
-def test_the_equations_give_what_fairseq_gives(files, reading):
-    path, types = files
-    ours, theirs = Equations(path, reading), FairseqOracle(path, types, reading)
-    rng = random.Random(3)
+@torch.no_grad()
+def test_the_equations_give_what_fairseq_gives(both):
+    ours, theirs = both
+    rng, vector = random.Random(3), torch.randn(ours.about.model, generator=torch.Generator().manual_seed(4)).double()
     for length in (0, 1, 2, 17):
-        tokens = [rng.randrange(4, len(types)) for _ in range(length)]
-        for one, other in zip(ours.layers(tokens), theirs.layers(tokens), strict=True):
-            for name in ("residual", "m", "ffn", "output"):
-                same(getattr(one, name), getattr(other, name))
-            same(one.scores[0], other.scores[0])
-            for read in ("of_layer", "of_memory", "of_value"):
-                same(getattr(ours, read)(one.output), getattr(theirs, read)(one.output))
-        vector = torch.randn(ours.vectors("value", 1).shape[1], generator=torch.Generator().manual_seed(4)).double()
-        for layer in range(1, ours.keys[0] + 1):
-            one, other = (
-                ours.changed(tokens, ours.layers(tokens), layer, vector),
-                theirs.layers_changed(tokens, layer, vector),
-            )
-            same(one.after, other[-1].output[-1])
-            same(one.ffn, other[layer - 1].ffn[-1])
-    layers, keys = ours.keys
-    assert theirs.keys == (layers, keys)
-    for of in ("key", "value", "added"):
-        same(ours.vectors(of, layers), theirs.vectors(of, layers))
+        tokens = [rng.randrange(4, 44) for _ in range(length)]
+        seen = ours.layers(tokens)
+        for one, block, (r, m, y) in zip(seen, theirs.blocks, theirs.layers(tokens), strict=True):
+            for own, other in ((one.residual, r), (one.m, m), (one.ffn, y), (one.output, r + y)):
+                same(own, other)
+            same(one.scores[0], block.fc1(block.final_layer_norm(r)))
+            last = one.output[-1]
+            same(ours.of_layer(last), theirs.log_probabilities(last, final=True))
+            same(ours.of_value(last), theirs.log_probabilities(last))
+        at_last = torch.zeros(length + 1, 1, 1).double()
+        at_last[-1] = 1
+        for layer, block in enumerate(theirs.blocks, 1):
+            hook = block.fc2.register_forward_hook(lambda _, args, out, at_last=at_last: out + at_last * vector)
+            found, changed = theirs.layers(tokens), ours.changed(tokens, seen, layer, vector)
+            hook.remove()
+            same(changed.after, found[-1][0][-1] + found[-1][2][-1])
+            same(changed.ffn, found[layer - 1][2][-1])
+    assert ours.keys == (len(theirs.blocks), block.fc1.out_features)
+    same(ours.vectors("key", len(theirs.blocks)), block.fc1.weight)
+    for of in ("value", "added"):
+        same(ours.vectors(of, len(theirs.blocks)), block.fc2.weight.T)
 
 
 def test_the_equations_take_the_weights_of_an_untrained_model(tmp_path):

@@ -297,21 +297,6 @@ def test_a_memory_of_the_other_sign_is_found(sound, table):
         assert recomputed(table, sound, row | opposite(row)).state == DIFFERS
 
 
-@pytest.mark.slow
-def test_a_trigger_left_out_is_found_in_its_sentence(sound):
-    first = sound.tables["triggers"].row(-1, named=True)  # with both signs, of a memory of negative sign
-    own = (pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])
-    best = sound.tables["triggers"].filter(own).row(0, named=True)
-    rest = sound.tables["triggers"].filter(~(own & (pl.col("rank") == 1)))
-    rest = rest.with_columns(pl.when(own).then(pl.col("rank") - 1).otherwise("rank").cast(pl.UInt16).alias("rank"))
-    shorter = AuditInputs(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
-    (finding,) = audit(shorter, Aim(0.95, 0.0005), [LEFT_OUT])
-    assert any(
-        said.startswith(f"sentence {best['sentence']}: ") and f"layer {best['layer']} key {best['key']} " in said
-        for said in finding.differ
-    )
-
-
 def test_other_files_than_the_configs_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_sentences(tmp_path / "train.txt", 40, 1)

@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -253,36 +252,6 @@ def test_a_check_that_is_killed_leaves_nothing_running_and_says_what_it_checked_
         process.kill()
     assert how == signal.SIGKILL or running == []
     assert how == signal.SIGKILL or list(temporary.iterdir()) == []
-
-
-SIDE_BY_SIDE = """
-import multiprocessing, signal, sys, time
-from pathlib import Path
-lock = multiprocessing.get_context("spawn").Lock()  # in each process, as fairseq makes one
-
-def work(number):
-    Path(sys.argv[1], str(number)).touch()
-    time.sleep(60)
-
-if __name__ == "__main__":
-    from ff_memories.audit.recompute.audit import _each
-    from ff_memories.commands.record.verify import leave
-    signal.signal(signal.SIGTERM, leave)
-    list(_each([1, 2, 3], work, 2))
-"""
-
-
-def test_an_audit_that_is_ended_leaks_no_semaphore(tmp_path):
-    (tmp_path / "side_by_side.py").write_text(SIDE_BY_SIDE)
-    (tmp_path / "begun").mkdir()
-    script = [sys.executable, tmp_path / "side_by_side.py", tmp_path / "begun"]
-    audit = subprocess.Popen(script, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    while audit.poll() is None and len(list((tmp_path / "begun").iterdir())) < 2:
-        time.sleep(0.1)
-    audit.send_signal(signal.SIGTERM)
-    os.killpg(audit.pid, signal.SIGTERM)  # as `timeout` does
-    errors = audit.communicate()[1]
-    assert audit.returncode == 143 and "leaked" not in errors
 
 
 @pytest.mark.long

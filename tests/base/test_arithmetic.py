@@ -37,29 +37,9 @@ def made(tmp_path_factory):
 def shard(out, to, *options, **env):
     """Run one shard of the trigger pass and return its bytes."""
     settings = json.dumps({name: config()[name] for name in ("triggers", "extraction")}).replace('"auto"', '"inner"')
-    command(
-        "ff-memories",
-        "step",
-        "trigger-shard",
-        "--config",
-        settings,
-        "--shard",
-        "1-of-1",
-        "--lists",
-        to,
-        "--device",
-        "cpu",
-        "--weights",
-        out / "model.safetensors",
-        "--description",
-        out / "model.json",
-        "--corpus",
-        out / "corpus.safetensors",
-        "--batch-tokens",
-        "256",
-        *options,
-        **env,
-    )
+    command("ff-memories", "step", "trigger-shard", "--config", settings, "--shard", "1-of-1", "--lists", to,
+            "--device", "cpu", "--weights", out / "model.safetensors", "--description", out / "model.json",
+            "--corpus", out / "corpus.safetensors", "--batch-tokens", "256", *options, **env)  # fmt: skip
     return to.read_bytes()
 
 

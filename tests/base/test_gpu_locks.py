@@ -3,10 +3,6 @@
 import subprocess
 import sys
 
-from second_device import another_job
-
-from ff_memories.base import machine
-
 HOLD = """
 import sys, time
 from ff_memories.base.machine import acquire_gpu as acquire
@@ -32,13 +28,3 @@ def test_two_jobs_hold_two_devices_and_a_third_gets_the_one_of_a_job_that_was_ki
     for process in (first, second, third):
         process.wait()
         process.stdout.close()
-
-
-def test_a_job_takes_from_the_devices_it_was_given_and_keeps_what_it_has(tmp_path, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5,7")
-    take = lambda: [machine.acquire_gpu(2, tmp_path) for _ in range(3)]
-    with another_job():
-        assert take() == [0, 0, 0]
-        with another_job():
-            assert take() == [1, 1, 1]
-    assert sorted(path.name[-6:] for path in tmp_path.iterdir()) == ["5.lock", "7.lock"]

@@ -91,9 +91,6 @@ def test_a_job_elsewhere_or_one_told_to_be_quiet_shows_nothing(minute, monkeypat
     assert told(monkeypatch, terminal, **settings) == ""
 
 
-SHARE = "from ff_memories.base.progress import *; share_terminal(); print(os.environ.get(TERMINAL))"
-
-
 @pytest.mark.more
 @pytest.mark.workflow
 def test_steps_that_snakemake_runs_are_seen_on_its_terminal(planted_copy, terminal):

@@ -134,15 +134,3 @@ def test_a_clone_that_is_pulled_and_restored_has_nothing_to_do_and_nothing_to_ad
     before = (clone / "dvc.lock").read_bytes()
     assert run(clone, "ff-memories", "adopt").stdout == "adopted: nothing new\n"
     assert (clone / "dvc.lock").read_bytes() == before
-
-
-def test_adopt_refuses_an_edited_figure_and_restore_draws_it_again(clone, tmp_path):
-    shutil.copytree(clone, tmp_path / "copy", symlinks=True)
-    (figure,) = (tmp_path / "copy").glob("results/*/figures/figure4.html")
-    path = figure.relative_to(tmp_path / "copy")
-    drawn = figure.read_bytes()
-    figure.write_bytes(drawn.replace(b"1", b"2"))
-    refused = run(tmp_path / "copy", "ff-memories", "adopt", check=False)
-    assert refused.returncode == 2 and f"{path}: " in refused.stderr
-    said = run(tmp_path / "copy", "ff-memories", "restore").stdout
-    assert "rebuilt: figures" in said and figure.read_bytes() == drawn

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 from refusing import ended
-from running import ROOT, command
+from running import BIN, ROOT, command
 from transformers_run import prepare
 
 from ff_memories import cli
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import write_whole
 from ff_memories.inputs import registry
-
-ASCII = {"PYTHONIOENCODING": "ascii"}
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +121,11 @@ def test_a_name_that_is_shortened_or_mistyped_is_told_from_all():
 
 def test_the_version_is_shown(capsys):
     assert ended("--version") == 0 and capsys.readouterr().out.startswith("ff-memories ")
+
+
+@pytest.mark.more
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
+def test_a_full_disk_behind_stdout_is_an_error_without_a_traceback():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([BIN / "ff-memories", "fetch", "--list"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")

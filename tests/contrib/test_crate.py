@@ -8,7 +8,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from running import command
 
 from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
@@ -105,10 +104,3 @@ def test_a_crate_is_a_valid_provenance_run_crate(here, tmp_path):
     metadata = tmp_path / "crate" / "ro-crate-metadata.json"
     metadata.write_text(metadata.read_text().replace('"instrument"', '"tool"'))
     assert check().returncode != 0  # it does look
-
-
-@pytest.mark.long
-def test_a_steps_log_begins_with_its_machine(here):
-    command("snakemake", "--cores", "1", "--forcerun", "table", "--allowed-rules", "table", "--",
-            "results/planted/report/table1.csv", cwd=here)  # fmt: skip
-    assert (here / "results/planted/logs/table1.log").read_text().startswith("machine: [[")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from contributed import says, use
+from contributed import use
 from pipeline import step
 
 from contrib.language_model import prompts, reading
@@ -178,23 +178,5 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(plan, tmp_path, beside
     assert (counting, alike["value"]) == (({"ann"}, 1) if others else ({"proxy"}, None))
 
 
-def refused(capsys, command, *words):
-    return says(capsys, "language_model", command, "--configfile", "my.yaml", *words)
-
-
 def rows(path):
     return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
-
-
-def test_answers_replace_only_the_same_models_file(plan, capsys, tmp_path):
-    file = answered(tmp_path, "m", last_words)
-    options = ("answers", "--answers", tmp_path / "m", "--annotator", "m", "--out")
-    use_here(*options, file)  # its own file again
-    own = file.read_text(encoding="utf-8")
-    joined = own + own.partition("\n")[2].replace("model-m", "ann")
-    for content in (own.replace("model-m", "ann"), own.replace("small", "another"), joined, "", '"'):
-        file.write_text(content, encoding="utf-8")
-        told = refused(capsys, *options, file)
-        assert "already exists" in told and "fix: choose another file" in told
-        assert file.read_text(encoding="utf-8") == content
-    assert "not a CSV file" in refused(capsys, *options, tmp_path / "m.txt")

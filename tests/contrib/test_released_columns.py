@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import polars as pl
 import pytest
 import torch
 from factories import words
@@ -11,7 +10,6 @@ from reference import Reference
 from released_columns import assert_cells, check_dim_columns, literal, measured
 
 from contrib.released_code import columns
-from ff_memories import tables
 from ff_memories.corpus import store
 
 TYPES = words(44)
@@ -69,24 +67,3 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
     active = coefficients > 0
     assert (got[active] != tops.expand_as(got)[active]).any()
     assert (got[~active] == 0).all()
-
-
-@pytest.mark.slow
-def test_how_much_is_held_at_once_decides_nothing(run, monkeypatch):
-    from ff_memories.model.decoder import Decoder
-    from ff_memories.model.files import converted
-
-    _, out, _ = run
-    decoder = Decoder(*converted.load(out / "model.safetensors", out / "model.json"))
-    given = decoder, store.read(out / "corpus.safetensors"), tables.read(out / "examples.parquet"), 200
-    layer, dim = columns.columns(*given)
-    output = columns.output_distributions(*given)
-    monkeypatch.setattr(columns, "ACTIVE", 7)
-    monkeypatch.setattr(columns, "FULL", 3)
-    for frame, again in zip((layer, dim), columns.columns(*given), strict=True):
-        for column in frame.columns:
-            measured, same = (f[column].cast(pl.Float64).fill_null(-9).to_list() for f in (again, frame))
-            assert measured == pytest.approx(same, rel=1e-4), column
-    assert columns.output_distributions(*given) == pytest.approx(output, rel=1e-4)
-    assert output.argmax(1).tolist() == given[2]["model_top"].to_list()
-    assert output.sum(1) == pytest.approx(1, rel=1e-5)

@@ -19,7 +19,6 @@ from scorer import scorer_tokens
 from contrib.released_code.agreement_script import target
 from contrib.released_code.texts import printer
 from ff_memories.corpus import moses
-from ff_memories.corpus.texts import of_sentences
 from ff_memories.model.files import checkpoint
 
 TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]
@@ -231,18 +230,6 @@ def test_a_records_target_is_the_token_before_the_starred_one(record, word):
     assert target(record) == word
 
 
-def test_the_layer_columns_come_as_lists_with_their_text(run):
-    folder, out, reference = run
-    frame, examples = pl.read_parquet(out / "layer.parquet"), pl.read_parquet(out / "examples.parquet")
-    released = measured(out)[0].sort("example", "layer")
-    texts = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
-    assert frame["text"].to_list() == [texts[i] for i in examples["sentence"]]
-    assert frame["random_pos"].to_list() == examples["position"].to_list()
-    for name in ("residual_argmax", "ffn_matching_dims_count", "coeffs_l0"):
-        assert frame[name].list.len().unique().to_list() == [len(reference.blocks)]
-        assert frame[name].explode().to_list() == released[name].to_list()
-
-
 def test_the_dim_columns_come_as_lists_and_pairs(run):
     _, out, reference = run
     frame, examples = pl.read_parquet(out / "dim.parquet"), pl.read_parquet(out / "examples.parquet")
@@ -289,13 +276,6 @@ def test_data_frames_have_the_released_columns_in_the_released_order(run, suffix
         expected = reference.log_probabilities(r[-1] + y[-1], final=True).exp()
         assert np.allclose(row["output_dist_vals"], expected, rtol=1e-3, atol=1e-7)
         assert row["layer_output_argmax"][-1] == int(np.argmax(row["output_dist_vals"]))
-
-
-def test_sentences_are_found_again_in_their_files(run):
-    folder, out, _ = run
-    texts = of_sentences(pl.read_parquet(out / "sentences.parquet"))
-    expected = [" ".join(s) for split in ("train", "validation") for s in rule_sentences(folder / f"{split}.txt")]
-    assert [texts[i] for i in range(len(texts))] == expected
 
 
 def test_tokens_are_those_of_fairseqs_hub_interface():

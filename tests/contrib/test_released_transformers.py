@@ -1,11 +1,8 @@
 """`triggers` and `sample` on models of `transformers`: texts are read as the run read them."""
 
 import json
-import shutil
 
-import polars as pl
 import pytest
-import yaml
 from contributed import says, use
 from laid_out import lay_out
 from pipeline import run_steps
@@ -40,54 +37,16 @@ def words(results):
 
 def test_triggers_have_the_texts_that_the_run_read(results, tmp_path):
     info = json.loads((results / "model" / "info.json").read_text())
-    use(
-        "released_code",
-        "triggers",
-        *of(results, "triggers", "sentences"),
-        "--info",
-        results / "model" / "info.json",
-        "--top",
-        5,
-        "--out",
-        tmp_path / "out.jsonl",
-    )
+    use("released_code", "triggers", *of(results, "triggers", "sentences"), "--info",
+        results / "model" / "info.json", "--top", 5, "--out", tmp_path / "out.jsonl")  # fmt: skip
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(lines) == info["keys"] == info["signs"] * info["neurons"]
     held, known = tables.read(results / "tables" / "triggers.parquet"), words(results)
     assert held.height > 100
-    for layer, key, rank, coefficient, sentence, position in held.select(
-        "layer", "key", "rank", "coefficient", "sentence", "position"
-    ).iter_rows():
-        found = lines[key]["top_values"][layer - 1][rank - 1]
-        assert found["text"].split() == known[sentence]
-        assert (found["token_indice"], found["fc1_value"]) == (position, coefficient)
-
-
-def test_a_sample_repeats_the_run(results, tmp_path):
-    use("released_code", "sample", *of(results, "sentences", "examples"), "--out", tmp_path / "sample")
-    known, sentences = words(results), tables.read(results / "tables" / "sentences.parquet")
-    for split in ("train", "validation"):
-        numbers = sentences.filter(pl.col("split") == split)["sentence"]
-        lines = (tmp_path / "sample" / f"{split}.txt").read_text().splitlines()
-        assert [line.split() for line in lines] == [known[number] for number in numbers]
-    folder = results.parents[1]
-    settings = yaml.safe_load((folder / "my.yaml").read_text())
-    settings["composition"]["sample_file"] = "sample.jsonl"
-    settings["corpus"]["segmenter"] = "line"
-    settings["seed"] = 99
-    for name in ("train.txt", "validation.txt", "sample.jsonl"):
-        shutil.copyfile(tmp_path / "sample" / name, tmp_path / name)
-    shutil.copytree(folder / "model", tmp_path / "model")
-    again = tables.read(run_steps(tmp_path, settings) / "examples.parquet").drop("sentence")  # some are there twice
-    assert again.equals(tables.read(results / "tables" / "examples.parquet").drop("sentence"))
-
-
-def test_types_elsewhere_are_named_by_an_option(results, tmp_path, capsys):
-    shutil.copyfile(results / "tables" / "sentences.parquet", tmp_path / "sentences.parquet")
-    given = ["--sentences", tmp_path / "sentences.parquet", *of(results, "examples"), "--out", tmp_path / "out"]
-    assert "changed since the run" in says(capsys, "released_code", "sample", *given)
-    use("released_code", "sample", *given, "--dictionary", results / "model" / "types.json")
-    assert (tmp_path / "out" / "train.txt").is_file()
+    for row in held.iter_rows(named=True):
+        found = lines[row["key"]]["top_values"][row["layer"] - 1][row["rank"] - 1]
+        assert found["text"].split() == known[row["sentence"]]
+        assert (found["token_indice"], found["fc1_value"]) == (row["position"], row["coefficient"])
 
 
 def test_a_text_that_did_change_is_refused(results, tmp_path, capsys):

@@ -10,7 +10,7 @@ from pipeline import step
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import moses, store
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.segment import line, rule, segmenter
+from ff_memories.corpus.segment import rule, segmenter
 from ff_memories.corpus.text import is_heading, sentences, sha256
 from ff_memories.inputs.texts import docstrings
 
@@ -112,12 +112,6 @@ def test_a_corpus_file_gives_back_what_was_written(tmp_path, dictionary):
     (tmp_path / "corpus.safetensors").write_bytes(b"not a corpus")
     with pytest.raises(UserError, match="cannot be read as a corpus"):
         store.read(tmp_path / "corpus.safetensors")
-
-
-def test_segmenters_by_name():
-    assert segmenter("line") is line
-    assert segmenter("line")(["a", ".", "b"]) == [0]
-    assert segmenter("rule") is rule
 
 
 @pytest.mark.slow

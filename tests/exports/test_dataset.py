@@ -4,8 +4,6 @@ import hashlib
 import importlib
 import re
 import shutil
-import subprocess
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -14,10 +12,8 @@ from huggingface_hub import DatasetCard
 from pipeline import step
 from refusing import says
 
-import ff_memories
 from ff_memories import tables
 from ff_memories.atlas.match import without_folders
-from ff_memories.audit.verify import commit
 from ff_memories.corpus import store
 from ff_memories.corpus.types import read_types
 from ff_memories.exports import hf_dataset as dataset
@@ -223,21 +219,3 @@ def test_texts_need_the_corpus(here, capsys, tmp_path):
         away.rename(path)
     assert "texts quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
     assert "run ff-memories run my.yaml -- results/small/corpus/corpus.safetensors" in told
-
-
-def test_the_commit_is_that_of_the_packages_own_repository(exported, tmp_path):
-    git = lambda *words: subprocess.run(["git", "-C", tmp_path, *words], check=True, capture_output=True, text=True)
-    git("init", "-q")
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "a.txt").write_text("a")
-    assert commit(tmp_path / "own") is None
-    git("add", ".")
-    git("-c", "user.name=n", "-c", "user.email=e", "commit", "-qm", "first")
-    first = git("rev-parse", "HEAD").stdout.strip()
-    assert commit(tmp_path / "own") == first
-    (tmp_path / "own" / "a.txt").write_text("b")
-    assert commit(tmp_path / "own") == first + "+"
-    (tmp_path / "other").mkdir()
-    assert commit(tmp_path / "other") is None
-    own, (_, said) = commit(Path(ff_memories.__file__).parent), head(exported[1])
-    assert own is None or f"commit `{own[:40]}" in said

@@ -119,13 +119,6 @@ def test_a_long_sentence_has_several_contexts_and_none_without_text():
     assert where[41].tolist() == [1, 10, 8] and values[41] == 7 and values[:41].tolist() == list(range(1, 42))
 
 
-def test_a_key_without_others_has_its_triggers_alone(here, tmp_path):
-    where, _, tokens = loaded(export(tmp_path / "one", "1/3", others=0) / "latents" / "layers.0.mlp")
-    triggers = pl.read_parquet(here / RESULTS / "tables" / "triggers.parquet").filter(layer=1, key=3, sign=1)
-    assert (tokens[:, 0] == tokens[0, 0]).sum() == triggers["sentence"].n_unique()
-    assert set(where[:, 0].tolist()) == set(range(len(tokens)))
-
-
 @pytest.mark.parametrize("key, said", [
     ("12", "not a layer and a key"), ("4/1", "layers are 1 to 3"), ("1/160", "keys 0 to 159"), ("1/x", "not a key"),
     ("1/99999999999999999999", "not a layer and a key"), ("0/1-", "no such key"),

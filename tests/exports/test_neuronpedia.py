@@ -5,7 +5,6 @@ import json
 from collections import defaultdict
 from contextlib import chdir
 
-import numpy as np
 import polars as pl
 import pytest
 from pipeline import step
@@ -19,7 +18,7 @@ from ff_memories.exports import neuronpedia
 
 pytestmark = pytest.mark.slow
 
-RESULTS, KEYS, LAYERS, BLANK = "results/small", 160, 3, "␣"
+RESULTS, KEYS, LAYERS = "results/small", 160, 3
 
 # Columns of Neuronpedia's tables (apps/webapp/prisma/schema.prisma) and their types: a list's item type in a list.
 # Those without a default must be given: "!".
@@ -195,16 +194,6 @@ def test_the_same_run_gives_the_same_bytes(exported, here, tmp_path):
             assert path.read_bytes() == (again / path.relative_to(exported)).read_bytes()
 
 
-def test_without_the_text_nothing_is_written(here, capsys, tmp_path):
-    path = here / RESULTS / "corpus" / "corpus.safetensors"
-    away = path.rename(path.with_suffix(".away"))
-    try:
-        told = refused(capsys, tmp_path / "x")
-    finally:
-        away.rename(path)
-    assert "activations quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
-
-
 def test_a_run_without_shading_has_no_activations(here, capsys, tmp_path):
     path = here / RESULTS / "tables" / "shading.parquet"
     before = path.read_bytes()
@@ -230,18 +219,6 @@ def test_batches_hold_1024_features_and_no_empty_file_is_written(tmp_path):
     found = {path.name: [row["n"] for row in lines(path)] for path in (tmp_path / "f").iterdir()}
     assert found == {"batch-0.jsonl.gz": [0, 5, 1023], "batch-1.jsonl.gz": [1024], "batch-4.jsonl.gz": [4096]}
     assert neuronpedia.write_batches(tmp_path / "g", iter([])) == 0 and not (tmp_path / "g").exists()
-
-
-def test_the_largest_value_may_stand_before_the_last_token():
-    frame = lambda columns, *rows: pl.DataFrame(rows, schema=columns, orient="row")
-    triggers = frame(["layer", "key", "rank", "coefficient", "sentence", "position"], (2, 5, 1, 1.0, 0, 3))
-    shading = frame(["layer", "key", "rank", "position", "coefficient"],
-                    *((2, 5, 1, at, value) for at, value in ((3, 1.0), (1, -2.0), (2, 4.0))))  # fmt: skip
-    corpus = store.Corpus(np.arange(4, dtype=np.int32), np.array([0, 4]), 1)
-    names = neuronpedia.Names("m", "s", "me", "text")
-    [row] = neuronpedia.activations(triggers, shading, corpus, None, ["a", " b", " c", " d"], names)
-    assert (row["values"], row["tokens"]) == ([-2.0, 4.0, 1.0], ["a", " b", " c"])
-    assert (row["maxValue"], row["maxValueTokenIndex"], row["minValue"], row["layer"]) == (4.0, 1, -2.0, "1-s")
 
 
 def test_words_of_a_dictionary_are_put_together_with_blanks():

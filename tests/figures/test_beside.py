@@ -3,12 +3,9 @@
 import base64
 import io
 import re
-import struct
-import zlib
 
 import polars as pl
 import pytest
-import vl_convert
 from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts, untrained
 from fontTools.ttLib import TTFont
 
@@ -16,8 +13,6 @@ from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.figures import draw, font, render
 from ff_memories.judge.evidence import OTHER_TYPES
-from ff_memories.paper.keys import figures as figures_of_keys
-from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.report.html import inline
 
 BY_LAYER = ("figure4", "figure5", "figure7", "figure8", "figure9", "figure10")
@@ -101,15 +96,6 @@ def test_untrained_models_of_several_seeds_are_a_faint_band_and_the_runs_own_lin
     assert "band: range over seeds" in said and "on the same sample" in said
 
 
-def test_an_untrained_model_without_agreement_leaves_a_gap_and_no_error():
-    models = untrained()
-    for own in models.values():
-        own["values"] = own["values"].filter(pl.col("layer") != 1)
-    frame = draw.data(chosen("figure4", synthetic()), Settings(SECTIONS), looking("figure4"), models)
-    assert frame["untrained"][0] is None and frame["untrained"].null_count() == 1
-    assert "untrained" in texts(render.svg(render.spec(draw.chart(frame, looking("figure4"))), "figure4"))
-
-
 def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():
     svg = font.carried(drawing("figure4"))
     (held,) = re.findall(r"url\(data:font/ttf;base64,([\w+/=]+)\)", svg)
@@ -119,45 +105,3 @@ def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():
     assert svg.count("@font-face") == 1 and "agreement rate" in texts(svg)
     assert re.findall(r'@font-face\{font-family:"([^"]+)"', font.face()) == ["Liberation Sans"]
     assert inline(svg, "figure4", "it").count("@font-face") == 0
-
-
-def content(image):
-    """Read a PNG's chunks, checksums checked; the pixels inflated."""
-    chunks, at = [], 8
-    while at < len(image):
-        size, name = struct.unpack_from(">I4s", image, at)
-        held = image[at + 4 : at + 8 + size]
-        assert struct.unpack_from(">I", image, at + 8 + size) == (zlib.crc32(held),)
-        chunks.append((name, held[4:]))
-        at += 12 + size
-    pixels = zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT"))
-    return image[:8], [chunk for chunk in chunks if chunk[0] != b"IDAT"], pixels
-
-
-def test_a_png_is_small_and_has_the_pixels_that_were_drawn():
-    made = vl_convert.svg_to_png(drawing("figure4"), scale=4)
-    small = render.compressed(made)
-    assert content(small) == content(made)
-    assert len(small) < len(made) / 2 and render.compressed(small) == small
-
-
-def test_a_png_has_four_pixels_a_point():
-    data = render.png(drawing("figure4"))
-    assert int.from_bytes(data[16:20], "big") == 4 * 218
-
-
-def test_robust_axis_of_figure_3_ignores_only_means_of_keys_near_zero():
-    rows = keys_measures.mutation_changes(synthetic()["mutations"], "of_ratios", 1)
-    rows = rows.with_columns(pl.col("mutation").cast(pl.String))
-    assert figures_of_keys.beyond_the_bulk(rows).is_empty()
-    far = rows.with_columns(
-        pl.when(pl.col("layer") == 3).then(5.0).otherwise("mean").alias("mean"),
-        pl.when(pl.col("layer") == 3).then(1).otherwise("near_zero").alias("near_zero"),
-    )
-    low, high = figures_of_keys.bulk_axis(far, figures_of_keys.beyond_the_bulk(far))
-    assert -1.2 < low < high < 1
-
-
-def test_links_of_a_drawing_lead_to_the_runs_own_gallery():
-    links = re.findall(r'href="([^"#]*)', drawing("figure4"))
-    assert links and set(links) == {"../gallery/index.html"}

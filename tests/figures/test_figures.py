@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -93,15 +92,6 @@ def test_another_process_draws_the_same_bytes(run_folder, drawn):
 
 
 @pytest.mark.slow
-def test_the_page_needs_no_network_and_draws_the_specification(drawn):
-    page = (drawn / "figure4.html").read_text()
-    held, _ = json.JSONDecoder().raw_decode(page.partition("const spec = ")[2])
-    assert held == json.loads((drawn / "figure4.vl.json").read_text())
-    assert not re.findall(r"<(?:script|link)[^>]*(?:src|href)=", page)
-    assert f"<title>Figure 4: {FIGURES['figure4'].caption}</title>" in html.unescape(page)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_of_last_tokens_speaks_of_no_next_one(figure):
     """If values are compared with a trigger's last token, caption and axis say so."""
@@ -112,15 +102,6 @@ def test_a_figure_of_last_tokens_speaks_of_no_next_one(figure):
     shown = " ".join(re.findall(r'"(?:title|description)": (".*?"|\[.*?\])', json.dumps(spec)))
     assert "next token" not in shown and "follow" not in shown.replace("output follows", "")
     assert (caption(figure, "last") != caption(figure)) == (figure in ("figure4", "figure5", "figure6"))
-
-
-@pytest.mark.slow
-def test_drawings_can_stand_in_one_page(drawn):
-    ids = [i for figure in FIGURES for i in re.findall(r'\bid="([^"]+)"', (drawn / f"{figure}.svg").read_text())]
-    assert len(ids) == len(set(ids)) > 0
-    for figure in FIGURES:
-        svg = (drawn / f"{figure}.svg").read_text()
-        assert set(re.findall(r"url\(#([^)]+)\)", svg)) == set(re.findall(r'\bid="([^"]+)"', svg))
 
 
 def test_figures_of_the_papers_own_run_carry_no_surrogate_mark():
@@ -366,24 +347,6 @@ def test_ranks_of_the_papers_vocabulary_are_laid_over_ours_as_shares():
         assert f'"high": {rank / paper.VOCABULARY}' in spec
 
 
-def test_a_limit_of_ranks_cuts_an_axis_of_shares():
-    context = replace(looking("figure5", rank_limit=5_000), vocab=20_000)
-    frame = draw.data(chosen("figure5", synthetic()), Settings(SECTIONS), context)
-    spec = render.spec(draw.chart(frame, context))
-    domains = [layer["encoding"]["y"]["scale"]["domain"] for layer in spec["layer"]
-               if "scale" in layer.get("encoding", {}).get("y", {})]  # fmt: skip
-    assert domains == [[0, 0.25]]
-    assert "axis cut at rank 5,000" in texts(render.svg(spec, "figure5"))
-
-
-def test_figure_6_starts_where_its_values_start():
-    values = synthetic()["values"].with_columns(pl.col("top_probability") + 1)
-    frame = draw.data({"values": values}, Settings(SECTIONS), looking("figure6"))
-    spec = render.spec(draw.chart(frame, looking("figure6")))
-    assert spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == pytest.approx(frame["left"].min())
-    assert frame["left"].to_numpy().min() > 0
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("figure", [name for name, figure in FIGURES.items() if figure.untrained])
 def test_every_figure_shows_untrained_models_measured_as_the_run_is(figure):
@@ -401,64 +364,11 @@ def test_every_figure_shows_untrained_models_measured_as_the_run_is(figure):
     assert "dashed: untrained models" in texts(render.svg(render.spec(draw.chart(frame, looking(figure))), figure))
 
 
-def test_the_lines_of_untrained_models_are_on_the_axis_of_the_runs_own():
-    context = replace(looking("figure5"), vocab=20_000)
-    frame = draw.data(chosen("figure5", synthetic()), Settings(SECTIONS), context, untrained())
-    spec = render.spec(draw.chart(frame, context))
-    fields = {layer["encoding"]["y"].get("field"): layer["data"]["values"]
-              for layer in spec["layer"] if "y" in layer["encoding"]}  # fmt: skip
-    for column in ("untrained", "same_sentences"):
-        shares = [row[column] for row in fields[column]]
-        assert shares == pytest.approx((frame[column] / 20_000).to_list())
-
-
-def test_the_edges_of_untrained_models_segments_are_drawn_over_the_stacks():
-    frame = draw.data(chosen("figure11", synthetic()), Settings(SECTIONS), looking("figure11"), untrained())
-    spec = render.spec(draw.chart(frame, looking("figure11")))
-    halo, line = [layer for layer in spec["layer"] if layer["encoding"].get("y", {}).get("field") == "untrained"]
-    first = [row["untrained"] for row in line["data"]["values"] if row["layer"] == 1]
-    shares = frame.filter(pl.col("layer") == 1)["untrained"].to_list()
-    assert first == pytest.approx(np.cumsum(shares)[:-1].tolist()) and halo["mark"]["stroke"] == "white"
-
-
-def test_another_models_values_are_counted_in_the_runs_own_intervals():
-    values = synthetic()["values"].with_columns(pl.lit(1.0, pl.Float32).alias("top_probability"))
-    low = values.with_columns(pl.lit(0.1, pl.Float32).alias("top_probability"), pl.lit(True).alias("agrees"))
-    models = {name: {"values": low} for name in untrained()}
-    both = pl.concat([values.filter(pl.col("key") > 0), low.filter(pl.col("key") == 0)])
-    frame = draw.data({"values": both}, Settings(SECTIONS), looking("figure6"), models)
-    assert frame["untrained"].to_list() == [1.0, None]
-
-
 def test_labels_by_people_are_not_compared_with_an_automatic_annotators():
     given = chosen("figure2", synthetic())
     people = given["pattern_labels"].with_columns(pl.lit("anna").alias("annotator"))
     frame = draw.data({"pattern_labels": people}, Settings(SECTIONS), looking("figure2"), untrained())
     assert frame["untrained"].null_count() == frame.height
-
-
-@pytest.mark.slow
-def test_a_font_of_the_machine_changes_no_byte():
-    code = """
-import hashlib, sys, vl_convert
-from ff_memories.figures import render
-if sys.argv[1] == "ours":
-    render.use_own_font()
-print(hashlib.md5(vl_convert.svg_to_png(sys.argv[2])).hexdigest())
-"""
-    drawing = (
-        '<svg xmlns="http://www.w3.org/2000/svg" width="90" height="30"><text x="5" y="20" font-size="14" '
-        'font-family="Liberation Sans">98.4 Rag</text></svg>'
-    )
-    none = Path(render.__file__).with_name("fonts.conf")
-
-    def drawn(whose, **env):
-        words = [sys.executable, "-c", code, whose, drawing]
-        return subprocess.run(words, capture_output=True, text=True, check=True, env={**os.environ, **env}).stdout
-
-    assert drawn("ours") == drawn("the machine's", FONTCONFIG_FILE=str(none))
-    if drawn("ours") == drawn("the machine's"):
-        pytest.skip("this machine has no Liberation Sans of another version: apt-get install fonts-liberation")
 
 
 def test_the_papers_values_are_no_target_for_another_model():

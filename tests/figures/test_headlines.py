@@ -9,7 +9,7 @@ from drawings import KEYS, SECTIONS, chosen, looking, synthetic
 from ff_memories.config import Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.figures.marks import NO_DATA, percent
+from ff_memories.figures.marks import NO_DATA
 from ff_memories.figures.registry import FIGURES
 
 FOUR = looking("figure4", layers=4)
@@ -18,14 +18,6 @@ FOUR = looking("figure4", layers=4)
 def said(name, context=FOUR, **columns):
     """Return the headline of a frame with these columns, with ordinary spaces."""
     return draw.DRAWINGS[name].headline(pl.DataFrame(columns), context).replace("\u00a0", " ")
-
-
-@pytest.mark.parametrize(
-    "share, shown",
-    [(0, "0 %"), (0.024, "2.4 %"), (-0.79, "−79 %"), (0.8149, "81 %"), (1, "100 %"), (0.0996, "10 %"), (-1e-9, "0 %")],
-)
-def test_shares_read_as_percent(share, shown):
-    assert percent(share) == shown.replace(" ", "\u00a0")
 
 
 def test_patterns():

@@ -10,7 +10,6 @@ import pytest
 import tiny
 import torch
 import transformers
-from refusing import says
 from safetensors.torch import load_file, save_file
 
 from ff_memories.base.errors import UserError
@@ -163,21 +162,6 @@ def test_a_config_of_other_types_is_refused_in_a_line(tmp_path):
     assert "not the config of a mistral model (Validation error for field 'attention_dropout': TypeError" in refused(
         folder
     )
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-@pytest.mark.parametrize("command", [["init", "my.yaml", "--text", "text"], ["trace", "The cat"]])
-def test_a_file_of_a_folder_is_no_folder(folder, tmp_path, monkeypatch, capsys, name, command):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text").write_text(tiny.WORDS)
-    said = says(capsys, *command, "--model", f"model/{name}")
-    assert f"model/{name}: expected a folder with a model, not a file\n  fix: give its folder: --model model" in said
-
-
-def test_a_checkpoint_alone_is_no_folder(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "model.pt").touch()
-    assert "a checkpoint of fairseq needs its dictionary" in says(capsys, "trace", "A cat", "--model", "model.pt")
 
 
 def test_norms_without_weights_are_read(tmp_path):

@@ -18,7 +18,6 @@ from hub_server import serving, sha256
 from pipeline import step as run
 from refusing import says
 from running import ROOT, command
-from safetensors.torch import load_file, save_file
 
 from ff_memories import api
 from ff_memories.config import load
@@ -151,20 +150,6 @@ def test_of_a_repository_only_the_files_of_one_model_are_taken(web, folder, part
     run("fetch", "--configfile", "my.yaml")
     assert sorted(init(folder, "--force").model.files) == sorted([*others, *weights])
     run("fetch", "--configfile", "my.yaml")  # nothing
-
-
-@pytest.mark.parametrize(
-    "given, said",
-    [
-        ([], "no model given"),
-        (["--dictionary", "train.txt"], "--dictionary alone names no model"),
-        (["--model", "a/b", "--dictionary", "train.txt"], "--model and --dictionary: a run has one model"),
-        (["--model", "./a", "--revision", "main"], "--revision needs --model"),
-    ],
-)
-def test_options_that_do_not_go_together(project, capsys, given, said):
-    assert said in says(capsys, "init", "my.yaml", *given, *TEXTS)
-    assert not Path("my.yaml").exists()
 
 
 # ------------------------------------------------------------------------------------------------------------ fetching
@@ -326,32 +311,6 @@ def test_weights_that_are_only_pickled_are_read_without_running_them(web, projec
     ).read_bytes()
 
 
-# What older versions of `transformers` saved: a prefix that is left out, and buffers besides the weights.
-OLD = {
-    "gpt2": ("transformer.", "h.{}.attn.bias", "h.{}.attn.masked_bias"),
-    "gpt_neox": ("", "gpt_neox.layers.{}.attention.bias", "gpt_neox.layers.{}.attention.rotary_emb.inv_freq"),
-    "opt": ("model.",),
-}
-
-
-@pytest.mark.parametrize("name, pickled", [("gpt2", True), ("gpt_neox", False), ("opt", True)])
-def test_weights_are_read_as_their_owners_released_them(project, name, pickled):
-    prefix, *buffers = OLD[name]
-    folder = tiny.save(project / name, name)
-    run(*step(folder, project / "new"))
-    weights = load_file(folder / "model.safetensors")
-    weights = {key.removeprefix(prefix): tensor for key, tensor in weights.items()}
-    weights |= {key.format(layer): torch.ones(1, 1, 4, 4) for key in buffers for layer in range(tiny.LAYERS)}
-    if pickled:
-        (folder / "model.safetensors").unlink()
-        torch.save(weights, folder / "pytorch_model.bin")
-    else:
-        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    run(*step(folder, project / "old"))
-    one, other = (load_file(project / out / "model.safetensors") for out in ("new", "old"))
-    assert one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
-
-
 def test_a_runs_model_is_read_from_python(project, folder):
     run(*step(folder, project / "out"))
     model = api.load_model(project / "out" / "model.safetensors", project / "out" / "types.json")
@@ -401,16 +360,6 @@ def test_from_init_to_the_claims(saved, tmp_path):
     assert "k_5^2: 3 trigger examples" in shown and "v_5^2 promotes" in shown
     shown = command("ff-memories", "plan", "--configfile", "my.yaml", cwd=tmp_path).stdout
     assert "my: 3 layers of 160 keys, 300 types" in shown
-
-
-def test_a_smaller_number_of_triggers_lowers_what_follows_it(folder, project, capsys):
-    """Long sentences are split, unless somebody says otherwise."""
-    run("init", "my.yaml", "--model", folder, *TEXTS, "--set", "triggers.top=10", "mutations.top=4")
-    made = load("my.yaml")
-    assert (made.triggers.top, made.mutations.top, made.patterns.top) == (10, 4, 10)
-    assert made.corpus.too_long == "split"
-    assert "patterns.top: 10, because triggers.top is 10" in (said := capsys.readouterr().out)
-    assert "mutations.top" not in said
 
 
 def test_a_gguf_file_of_the_hub_is_pinned_and_converted(web, project, capsys):

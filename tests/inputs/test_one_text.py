@@ -1,9 +1,6 @@
 """One text, split into training and validation by document."""
 
-import gzip
-
 import pytest
-from refusing import says
 
 from ff_memories.base.errors import UserError
 from ff_memories.inputs.texts.one_text import FEWEST, SHARE, split
@@ -64,12 +61,6 @@ def test_a_text_with_few_lines_is_refused(tmp_path, text):
         parts(tmp_path, text)
 
 
-def test_a_binary_text_is_refused(tmp_path):
-    (tmp_path / "my.txt").write_bytes(b"\xff\xfe\x00" * 99)
-    with pytest.raises(UserError, match="not UTF-8"):
-        split(tmp_path / "my.txt", 1, tmp_path)
-
-
 def test_marks_part_documents_in_lines_and_between_them(tmp_path):
     stories = [f"Story {n} begins.\n\nStory {n} ends." for n in range(20)]
     for mark in ("<|endoftext|>", "\n<|endoftext|>\n"):
@@ -83,17 +74,3 @@ def test_marks_part_documents_in_lines_and_between_them(tmp_path):
 def test_too_few_articles_are_split_by_a_smaller_kind_and_it_says_so(tmp_path):
     made, *_ = parts(tmp_path, "".join(f" = Title {n} = \n\nOne.\n\nTwo.\n\nThree.\n\n" for n in range(4)))
     assert "it has only 4 articles, of which one may be in both parts" in str(made)
-
-
-@pytest.mark.parametrize("options", [["--text", "my.txt"], ["--train", "my.txt", "--validation", "good.txt"]])
-@pytest.mark.parametrize(
-    "content",
-    [gzip.compress(b"A line.\n" * 30), b" \n", "A line.\n".encode("utf-16")],
-    ids=["gzip", "blank", "UTF-16"],
-)
-def test_init_refuses_what_is_no_plain_text(tmp_path, monkeypatch, capsys, options, content):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "my.txt").write_bytes(content)
-    (tmp_path / "good.txt").write_text(LINES)
-    said = says(capsys, "init", "my.yaml", "--model", "./none", *options)
-    assert "my.txt: " in said and "fix: give " in said and not (tmp_path / "my.yaml").exists()

@@ -5,7 +5,6 @@ import hashlib
 import json
 import shutil
 import struct
-import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -18,7 +17,6 @@ import torch
 import yaml
 from pipeline import step as run
 from refusing import ended
-from running import BIN
 from safetensors.torch import load_file
 
 from ff_memories.base.errors import UserError
@@ -141,16 +139,6 @@ def test_a_package_that_is_not_the_registrys_is_refused(fault, project, model, c
     told = capsys.readouterr().err.splitlines()
     (line,) = [one for one in told if one.startswith("error: it: not fetched: ")]
     assert said in line and not Path("data/it").exists()
-
-
-@pytest.mark.more
-def test_a_second_run_waits_for_the_first(project, model):
-    options = row(model, [(wheel(project, "one", {"a": model}), "pip one 1.0", "one/a")])
-    started = [subprocess.Popen([BIN / "ff-memories", *options], text=True, stderr=subprocess.PIPE) for _ in range(3)]
-    said = "".join(process.communicate()[1] for process in started)
-    assert [process.returncode for process in started] == [0, 0, 0] and said.count("fetched by pip") == 1
-    assert not fetch.missing(registry.source("it", "registry.toml"))
-    load_file("data/it/model.safetensors")
 
 
 def test_a_model_and_a_text_are_taken_by_their_names(project, model, monkeypatch, capsys):

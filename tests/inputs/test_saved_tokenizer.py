@@ -5,12 +5,10 @@ import socket
 
 import pytest
 import tiny
-import yaml
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer
 
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.corpus.types import read_types, write_types
 from ff_memories.inputs.models import model_folder, saved_tokenizer
 
@@ -132,23 +130,6 @@ def test_a_token_beyond_the_model_is_refused_where_a_text_has_it(tmp_path):
     assert len(ours) == types
     with pytest.raises(UserError, match=r"the text has '<\|padding\|>'"):
         ours.encode(["a<|padding|>"])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("token", ["[CLS]", "{x}", "'", "*a", "7", "'[CLS]'"])
-def test_a_start_token_needs_no_quotes(token, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    tiny.save(tmp_path / "m")
-    plain = json.loads((tmp_path / "m" / "tokenizer.json").read_text())
-    fast = Tokenizer.from_str(json.dumps(plain))
-    wanted = token if token == "'" else token.strip("'")
-    if fast.token_to_id(wanted) is None:
-        text = (tmp_path / "m" / "tokenizer.json").read_text().replace("<|endoftext|>", wanted)
-        (tmp_path / "m" / "tokenizer.json").write_text(text)
-    (tmp_path / "t.txt").write_text(tiny.WORDS)
-    with pytest.raises(SystemExit, match=r"^0$"):
-        main(["init", "my.yaml", "--model", "./m", "--text", "t.txt", "--set", f"model.start={token}"])
-    assert yaml.safe_load((tmp_path / "my.yaml").read_text())["model"]["start"] == wanted
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,8 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.layers import at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement
-from ff_memories.judge.numbers import measured, number
 from ff_memories.judge.register import register
-from ff_memories.judge.statistics import (
-    expanded,
-    highest,
-    lowest_of_joint,
-    share_interval,
-    wilson,
-)
+from ff_memories.judge.statistics import expanded, highest, lowest_of_joint, share_interval, wilson
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
 from ff_memories.judge.wording import natural
 from ff_memories.paper.keys import claims as keys_
@@ -365,11 +358,8 @@ def test_stop_words_and_short_prefixes_come_with_their_base_rate():
     assert row["measured"] == pytest.approx(0.5) and row["reason"] == "base rate 25 %"
 
 
-STEPS = settled(lambda i: i if i <= 8 else 8 + 1.5 * (i - 8))
-GROWING = refinement(lambda e, i: "ffn", probability=lambda i: {1: 0.25, 8: 0.26, 16: 0.5}.get(i, 0.28))
 BETTER = values(agreeing=lambda i: 0, rank=lambda i: 100 if i < 9 else 10)
 HALF_AND_HALF = {"lower": [1, 8], "upper": [9, 16]}
-PERFECT = by_probability(lambda b: 20 * (b > 4))
 DIPPING = composition(active=lambda i: 40 if i in (8, 10) else 80)
 PROXYS = [labels(lambda i, r: "shallow", "proxy"), annotations(lambda k: k, "proxy")]
 SHALLOW_STAYS = lambda i, r: "shallow" if r <= 5 else "none" if i < 9 else "semantic"
@@ -392,23 +382,6 @@ def test_a_number_on_its_limit_reaches_it_unless_it_is_no_difference():
 def test_semantic_patterns_must_rise_and_shallow_ones_dominate_below(label):
     found = keys_.shallow_then_semantic(evidence(labels(label)), limit=Limit(0), **HALF_AND_HALF)
     assert found.judged.shows == ("yes" if label is SHALLOW_STAYS else "no")
-
-
-def test_reasons_name_what_was_compared():
-    said = lambda check, made, **more: check(evidence(*made), **more).reason
-    grows = said(layers_.confidence_grows, [GROWING], start=1, limit=Limit(0))
-    assert grows == "from 0.25 in layer 1 to 0.5 in layer 16; the median falls once"
-    late = said(layers_.settles_late, [STEPS], early=[1, 8], late=[8, 16], limit=Limit(0))
-    assert late == "gain per layer 5 points early, 7.5 late"
-    low = said(values_.near_zero_below, [values(lambda i: 50)], layers=[1, 10], limit=Limit(0.25))
-    assert low == "in layer 1; all together, 500 of 2,000 agree, and 2.5 in random pairs"
-    rises = said(values_.rises_with_probability, [PERFECT], limit=Limit(0))
-    assert rises == (
-        "of the hundredth with the highest probability 100 % agree, 100 % of the next nine, 38.3 % of the others"
-    )
-    anything = said(keys_.shallow_then_semantic, [labels(lambda i, r: "both" if r <= i % 2 else "shallow")],
-                    lower=[1, 9], upper=[10, 16], limit=Limit(0))  # fmt: skip
-    assert anything.endswith(", semantic 0 % and 0 %, with any semantic pattern 5.56 % and 4.29 %")
 
 
 def test_what_is_not_there_is_said():
@@ -460,16 +433,6 @@ def test_a_layer_without_either_kind_has_no_say():
 
 def test_the_papers_claims_are_sorted_by_their_numbers_and_come_first():
     assert sorted(["B1", "K10", "K2", "K", "K1"], key=natural) == ["K", "K1", "K2", "K10", "B1"]
-
-
-def test_a_measured_value_is_shown_in_its_unit():
-    shown = [measured(0.25, unit) for unit in ("share", "change", "points", "factor", "correlation", "layer")]
-    assert shown == ["25 %", "25 %", "25 points", "0.25 ×", "0.25", "layer 0"]
-    assert measured(None, "share") == "–" and measured(7.0, "layer") == "layer 7" and measured(-0.5, "share") == "−50 %"
-
-
-def test_numbers_change_their_form_at_a_thousand_and_at_a_ten_thousandth():
-    assert [number(n) for n in (999, 1000, 1001, 1e-4, 9.99e-5)] == ["999", "1,000", "1,001", "0.0001", "9.99e−05"]
 
 
 def test_of_some_memories_nothing_is_said_of_as_many_active_ones_at_random():

@@ -109,10 +109,7 @@ def test_all_steps_on_the_way_to_the_claims_can_be_run_again(planted_run, monkey
 
 @pytest.mark.parametrize(
     ("part", "key", "value"),
-    [
-        ("values", "values.target", "last"),
-        ("triggers.positions=full", "triggers.positions", "full"),
-    ],
+    [("values", "values.target", "last"), ("triggers.positions=full", "triggers.positions", "full")],
 )
 @pytest.mark.long
 def test_a_choice_measures_what_a_whole_run_with_it_would(planted_copy, part, key, value):

@@ -10,12 +10,10 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.model.batches import batching, buffers
+from ff_memories.model.batches import buffers
 from ff_memories.model.batches.branches import Branches
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.paper.keys import trigger_table, triggers
-from tools.benchmarks.models import SIZES, random_corpus, random_decoder
 
 pytestmark = pytest.mark.more
 
@@ -56,50 +54,6 @@ def test_an_allocation_that_the_machine_refuses_is_recognised():
     with pytest.raises(RuntimeError) as refused:
         torch.empty(1 << 60, dtype=torch.uint8)
     assert buffers.out_of_memory(refused.value)
-
-
-@pytest.mark.parametrize("duplicates", ["keep", "drop"])
-@pytest.mark.parametrize("per_sentence", ["best", "all"])
-def test_no_trigger_is_lost_where_memory_runs_out_after_some_layers_had_theirs(monkeypatch, per_sentence, duplicates):
-    size = SIZES["quick"]
-    monkeypatch.setattr(triggers, "HITS", 37)
-    found, counts = [], []
-    for little in (False, True):
-        decoder, corpus = random_decoder(size), random_corpus(1500, size.cutoffs[-1])
-        if little:
-            failed = []
-
-            def select(layer, coefficients, *others, found=triggers.offer_hits, failed=failed):
-                found(layer, coefficients, *others)  # the first layers', and some of the last's
-                if layer == size.layers - 1 and len(coefficients) > 100:
-                    failed.append(layer)
-                    raise torch.OutOfMemoryError("CUDA out of memory.")
-
-            monkeypatch.setattr(triggers, "offer_hits", select)
-        best = triggers.trigger_examples(
-            decoder, corpus, batching.blocks(corpus.lengths), top=40, batch_tokens=300, per_sentence=per_sentence,
-            duplicates=duplicates,
-        )  # fmt: skip
-        found.append(trigger_table.table(best, corpus))
-        counts.append(best.fired)
-    assert torch.equal(*counts)
-    assert len(failed) > 2 and len(found[0]) > 3000
-    for column in ("layer", "key", "rank", "sentence", "position"):
-        assert found[1][column].equals(found[0][column]), column
-    assert np.allclose(found[0]["coefficient"], found[1]["coefficient"], rtol=1e-5)
-
-
-@pytest.mark.parametrize("keys", [[(2, 1)], [(1, 3), (2, 5)], [(1, 63)]])
-def test_keys_that_are_asked_for_get_the_triggers_that_they_have_among_all(keys):
-    size = SIZES["quick"]
-    decoder, corpus = random_decoder(size), random_corpus(1500, size.cutoffs[-1])
-    blocks = batching.blocks(corpus.lengths)
-    few, every = (
-        trigger_table.table(triggers.trigger_examples(decoder, corpus, blocks, top=5, keys=asked), corpus)
-        for asked in (keys, None)
-    )
-    rows = [row for row in every.iter_rows() if row[:2] in keys]
-    assert len(rows) == 5 * len(keys) and list(few.iter_rows()) == rows
 
 
 def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, capsys):

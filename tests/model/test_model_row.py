@@ -5,9 +5,7 @@ from dataclasses import replace
 
 import pytest
 import tiny
-import torch
 import transformers
-from safetensors.torch import load_file, save_file
 
 from ff_memories.base.errors import UserError
 from ff_memories.inputs.models import model_folder
@@ -33,15 +31,6 @@ def saved(folder, kind, options):
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
     return saved(tmp_path_factory.mktemp("gpt2"), *tiny.CONFIGS["gpt2"])
-
-
-def copied(folder, to, **config):
-    """Copy a model's files and change its config."""
-    for file in folder.iterdir():
-        (to / file.name).write_bytes(file.read_bytes())
-    content = json.loads((to / "config.json").read_text()) | config
-    (to / "config.json").write_text(json.dumps(content))
-    return to
 
 
 def refused(folder):
@@ -115,71 +104,3 @@ NONE = {  # type -> config and why no row says where its memories are
 def test_a_model_that_no_row_describes_is_refused_with_the_reason(kind, tmp_path):
     options, why = NONE[kind]
     assert why in refused(saved(tmp_path, kind, options))
-
-
-CONFIGS: dict[str, tuple[dict, str]] = {
-    "code of the model's": ({"auto_map": {"AutoModel": "modeling.Evil"}}, "auto_map names code"),
-    "a hub's kernel": ({"attn_implementation": "who/what"}, "attn_implementation names code"),
-    "a hub's kernel, as saved": ({"_attn_implementation": "who/what"}, "_attn_implementation names code"),
-    "a kernel further in": ({"text_config": {"_attn_implementation_internal": "who/what"}}, "names code"),
-    "experts of a hub": ({"_experts_implementation": "who/what"}, "_experts_implementation names code"),
-    "quantised": ({"quantization_config": {"bits": 4}}, "the weights are quantised"),
-    "an unknown type": ({"model_type": "gpt99"}, "no causal language model of type 'gpt99'"),
-    "no type": ({"model_type": None}, "no JSON object with a model_type"),
-    "other sizes": ({"n_layer": 4}, "the weights lack transformer.h.3."),
-    "more weights than layers": ({"n_layer": 2}, "has transformer.h.2."),
-    "another width": ({"n_embd": 52}, "attn.c_attn.bias is (144,), by config.json (156,)"),
-    "impossible sizes": ({"n_head": 7}, "not the config of a gpt2 model (`embed_dim` must be divisible by num_heads"),
-    "a number that is none": ({"n_embd": "many"}, "n_embd is many; expected a whole number"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", CONFIGS)
-def test_a_config_that_is_not_the_weights_or_names_code_is_refused(what, gpt2, tmp_path):
-    change, why = CONFIGS[what]
-    assert why in refused(copied(gpt2, tmp_path, **change))
-
-
-def without(folder, name):
-    (folder / name).unlink()
-
-
-def pickled(folder):
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    without(folder, "model.safetensors")
-
-
-def short_of_one(folder):
-    weights = load_file(folder / "model.safetensors")
-    weights.pop("transformer.h.1.mlp.c_fc.weight")
-    save_file(weights, folder / "model.safetensors", {"format": "pt"})
-
-
-def short_of_all(folder):
-    weights = load_file(folder / "model.safetensors")
-    save_file({n: w for n, w in weights.items() if "c_attn.bias" not in n}, folder / "model.safetensors")
-
-
-def cut(folder):
-    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:5000])
-
-
-FILES = {
-    "no config": (lambda f: without(f, "config.json"), "config.json: no such file"),
-    "no weights": (lambda f: without(f, "model.safetensors"), "not a readable gpt2 model"),
-    "pickled weights": (pickled, "not a readable gpt2 model"),
-    "a weight missing": (short_of_one, "the weights lack transformer.h.1.mlp.c_fc.weight"),
-    "a weight missing everywhere": (short_of_all, "the weights lack transformer.h.0.attn.c_attn.bias"),
-    "cut weights": (cut, "model.safetensors: cut, damaged, or not safetensors"),
-    "no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json: not readable as JSON"),
-    "a list": (lambda f: (f / "config.json").write_text("[]"), "no JSON object with a model_type"),
-    "nested without end": (lambda f: (f / "config.json").write_text("[" * 10**5), "config.json: not readable as JSON"),
-    "a large config": (lambda f: (f / "config.json").write_text(" " * (2 << 20)), "larger than 1 MiB"),
-}
-
-
-@pytest.mark.parametrize("what", FILES)
-def test_files_that_are_no_model_are_refused(what, gpt2, tmp_path):
-    spoil, why = FILES[what]
-    spoil(copied(gpt2, tmp_path))
-    assert why in refused(tmp_path)

@@ -88,13 +88,6 @@ def test_in_windows_of_a_model_of_transformers_it_is_that_of_the_text_tokenised_
     assert (found["windows"], found["tokens"]) == (1, len(whole) - half)
 
 
-def test_without_a_text_there_is_none_in_windows(run):
-    _, decoder, corpus = run
-    nothing = store.Corpus(corpus.tokens, corpus.offsets, len(corpus))
-    found = perplexity.in_windows(decoder, nothing, Dictionary(words(44)))
-    assert (found["perplexity"], found["windows"], found["tokens"]) == (None, 0, 0)
-
-
 def test_a_text_shorter_than_a_window_is_one_window(run):
     _, decoder, corpus = run
     short = store.Corpus(corpus.tokens, corpus.offsets, len(corpus) - 1)

@@ -12,7 +12,6 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.corpus.store import Corpus
 from ff_memories.inputs.models import proved_model
 from ff_memories.model import interventions
 from ff_memories.model.families import proof
@@ -110,11 +109,6 @@ def gives_what_each_sentence_gives_alone(name, made):
         for layer, truth in zip(seen, truths, strict=True):
             assert largest_difference(layer.coefficients[rows], truth.coefficients) < 1e-5
         assert largest_difference(logits[rows], expected) < 1e-5
-
-
-def corpus_of(texts):
-    offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
-    return Corpus(np.concatenate(texts).astype(np.int32), offsets, len(texts))
 
 
 def test_a_model_with_two_sets_of_rotary_factors_takes_texts_of_the_first_alone():

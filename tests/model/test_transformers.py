@@ -352,19 +352,6 @@ def test_prefixes_without_a_word_give_what_each_gives_alone(name, random, single
     assert chosen.counts["prefixes_without_inner_word"] == short["inner"]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "gptj", "falcon"])
-def test_a_model_in_bfloat16_runs_on_a_cpu(name):
-    made, sentences = tiny.model(name, torch.bfloat16), sentences_of()
-    seen, o = tiny.run(tiny.analysed(made, precision="bfloat16"), sentences)
-    alone = [tiny.alone(made, tiny.family(name), sentence)[0] for sentence in sentences]
-    for index, layer in enumerate(seen):
-        assert layer.coefficients.dtype == torch.float32
-        truth = torch.cat([layers[index].coefficients for layers in alone]).float()
-        assert off(layer.coefficients, truth) < 0.05
-    read = tiny.analysed(made, precision="bfloat16").vocabulary.read(o)
-    assert torch.isfinite(read.probability).all()
-
-
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_bfloat16_rounds_factors_alone(name):
     """Sums keep their bits, as do norms, the embedding that an output layer shares, and all else."""

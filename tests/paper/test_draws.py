@@ -112,10 +112,6 @@ def test_a_text_that_several_sentences_have_stands_for_them_in_turn(tmp_path):
     [
         ('{"text": "no such sentence", "random_pos": 0}', "line 2: no validation sentence has the text"),
         ('{"text": "FIRST", "random_pos": 999}', "line 2: random_pos is 999, but the sentence has"),
-        ('{"text": "FIRST", "random_pos": -1}', "line 2: random_pos is -1"),
-        ('{"text": "FIRST"}', "line 2: expected `text` and `random_pos`"),
-        ('{"text": "FIRST", "random_pos": 1.5}', "line 2: expected `text` and `random_pos`"),
-        ("[1", "line 2: expected `text` and `random_pos`"),
     ],
 )
 def test_a_faulty_sample_is_refused_with_its_line(run, tmp_path, capsys, line, said):

@@ -4,7 +4,6 @@ The checks are those of test_reference, test_released and test_exports; what is 
 texts, with repeated sentences, one-token sentences, unknown words and words that Moses splits.
 """
 
-import json
 import math
 from types import SimpleNamespace
 
@@ -135,22 +134,6 @@ def test_values_by_the_released_scripts_softmax(released):
     )
     settings = {**settings, "values": {**settings["values"], "target": "last"}}
     brute_force.check_values((settings, script, sentences, frames))
-
-
-def test_exported_triggers_are_whole_sentences_with_filler_where_nothing_fires(released):
-    _, reference, _, frames, out = released
-    texts = [" ".join(words) for words in rule_sentences(out.parent / "train.txt")]
-    lines = [json.loads(line) for line in (out / "triggers.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["dim"] for line in lines] == list(range(reference.blocks[0].fc1.weight.shape[0]))
-    for line in lines:
-        for layer, records in enumerate(line["top_values"], 1):
-            rows = frames["triggers"].filter(layer=layer, key=line["dim"]).sort("rank").to_dicts()
-            assert len(records) == TOP
-            for record, row in zip(records, rows, strict=False):
-                assert record["text"] == texts[row["sentence"]]
-                assert (record["token_indice"], record["fc1_value"]) == (row["position"], row["coefficient"])
-            filler = [(r["fc1_value"], r["token_indice"], r["text"]) for r in records[len(rows) :]]
-            assert filler == [(0.0, 0.0, texts[0])] * (TOP - len(rows))
 
 
 def test_what_is_drawn_has_what_makes_reading_hard(released):

@@ -16,36 +16,27 @@ import yaml
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import baseline, config, run_steps, step, write_inputs
 from polars.testing import assert_frame_equal
-from second_device import MEMORY, NAME, SecondDevice, another_job
+from second_device import MEMORY, SecondDevice, another_job
 
-from contrib.released_code import agreement_script, columns
 from ff_memories import api, tables
-from ff_memories.audit import golden
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.config import parse
 from ff_memories.config.experiments import Mutations
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import POSITIONS, Corpus
-from ff_memories.gallery import promoted, shading
 from ff_memories.model import decoder as decoders
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import load_decoder
-from ff_memories.paper.keys import mutations, topk, trigger_table, triggers
+from ff_memories.paper.keys import mutations, trigger_table, triggers
 from ff_memories.paper.keys.topk import TopTriggers
 from ff_memories.paper.layers import composition
 from ff_memories.paper.values import predictions as values
-from ff_memories.paper.values import projection_seeds
 from ff_memories.report.gallery import TABLES, parts
 from ff_memories.workflow import speed
-from tools.benchmarks import methods
-from tools.benchmarks.__main__ import main as benchmark
-from tools.benchmarks.measures import plans
-from tools.benchmarks.models import SIZES, random_corpus, random_decoder
 
 TYPES = words(40)
 MODELS: dict[str, dict[str, Any]] = {
@@ -162,19 +153,14 @@ def observed(decoder, tops, layer_prediction="ffn", memories="active"):
 
 MIXED = {
     "sum": lambda here, there: here + there,
-    "sum in place": lambda here, there: here.add_(there),
     "other number": lambda here, there: there + torch.ones(3, 3, device="cuda:0"),
     "product": lambda here, there: F.linear(there, here),
-    "result": lambda here, there: torch.mm(there, there, out=here),
     "norm": lambda here, there: F.layer_norm(there, there.shape[1:], here[0], here[0]),
     "concatenation": lambda here, there: torch.cat([there, here]),
-    "concatenation with nothing": lambda here, there: torch.cat([there[0], torch.zeros(0)]),
-    "choice": lambda here, there: torch.where(there > 0, there, here),
     "one number there": lambda here, there: here * there.sum(),
     "index": lambda here, there: there[torch.arange(2)],
     "index of the CPU's": lambda here, there: here[there.long()],
     "filling in": lambda here, there: there.__setitem__(slice(1), here[:1]),
-    "counting": lambda here, there: torch.repeat_interleave(there, torch.arange(3), 0),
     "drawing": lambda here, there: torch.randn(3, device="cuda", generator=torch.Generator()),
     "no such number": lambda here, there: here.to("cuda:2"),
 }
@@ -262,27 +248,6 @@ def test_triggers_whose_lists_overflow(weights, monkeypatch, per_sentence):
     assert cuts.count("cuda:1") == cuts.count("cpu") > 3
 
 
-def test_triggers_of_some_keys(weights):
-    both(lambda place: found(model(weights, place), keys=[(2, 1), (1, 20)]))
-
-
-def test_a_shards_file_and_a_merge_of_shards(paper, tmp_path, monkeypatch):
-    monkeypatch.setattr(batching, "BLOCK_TOKENS", 300)
-    lengths = TEXT.lengths[: TEXT.train]
-
-    def work(place):
-        whole = TopTriggers(3, 24, 5)
-        for i in range(3):
-            best = triggers.trigger_examples(
-                model(paper, place), TEXT, batching.shard(lengths, i, 3), top=5, batch_tokens=BATCH
-            )
-            topk.save(best, tmp_path / f"{place}-{i}")
-            whole.merge(topk.load(tmp_path / f"{place}-{i}"))
-        return trigger_table.table(whole, TEXT)
-
-    both(work)
-
-
 @pytest.mark.parametrize("random, single_token", [("any", "skip"), ("any", "bos"), ("inner", "skip")])
 def test_mutations(weights, random, single_token):
     description, table = weights[0], found(model(weights))
@@ -318,70 +283,6 @@ def test_composition_and_refinement(weights, projection, layer_prediction, memor
         decoder.vocabulary = decoder.vocabulary.reading(projection)
         tops = values.value_tops(decoder, decoder.vocabulary)
         return composition.tables(examples(), observed(decoder, tops, layer_prediction, memories), TEXT)
-
-    both(work)
-
-
-def test_the_released_codes_columns_and_what_the_model_predicts(weights):
-    drawn = examples()
-    work = lambda what, place: what(model(weights, place), TEXT, drawn, BATCH)
-    both(partial(work, columns.columns), off=5e-6)  # small coefficients beside some of 30
-    both(partial(work, columns.output_distributions))
-
-
-def test_ranks_over_seeds_of_projections_that_were_never_loaded(paper):
-    decoder = model(paper)
-    known = values.table(decoder, decoder.vocabulary, found(decoder), TEXT, "next")
-    both(lambda place: projection_seeds.rank_table(model(paper, place), known, range(1, 4)))
-
-
-def test_what_the_gallery_reads_from_the_model(weights):
-    table = found(model(weights)).filter(pl.col("rank") <= 3)
-    known = values.table(decoder := model(weights), decoder.vocabulary, table, TEXT, "next")
-    both(lambda place: shading.prefix_coefficients(model(weights, place), TEXT, table, BATCH))
-
-    def tokens(place):
-        decoder = model(weights, place)
-        return promoted.tables(decoder, decoder.vocabulary, known, 5)
-
-    both(tokens)
-
-
-@pytest.mark.parametrize("dropout", [False, True])
-def test_the_released_agreement_script(paper, tmp_path, dropout):
-    """Every key's file names three words, one of which nobody knows."""
-    write_dictionary(tmp_path / "dict.txt", TYPES)
-    dictionary, shape = Dictionary.read(tmp_path / "dict.txt"), paper[0]
-    for layer in range(shape.layers):
-        for key in range(shape.keys):
-            lines = [f"1.0\t{word} *x*\n" for word in (TYPES[key % 40], TYPES[(5 * key + layer) % 40], "nobody")]
-            (tmp_path / f"{key}_{layer}.txt").write_text("".join(lines))
-
-    def work(place):
-        decoder = model(paper, place)
-        vocabulary = decoder.vocabulary.reading("random", 2)
-        state = vocabulary.generator_state if dropout else None
-        with torch.inference_mode():
-            return agreement_script.rows(decoder, vocabulary, dictionary, tmp_path, state)
-
-    both(work)
-
-
-def test_what_is_known_of_a_checkpoint(weights, tmp_path):
-    write_dictionary(tmp_path / "dict.txt", TYPES)
-    (tmp_path / "test.txt").write_text("".join(" ".join(TYPES[i : i + 9]) + "\n" for i in range(20)))
-    dictionary = Dictionary.read(tmp_path / "dict.txt")
-    known = {
-        "tops": [{"layer": 1 + i % 3, "key": 2 * i, "token": "the"} for i in range(9)],
-        "perplexity": {"context": 10, "counted": 20, "wrong_dictionary": 1.0},
-        "top_values": {"values": 10, "from_layer": 2}, "max_probability": [0, 1],
-    }  # fmt: skip
-
-    def work(place):
-        decoder = model(weights, place)
-        measured = golden.measure(decoder, dictionary, tmp_path / "test.txt", known, 5)
-        assert measured.pop("identity") < 1e-5  # nothing but rounding
-        return measured, golden.diagnose(decoder, dictionary, [1] * 40, measured, known)
 
     both(work)
 
@@ -442,65 +343,11 @@ def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypa
     assert "__getitem__" in device.refused and {"linear", "_addmm_activation"} & set(device.refused)
 
 
-@pytest.mark.slow
-def test_other_passes_go_on_in_halves(paper, capsys):
-    def scarce(work, largest, unit):
-        here = work(model(paper))
-        with SecondDevice() as device:
-            decoder = model(paper, "cuda:1")
-            with device.short(largest, waits(5)):
-                same(work(decoder), here)
-        assert device.emptied == len(device.refused) > 5
-        assert f"{unit}s goes on in halves" in capsys.readouterr().err
-
-    table = found(decoder := model(paper))
-    rows = mutations.sample(table, 3, 24, Mutations(keys_per_layer=9, top=5, random="any", single_token="skip"), 1).rows
-    tops = values.value_tops(decoder, decoder.vocabulary)
-    scarce(lambda decoder: mutations.mutated_coefficients(decoder, TEXT, rows, BATCH), 3500, "text")
-    scarce(lambda decoder: values.table(decoder, decoder.vocabulary, table, TEXT, "next"), 300, "vector")
-    scarce(lambda decoder: vars(observed(decoder, tops)), 2500, "sentence")
-    scarce(lambda decoder: [f.sort(f.columns[:3]) for f in columns.columns(decoder, TEXT, examples(), BATCH)], 2500,
-           "sentence")  # fmt: skip
-    scarce(lambda decoder: columns.output_distributions(decoder, TEXT, examples(), BATCH), 2500, "sentence")
-    scarce(lambda decoder: shading.prefix_coefficients(decoder, TEXT, table, BATCH), 2500, "sentence")
-
-
 def test_a_sentence_that_no_memory_holds_is_named(paper):
     with SecondDevice() as device:
         decoder = model(paper, "cuda")
         with device.short(600, waits(1)), pytest.raises(UserError, match="out of memory with a single sentence"):
             found(decoder)
-
-
-# -- the benchmark -----------------------------------------------------------------------------------------------------
-
-
-def test_all_ways_to_find_triggers():
-    size, corpus = SIZES["quick"], random_corpus(1500, SIZES["quick"].cutoffs[-1])
-
-    def work(place):
-        decoder = random_decoder(size, place)
-        best, running = methods.lists(decoder, size.top), methods.RunningLists(decoder, size.top)
-        ways = (
-            methods.engine(decoder, corpus, "all", best),
-            methods.hook_and_cache(decoder, corpus, running),
-            methods.floor(decoder, corpus),
-        )
-        with torch.inference_mode():
-            for part in plans(corpus, 256):
-                for way in ways:
-                    way(part)
-        lists = [list_.cpu().numpy() for list_ in (*running.value, *running.prefix)]
-        return trigger_table.table(best, corpus), lists
-
-    both(work)
-
-
-@pytest.mark.slow
-def test_the_benchmark_measures_on_the_device(capsys):
-    with SecondDevice() as device:
-        benchmark(["--size", "quick", "--rounds", "1", "--tokens", "1000", "--device", "auto", "--threads", "1"])
-    assert used(device) == {"cuda:0"} and f"of {NAME}, torch {torch.__version__}" in capsys.readouterr().out
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

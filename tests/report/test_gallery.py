@@ -355,24 +355,6 @@ def test_a_trigger_is_folded_into_a_better_one_with_the_same_whole_prefix(made):
         assert record.get("e", [0] * len(own)) == expected
     assert (every[1]["e"], every[2]["e"], every[72]["e"]) == ([0, 0, 1, 0, 0, 0], *[[0, 1, 0, 1, 0, 0]] * 2)
     assert every[2]["n"][0] != every[2]["n"][1]
-    lengths = m.corpus.lengths.copy()
-    long = int(np.flatnonzero(lengths > 45)[0])
-    tokens = m.corpus.tokens.copy()
-    begin, other = (int(m.corpus.offsets[s]) for s in (long, long + 1))
-    # two prefixes that differ only in a token that no page shows
-    offsets = m.corpus.offsets.copy()
-    corpus = replace(m.corpus, tokens=np.concatenate([tokens, tokens[begin:other]]),
-                     offsets=np.concatenate([offsets, [offsets[-1] + lengths[long]]]))  # fmt: skip
-    corpus.tokens[offsets[-1]] += 1
-    twice = m.triggers.with_columns(
-        pl.when(pl.col("key") == 5).then(pl.when(pl.col("rank") == 1).then(long).otherwise(len(offsets) - 1))
-        .otherwise("sentence").cast(pl.UInt32).alias("sentence"),
-        pl.when(pl.col("key") == 5).then(45).otherwise("position").cast(pl.UInt16).alias("position"),
-    )  # fmt: skip
-    more = m.sentences.vstack(m.sentences.tail(1).with_columns(pl.col("sentence") + 1))
-    other = replace(m, texts=Texts(corpus, m.texts.dictionary), triggers=twice, sentences=more, levels=m.levels.clear())
-    record = next(key_parts(other))[5]
-    assert len(set(record["t"])) == 1 and record["e"] == [0, 0, 2, 2, 2, 2]
 
 
 def test_similar_memories_of_a_negative_coefficient_have_the_other_sign():
@@ -393,19 +375,6 @@ def test_similar_memories_of_a_negative_coefficient_have_the_other_sign():
                     seen.add((sign, bool(opposite)))
                 assert {name: record[name] for name in "kw"} == expected
     assert len(seen) == 4
-
-
-def test_a_run_without_the_new_tables_has_a_gallery_all_the_same(tmp_path):
-    m = material()
-    none = {name: getattr(m, name).clear()
-            for name in ("demoted", "firing", "levels", "histogram", "samples", "similar", "causal")}  # fmt: skip
-    build(tmp_path / "old", replace(m, promoted=m.promoted.drop("logit"), **none))
-    manifest = parts.read(tmp_path / "old", "manifest")
-    every = records(tmp_path / "old", manifest)
-    assert not manifest["shaded"] and not manifest["counted"]
-    assert not {"h", "d", "q", "s", "k", "w", "r"} & {name for record in every for name in record}
-    assert {len(entry) for record in every for entry in record["v"]} == {2}
-    assert "fired" not in parts.read(tmp_path / "old", "layer-1")
 
 
 def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):

@@ -2,14 +2,12 @@
 
 import csv
 import io
-import json
 import re
 from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 import pytest
-from refusing import ended
 from reports import (
     ANNOTATIONS,
     CONFIG,
@@ -38,19 +36,7 @@ from ff_memories.report.cost import costs
 from ff_memories.report.html import inline, render
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST
-from ff_memories.report.tables123 import (
-    EXCERPTS,
-    agreement,
-    csv1,
-    csv2,
-    csv3,
-    latex1,
-    latex2,
-    latex3,
-    table1,
-    table2,
-    table3,
-)
+from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, latex1, latex2, latex3, table1, table2, table3
 
 
 def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
@@ -289,47 +275,6 @@ def test_methods_follow_the_config(tmp_path):
     given = CONFIG | {"composition": CONFIG["composition"] | {"sample_file": "sample.jsonl"}}
     html = " ".join(made_report(tmp_path, config=given)[1].read_text().split())
     assert "5.2 use validation-text prefixes from the file that the config names" in html and "use up to" not in html
-
-
-def test_steps_of_both_tables_write_what_endings_say(tmp_path, capsys):
-    from safetensors.numpy import save_file
-
-    from ff_memories.corpus import store
-
-    held = texts().corpus
-    save_file({"tokens": held.tokens, "offsets": held.offsets}, tmp_path / "corpus.safetensors", {"train": "2"})
-    assert len(store.read(tmp_path / "corpus.safetensors")) == 2
-    (tmp_path / "dict.txt").write_text("".join(f"{word} 1\n" for word in HOSTILE))
-    (tmp_path / "info.json").write_text(
-        '{"scope": "surrogate", "layers": 16, "keys": 64, "vocab": 11, "adaptive_output": true, '
-        '"final_norm": false, "max_positions": 64}'
-    )
-    sentences = [
-        {"sentence": i, "split": "train", "file": "f", "line": i, "first_token": 0, "tokens": 2} for i in (0, 1)
-    ]
-    made = {"sentences": frame("sentences", *sentences), "values": frame("values", value(7)), "triggers": TRIGGERS,
-            "annotations": ANNOTATIONS, "pattern_labels": LABELS}  # fmt: skip
-    for name, held in made.items():
-        tables.write(held, tmp_path / f"{name}.parquet")
-    shared = [f"--info={tmp_path}/info.json",
-              f"--dictionary={tmp_path}/dict.txt", f"--corpus={tmp_path}/corpus.safetensors"]  # fmt: skip
-    config = json.dumps({"values": CONFIG["values"], "patterns": CONFIG["patterns"]})
-
-    def step(name, sentences="sentences"):
-        files = (sentences, *(table for table in EXCERPTS[name].tables if table != "sentences"))
-        read = ["--tables", *(f"{tmp_path}/{file}.parquet" for file in files)]
-        return ended("step", "excerpts", f"--out={tmp_path}", "--config", config, *read, *shared, "--excerpts", name)
-
-    for name in EXCERPTS:
-        files = [f"{name}.{suffix}" for suffix in ("html", "csv", "tex")]
-        assert step(name) == 0
-        once = [(tmp_path / file).read_bytes() for file in files]
-        assert step(name) == 0 and [(tmp_path / file).read_bytes() for file in files] == once
-        assert all(b"surrogate" in content.lower() for content in once)
-    (tmp_path / "short").mkdir()
-    tables.write(made["sentences"].head(1), tmp_path / "short/sentences.parquet")
-    assert step("table1", sentences="short/sentences") == 2
-    assert "2 sentences" in capsys.readouterr().err
 
 
 BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n"

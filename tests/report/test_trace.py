@@ -3,7 +3,6 @@
 import gzip
 import json
 import re
-from html.parser import HTMLParser
 
 import factories
 import numpy as np
@@ -15,6 +14,7 @@ import yaml
 from galleries import HOSTILE
 from pipeline import config, step, write_inputs
 from reference import Reference
+from reports import Tags
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories import tables
@@ -258,21 +258,6 @@ def test_a_run_without_tables_says_nothing_of_triggers(gated, tmp_path):
     assert {(m["triggers"], m["patterns"], m["address"]) for m in found["memories"]} == {(None, None, None)}
 
 
-class Elements(HTMLParser):
-    """The elements of a page, and its text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text = [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        self.text += data
-
-
 def test_a_page_shows_hostile_text_as_text(tmp_path):
     hostile = [word for word in HOSTILE if word.split() == [word]]
     types = [*hostile, *factories.words(40)]
@@ -281,13 +266,13 @@ def test_a_page_shows_hostile_text_as_text(tmp_path):
     model = load_model(tmp_path / "model.pt", tmp_path / "dict.txt")
     text = " ".join([*hostile, "<i>unknown</i>", "</script><script>alert(1)</script>"])
     html = page(trace(model, text), tmp_path, "a<b>")
-    found = Elements(html)
-    tags = [tag for tag, _ in found.tags]
+    found = Tags(html).found
+    tags = [tag for tag, _ in found]
     assert tags.count("script") == 2 and "img" not in tags
     assert html.count("</script>") == 2
-    assert "[U+202E]" in found.text and "\u202e" not in html
-    assert not [a for _, attributes in found.tags for a in attributes if a.startswith("on") or a == "src"]
-    policy = next(a["content"] for tag, a in found.tags if a.get("http-equiv"))
+    assert "[U+202E]" in html and "\u202e" not in html
+    assert not [a for _, attributes in found for a in attributes if a.startswith("on") or a == "src"]
+    policy = next(a["content"] for tag, a in found if a.get("http-equiv"))
     assert "default-src 'none'" in policy and "sha256-" in policy
     data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.DOTALL)[1])
     assert len(data["cells"]) == len(data["positions"]) * 3
@@ -376,26 +361,19 @@ def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
     "arguments, said",
     [
         ([], "expected one text"),
-        (["the", "--file", "text.txt"], "expected one text"),
-        ([" "], "the text is empty"),
         (["--file", "blank.txt"], "the text is empty"),
         (["the " * 64], "the text has 64 tokens, but the model takes at most 63"),
         (["the", "--layer", 4], "layer 4: the model has layers 1 to 3"),
         (["--file", "none.txt"], "none.txt: no such file"),
-        (["--file", "taken"], "taken: expected a file, found a directory"),
         (["--file", "latin.txt"], "latin.txt, line 1: not UTF-8 at byte 2 of the line; it may be CP1252"),
         (["--file", "text.txt.gz"], "text.txt.gz: compressed by gzip"),
         (["\udcff"], "the text: not UTF-8 at byte 0"),
-        (["the", "--out", "text.txt/page.html"], "text.txt: "),
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),
         (["the", "--out", "x", "--json", "./x"], "--out and --json: both are x"),
         (["the", "--top", 0], "expected a whole number from 1"),
-        (["the", "--layer", 0], "expected a whole number from 1"),
         (["--layer", 2, "the text"], "expected a whole number from 1"),
         (["the", "--set", "2:3"], "'2:3': not a memory and a number"),
-        (["the", "--set", "2:3=half"], "'2:3=half': 'half' is no number"),
         (["the", "--set", "2:3=nan"], "'2:3=nan': 'nan' is no number"),
-        (["the", "--set", "4:3=0"], "layer 4: the model has layers 1 to 3"),
         (["the", "--set", "2:24=0"], "key 24: layer 2 has keys 0 to 23"),
         (["the", "--set", "2:3-=0"], "sign -1: this model's memories have the sign 1 alone"),
         (["the", "--set", "2:3=mean"], "2:3=mean: no mean of this memory is known"),

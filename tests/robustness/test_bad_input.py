@@ -275,21 +275,6 @@ def test_a_faulty_config_is_refused_with_the_keys_path(said):
         parse(config(**CONFIGS[said]))
 
 
-@pytest.mark.parametrize(
-    "changes, said",
-    [
-        ({"trigers": {"top": 3}}, "trigers: unknown key (did you mean triggers?)"),
-        ({"triggers__tpo": 3}, "triggers.tpo: unknown key (did you mean top?)"),
-        ({"figures": {"figure4": {"widht": 300}}}, "figures.figure4.widht: unknown key (did you mean width?)"),
-        ({"values__qqqq": 3}, "values.qqqq: unknown key\n"),
-    ],
-)
-def test_a_mistyped_key_is_told_from_the_key_that_was_meant(changes, said):
-    with pytest.raises(UserError) as error:
-        parse(SMALL | changes if "trigers" in changes else config(**changes))
-    assert f"  {said}" in str(error.value)
-
-
 def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
     monkeypatch.chdir(folder)
     arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",

@@ -11,7 +11,6 @@ from ff_memories import tables
 from ff_memories.config import FigureOptions, Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
-from ff_memories.paper.values import projection_seeds
 
 TYPES = words(44)
 
@@ -75,13 +74,6 @@ def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
         ]
 
 
-def test_how_many_distributions_are_held_at_once_decides_nothing(run, monkeypatch):
-    folder, out, _ = run
-    monkeypatch.setattr(projection_seeds, "FULL", 5)
-    step("projection-seeds", *arguments(folder, out)[:-1], out / "again/projection_seeds.parquet")
-    assert tables.read(out / "again/projection_seeds.parquet").equals(tables.read(out / "projection_seeds.parquet"))
-
-
 def test_the_figure_shows_boxes_over_seeds_and_the_trained_softmax(run):
     _, out, _ = run
     look = FigureContext("projection_seeds", 2, 24, "surrogate", FigureOptions())
@@ -96,12 +88,3 @@ def test_a_model_without_projections_is_refused(tmp_path, capsys):
     write_inputs(tmp_path, TYPES, adaptive=False, decoder_layers=1)
     out = run_steps(tmp_path, config())
     assert "has no projections to draw" in says(capsys, "projection-seeds", *arguments(tmp_path, out))
-
-
-def test_a_row_of_ranks_is_summed_up():
-    ranks = pl.DataFrame({"next_token": [1, 2, 30, 31, 32], "rank": [0, 1, 4, 6, 0], "trained": [0, 2, 4, 5, 0]})
-    row = projection_seeds._summary(3, 7, ranks, 20).row(0, named=True)
-    assert row == {"projection": "random", "seed": 7, "layer": 3, "n": 5, "agreement": 0.4, "moved": 0.4, "n_tail": 3,
-                   "q1": 2, "median": 4, "q3": 5}  # fmt: skip
-    trained = projection_seeds._summary(3, None, ranks, 33).row(0, named=True)
-    assert (trained["projection"], trained["seed"], trained["n_tail"], trained["median"]) == ("adaptive", 0, 0, None)

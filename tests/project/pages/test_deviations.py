@@ -1,7 +1,6 @@
 """The deviations page: complete, true to the config, made from data alone, and the committed one up to date."""
 
 import copy
-import re
 from typing import Literal, get_args, get_origin
 
 import deviations
@@ -74,13 +73,6 @@ def test_every_choice_of_the_released_code_has_an_entry_that_offers_it():
         assert path in named
 
 
-@pytest.mark.parametrize("entry", register(), ids=lambda entry: entry.id)
-def test_no_measurement_is_typed(entry):
-    """Numbers in the entries are indices, or stated by the paper or its code; shares and changes come from tables."""
-    for text in (entry.title, entry.paper, entry.released, entry.here, entry.reported):
-        assert not re.search(r"%|per ?cent|\d\s*points|\d\s*times", text)
-
-
 def row(claim, choice, value, measured, verdict, low=None, high=None):
     return dict(claim=claim, choice=choice, value=value, measured=measured, low=low, high=high, verdict=verdict)
 
@@ -104,13 +96,6 @@ def test_an_effect_says_what_moved_and_which_verdicts_changed():
     assert deviations.effect(frame, "composition.memories", "all") == "none of 1 claims moves; no verdict changes"
     assert deviations.effect(frame, "corpus.tokenizer", "moses") == deviations.effect(None, "values.target", "last")
     assert "not measured" in deviations.page(None, None) and "surrogate" not in deviations.page(None, None)
-
-
-def test_the_choice_that_the_run_made_is_shown_by_what_the_default_would_have_done():
-    default = pl.DataFrame([row("K2", "corpus.too_long", "refuse", 0.2, "holds", 0.1, 0.3)], schema=TABLE.schema)
-    made = deviations.page(pl.concat([TABLE, default]), None)
-    said = "the run uses this; effect of `refuse`: 1 of 1 claims move; K2 from 10 points to 20 points; no verdict"
-    assert said in made
 
 
 def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_path):

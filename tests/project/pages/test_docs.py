@@ -3,10 +3,8 @@
 import argparse
 import contextlib
 import csv
-import json
 import re
 import shlex
-import shutil
 import xml.etree.ElementTree as ET
 
 import atlas_pictures
@@ -33,10 +31,8 @@ from ff_memories import cli, tables
 from ff_memories.audit.recompute.near_equal import tolerances
 from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
-from ff_memories.commands import GROUPS
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
-from ff_memories.model.info import NEEDED
 from ff_memories.workflow import dvc_lock_file
 
 TOP = ("README.md", ".github/CONTRIBUTING.md", ".github/SECURITY.md")
@@ -155,36 +151,6 @@ def test_a_generated_page_is_up_to_date(tool):
     tool.main(["--check"])
 
 
-def test_every_command_has_a_section():
-    held = [name for group in GROUPS.values() for name in group if name != "step"]
-    for words in (words for name in held for words in commands.commands(name)):
-        assert f"\n### {' '.join(words)}\n" in commands.page()
-    assert "\n- `A` (required): a run's folder, or a dvc.lock\n" in commands.page()
-    assert "\n- `SOURCE ...`: sources to fetch\n" in commands.page()
-    assert "\n- as above: `--configfile CONFIGFILE`\n" in commands.page()
-
-
-def test_the_readme_is_renewed_from_a_run_and_from_what_is_kept_of_it(tmp_path):
-    page, run = tmp_path / "README.md", tmp_path / "results" / "mine"
-    page.write_text(f"before\n{readme.BEGIN}\n{END}\nafter\n", encoding="utf-8")
-    with pytest.raises(SystemExit, match="cannot make the line of verdicts"):
-        readme.main(["--out", str(page), "--results", str(run)])
-    (run / "model").mkdir(parents=True)
-    (run / "figures").mkdir()
-    (run / "claims.json").write_text('{"K1": {"verdict": "holds", "group": "common"}}')
-    (run / "model" / "info.json").write_text(json.dumps(dict.fromkeys(NEEDED, 1) | {"scope": "surrogate"}))
-    (run / "figures" / "figure11.svg").write_text("<svg/>")
-    readme.main(["--out", str(page), "--results", str(run)])
-    assert "**mine (surrogate): 1 also in random networks**" in page.read_text(encoding="utf-8")
-    assert (tmp_path / "docs" / "pictures" / "demo.svg").read_text() == "<svg/>"
-    readme.main(["--out", str(page), "--check"])
-    page.write_text(page.read_text(encoding="utf-8").replace("1 also", "30 also"), encoding="utf-8")
-    with pytest.raises(SystemExit, match=r"README\.md is not up to date; run make docs-pages"):
-        readme.main(["--out", str(page), "--check"])
-    readme.main(["--out", str(page)])
-    assert "1 also" in page.read_text(encoding="utf-8")
-
-
 def a_run(project, name, judged):
     """A finished run with given rows of claims."""
     folder, schema = finished(project, name), tables.TABLES["claims"]
@@ -253,29 +219,6 @@ def test_the_findings_are_read_in_three_minutes_and_their_pictures_show_every_qu
     assert len((ROOT / "docs/statistics.md").read_text(encoding="utf-8").split()) <= 1500
     drawn = (ROOT / findings_pictures.CLAIMS).read_text(encoding="utf-8")
     assert [claim.words for claim in register() if f">{claim.words}<" not in drawn] == []
-
-
-@pytest.mark.slow
-def test_a_run_in_bfloat16_is_compared_with_the_same_in_float32(planted_copy, tmp_path, monkeypatch):
-    one = planted_copy / "results/planted"
-    other = tmp_path / "other"
-    shutil.copytree(one, other)
-    same = bfloat16.compared(one, other)
-    assert [same[name] for name in ("triggers", "first", "tops", "ffn", "output")] == [1.0] * 5
-    assert same["rank"] == 0 and not same["changed"] and same["seconds"][0] == same["seconds"][1]
-    values = tables.read(other / "tables/values.parquet")
-    tables.write(values.with_columns(top_token=pl.lit(0, values.schema["top_token"])), other / "tables/values.parquet")
-    claims = tables.read(other / "tables/claims.parquet")
-    shown = pl.when(claim="K25").then(pl.lit("undecided")).otherwise("shows").alias("shows")
-    tables.write(claims.with_columns(shown), other / "tables/claims.parquet")
-    monkeypatch.setattr(bfloat16, "ROOT", tmp_path)
-    (tmp_path / "page.md").write_text(f"{bfloat16.BEGIN}\n{END}\n")
-    bfloat16.main(["--out", str(tmp_path / "page.md"), "--pair", str(one), str(other)])
-    said = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| claims of which a verdict changed | 1 of " in said
-    (row,) = [line for line in said.splitlines() if line.startswith("| planted, K25 |")]
-    assert row.split(" | ")[5] == "undecided"
-    bfloat16.main(["--out", str(tmp_path / "page.md"), "--check"])
 
 
 def test_a_part_of_a_page_is_replaced_and_a_page_without_its_marker_refused():

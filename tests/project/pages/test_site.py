@@ -38,51 +38,12 @@ def test_the_navigation_lists_every_page_once():
     assert set(listed) == {page.name for page in (ROOT / "docs").glob("*.md")} | outside
 
 
-def test_what_the_site_loads_is_in_the_repository():
-    for file in [*CONFIG["extra_css"], *CONFIG["extra"]["polyfills"]]:
-        assert (ROOT / "docs" / file).is_file(), file
-    assert CONFIG["theme"]["font"] is False
-
-
 @pytest.fixture
 def website():
     pytest.importorskip("mkdocs", reason=NEEDS)
     import website
 
     return website
-
-
-def test_links_lead_to_pages_of_the_site_to_the_repository_or_nowhere(website):
-    text = "[a](docs/x.md#y) [b](config/README.md#k) [`c`](src/c.py) [d](https://d.org) [e](#e) ![f](docs/p/f.svg)"
-    site = "[a](x.md#y) [b](config.md#k) {} [d](https://d.org) [e](#e) ![f](p/f.svg)"
-    assert website.relinked(text, "README.md", None) == site.format("`c`")
-    there = site.format("[`c`](https://host/us/blob/main/src/c.py)")
-    assert website.relinked(text, "README.md", "https://host/us") == there
-    assert website.relinked("[t](tutorial.ipynb) [r](../README.md)", "docs/index.md", None) == (
-        "[t](tutorial.md) [r](readme.md)"
-    )
-
-
-def test_every_page_of_an_earlier_site_forwards_to_a_page(website):
-    now = {page.removesuffix(".md") for page in pages(CONFIG["nav"])}
-    assert set(website.MOVED.values()) <= now and not set(website.MOVED) & now
-
-
-def test_formulas_become_mathml(website):
-    said = website.formulas(r'<p><span class="arithmatex">\(a &lt; \mathbf{k}\)</span></p>')
-    assert said.startswith("<p><math") and "&#x0003C;" in said and "arithmatex" not in said
-    assert 'display="block"' in website.formulas('<div class="arithmatex">\\[\nx\n\\]</div>')
-    assert ">argmax<" in website.mathml(r"\arg\max p", inline=True)
-    with pytest.raises(website.PluginError, match=r"cannot show \\arg in the formula \\arg x"):
-        website.mathml(r"\arg x", inline=True)
-
-
-def test_the_live_example_shows_figures_in_their_order(website, tmp_path):
-    (tmp_path / "summary.md").touch()
-    (tmp_path / "figures").mkdir()
-    for name in ("11", "2", "b1"):
-        (tmp_path / "figures" / f"figure{name}.svg").touch()
-    assert re.findall("### (Figure .*)", website.example(tmp_path, True)) == ["Figure 2", "Figure 11", "Figure B1"]
 
 
 def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
@@ -145,3 +106,8 @@ def test_search_works_from_files_and_pages_fit_a_phone(built, tmp_path):
             driver.get(page.as_uri())
             wide = "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert driver.execute_script(wide) == 0, page.name
+
+
+def test_every_page_of_an_earlier_site_forwards_to_a_page(website):
+    now = {page.removesuffix(".md") for page in pages(CONFIG["nav"])}
+    assert set(website.MOVED.values()) <= now and not set(website.MOVED) & now

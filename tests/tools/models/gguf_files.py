@@ -17,15 +17,8 @@ def byte_level(text, types):
     learned = tokenizers.Tokenizer(models.BPE())
     learned.pre_tokenizer, learned.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
     special = ["<|endoftext|>", "<|start|>"]
-    learned.train_from_iterator(
-        [text],
-        trainers.BpeTrainer(
-            vocab_size=types,
-            special_tokens=special,
-            show_progress=False,
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        ),
-    )
+    sizes = {"vocab_size": types, "initial_alphabet": pre_tokenizers.ByteLevel.alphabet()}
+    learned.train_from_iterator([text], trainers.BpeTrainer(special_tokens=special, show_progress=False, **sizes))
     ours = sorted(learned.get_vocab(), key=learned.get_vocab().get)
     merges = [" ".join(pair) for pair in json.loads(learned.to_str())["model"]["merges"]]
     return learned, {

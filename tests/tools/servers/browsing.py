@@ -2,12 +2,8 @@
 
 import importlib.util
 import shutil
-import threading
 import time
-from collections import Counter
 from contextlib import contextmanager
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -39,28 +35,6 @@ def browser(folder, width=1280, height=900):
         yield driver
     finally:
         driver.quit()
-
-
-@contextmanager
-def host(folder):
-    """A static host of a folder on this machine: its address, and the bytes of each file it has served so far."""
-    served = Counter()
-
-    class Handler(SimpleHTTPRequestHandler):
-        def copyfile(self, source, outputfile):
-            content = source.read()
-            served[self.path] += len(content)
-            outputfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Handler, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", served
-        finally:
-            server.shutdown()
 
 
 def until(what, seconds=30):

@@ -62,33 +62,13 @@ def test_what_comes_with_the_project_stays_small():
 def test_both_tools_run_the_same_steps_and_leave_the_same_lock(copy, fresh, tmp_path):
     shutil.copytree(fresh, tmp_path / "other", symlinks=True)
     locks = []
-    for folder, tool in (
-        (copy, ["snakemake", "-q", "all"]),
-        (tmp_path / "other", ["dvc", "repro", "-q"]),
-    ):
+    for folder, tool in ((copy, ["snakemake", "-q", "all"]), (tmp_path / "other", ["dvc", "repro", "-q"])):
         configure(folder, "figures.figure4.width", 300)
         assert steps(folder, *tool) == {"figures_4", "report"}
         run(folder, "ff-memories", "adopt")
         locks.append((folder / "dvc.lock").read_bytes())
         assert not due(folder)
     assert locks[0] == locks[1]
-
-
-def test_after_restore_shards_of_another_state_are_gone_and_make_nothing_due(published, tmp_path):
-    folder = tmp_path / "copy"
-    shutil.copytree(published, folder, symlinks=True)
-    shard, source = (
-        f"{RESULTS}/shards/1-of-2/lists.safetensors",
-        folder / "src/ff_memories/paper/keys/steps/trigger_shard.py",
-    )
-    whole = source.read_text()
-    source.write_text(f"{whole}\nOTHER = 1\n")
-    run(folder, "snakemake", "-q", "all", "--", shard)
-    source.write_text(whole)
-    assert due(folder)
-    run(folder, "ff-memories", "restore")
-    assert not (folder / shard).exists()
-    assert not due(folder)
 
 
 def test_an_edited_output_is_not_adopted_and_is_made_again_by_restore(copy):
@@ -103,15 +83,6 @@ def test_an_edited_output_is_not_adopted_and_is_made_again_by_restore(copy):
     assert steps(copy, "snakemake", "-q", "all") == set()
     assert summary.read_bytes() == whole
     assert "nothing new" in run(copy, "ff-memories", "adopt").stdout
-
-
-def test_a_stage_that_there_is_no_more_is_forgotten(copy):
-    lock = copy / "dvc.lock"
-    whole = lock.read_bytes()
-    lock.write_bytes(whole.replace(b"stages:\n", b"stages:\n  gone:\n    cmd: gone\n", 1))
-    assert "has no stage gone" in run(copy, "ff-memories", "verify", "--only", "record", check=False).stdout
-    run(copy, "ff-memories", "adopt")
-    assert lock.read_bytes() == whole
 
 
 def test_no_step_computes_on_an_edited_file(copy):
@@ -132,3 +103,17 @@ def test_dvc_shows_a_row_for_every_claim(fresh):
     named = lambda path: (name := path.split("/")[-1])[0] + str(int(name[1:3]))
     assert {named(row[0]): row[verdict] for row in rows} == {claim: said["verdict"] for claim, said in claims.items()}
     assert len(rows) == len(claims)
+
+
+@pytest.mark.long
+def test_a_killed_snakemake_and_a_killed_dvc_are_named_with_the_commands_that_mend_them(copy):
+    lock, rwlock = copy / ".snakemake/locks/0.output.lock", copy / ".dvc/tmp/rwlock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.write_text(f"{RESULTS}/tables/values.parquet\n")
+    assert "run snakemake --unlock" in run(copy, "ff-memories", "restore", check=False).stderr
+    run(copy, "snakemake", "--unlock")
+    run(copy, "ff-memories", "restore")
+    rwlock.write_text('{"write": {"/a": {"pid"')
+    assert "run rm .dvc/tmp/rwlock" in run(copy, "ff-memories", "adopt", check=False).stderr
+    rwlock.unlink()
+    assert "nothing new" in run(copy, "ff-memories", "adopt").stdout

@@ -194,26 +194,6 @@ def test_what_was_measured_before_stands_beside_the_estimate(small, capsys, tmp_
     assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))
 
 
-def test_a_run_over_some_memories_is_planned_with_their_lists_and_pages():
-    plain = load(ROOT / "config/paper.yaml").model_dump()
-    sizes = Shape(32, 4096, 28_672, 32, 128_256, 128_256, 8 * 10**9, 2)
-
-    def plan(asked, shown=None):
-        given = plain | {"triggers": {**plain["triggers"], "keys": asked}, "gallery": {"keys": shown}}
-        return {step.rule: step for step in costs.steps(parse(given), sizes, WIKITEXT, SPEED)}
-
-    every, some, few = plan(None), plan(100), plan(100, {3: [5]})
-    share = 100 / 14_336
-    assert some["triggers"].disk == pytest.approx(share * every["triggers"].disk)
-    assert some["gallery"].disk == pytest.approx(share * every["gallery"].disk)
-    assert few["gallery"].disk == pytest.approx(2 * 4000)
-    lists = every["trigger_shard"].device_memory - some["trigger_shard"].device_memory
-    assert lists == pytest.approx(3 * (1 - share) * every["triggers"].disk)
-    assert some["composition"].seconds > every["composition"].seconds  # it predicts all values, which values did not
-    assert few["gallery_tables"].seconds < some["gallery_tables"].seconds < every["gallery_tables"].seconds
-    assert plan({3: [5, 7]})["triggers"].disk == pytest.approx(4 / 32 / 28_672 * every["triggers"].disk)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["portable", "fast"])
 def test_a_plan_measures_with_the_runs_arithmetic(kind, monkeypatch):
