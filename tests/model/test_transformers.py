@@ -107,7 +107,7 @@ WRONG: dict[str, tuple[str, dict, str]] = {  # model -> what its row is made to 
     "gate and up apart": ("phi3", {"fused": False}, "layer 1, mlp.gate_up_proj: m = f(K h)"),
     "another activation": ("gptj", {"activation": "attn.attn_dropout"}, "layer 1, mlp.fc_in: m = f(K h)"),
     "another readout": ("falcon", {"final_norm": "transformer.h.0.input_layernorm"}, "logits = cap"),
-    "no such readout": ("bloom", {"final_norm": "norm"}, "norm: the model has no such module"),
+    "no such readout": ("bloom", {"final_norm": "norm"}, "the model: it has no module norm"),
 }  # fmt: skip
 
 

@@ -144,7 +144,7 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
             trees = prefix_tree.PrefixTree(paths[part], *reads, decoder.device, decoder.start)
             x = decoder.embed(trees)
         else:
-            trees = prefix_tree.PlainPaths(paths[part], *reads, decoder.pack)
+            trees = prefix_tree.PlainPaths(paths[part], *reads, decoder.pack_unsorted)
             x = decoder.embed(trees.batch)
         out[indices] = _read(decoder, x, trees, layer[indices], key[indices])
         progress.step(len(indices))
