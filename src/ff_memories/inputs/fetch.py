@@ -1,11 +1,11 @@
 """Fetch a named source: download, check, unpack and record its files. An interrupted fetch leaves no partial files."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
 from typing import TypedDict
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, sha256, write_json
 from ff_memories.inputs import registry
@@ -28,12 +28,7 @@ class Record(TypedDict, total=False):
 
 def read_lock() -> dict[str, Record]:
     """Return the records of earlier downloads, by file name."""
-    try:
-        return json.loads(LOCK.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise UserError(f"{LOCK}: not valid JSON ({error})", f"restore {LOCK}, or remove it") from None
+    return foreign.read_json(LOCK, dict[str, Record], f"restore {LOCK}, or remove it") if LOCK.exists() else {}
 
 
 def _record(got: downloads.Got) -> None:

@@ -13,6 +13,7 @@ from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf
+from ff_memories.inputs.of_run import Inputs
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
     pinned = [_pinned(args.hub)] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
-        if (wanted := hub.pinned(config.model)) is not None:
+        if (wanted := Inputs(config).pinned_on_hub) is not None:
             pinned.append(wanted)
         if isinstance(config.model, TransformersModel) and config.model.gguf is not None:
             gguf.append((Path(wanted.folder if wanted else "", config.model.gguf), config.model.digest))
