@@ -22,8 +22,7 @@ from ff_memories import api
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.config.experiments import Mutations
-from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.words import Words
+from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model import decoder
 from ff_memories.model import drawn as drawn_models
 from ff_memories.model.batches import batching, packed

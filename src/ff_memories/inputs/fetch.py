@@ -112,10 +112,10 @@ def _by(way: Download, source: Source) -> None:
 
 def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
     """Join archives' members to the one file that a source is about, check it, and make the source's files from it."""
-    from ff_memories.inputs.models import from_gguf, from_llama2c  # torch and transformers take seconds to load
-    from ff_memories.inputs.texts import enwik8  # torch and transformers take seconds to load
+    from ff_memories.inputs.models import converted_folder, from_gguf, from_llama2c  # they take seconds to load
+    from ff_memories.inputs.texts import enwik8
+    from ff_memories.model.files import gguf_file
 
-    make = {"gguf": from_gguf.make, "llama2c": from_llama2c.make, "enwik8": enwik8.make}[str(source.form)]
     joined, limit = DOWNLOADS / f"{source.sha256}.joined", source.bytes or 0
     try:
         with joined.open("wb") as out:
@@ -130,7 +130,11 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
                 f"{parts[0][0]}: what it holds has the SHA-256 {found}, expected {source.sha256}",
                 f"remove {parts[0][0]} and fetch again",
             )
-        make(joined, source)
+        if source.form == "enwik8":
+            enwik8.make(joined, source)
+        else:
+            model = from_gguf.model(gguf_file.read(joined)) if source.form == "gguf" else from_llama2c.model(joined)
+            converted_folder.write(model, Path(source.folder), Path(source.folder).name, str(source.sha256))
     finally:
         joined.unlink(missing_ok=True)
 

@@ -50,11 +50,7 @@ class LastLayer:
 
 
 def run_changed(
-    decoder: LanguageModel,
-    prefixes: Sequence[np.ndarray],
-    which: np.ndarray,
-    layer: np.ndarray,
-    vector: Vectors,
+    decoder: LanguageModel, prefixes: Sequence[np.ndarray], which: np.ndarray, layer: np.ndarray, vector: Vectors
 ) -> LastLayer:
     """Run prefixes once, and every change of their last token from its layer on.
 

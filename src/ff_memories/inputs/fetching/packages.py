@@ -51,12 +51,7 @@ def fetch(part: Part, folder: Path) -> Got:
             command, environment = (_pip if tool == "pip" else _npm)(part, name, version, Path(place))
             print(f"{part.name}: fetched by {tool}, from the index that it is set up for", file=sys.stderr)
             done = subprocess.run(
-                command,
-                cwd=place,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=os.environ | environment,
+                command, cwd=place, capture_output=True, text=True, errors="replace", env=os.environ | environment
             )
             if done.returncode or not (Path(place) / part.name).is_file():
                 errors = [line for line in done.stderr.splitlines() if "err" in line.lower()]

@@ -15,7 +15,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, require_file, sha256
 from ff_memories.inputs.models import converted_folder, model_folder
 from ff_memories.inputs.models.converted_folder import Model
-from ff_memories.inputs.registry import Source
 from ff_memories.model.files import gguf_file
 from ff_memories.model.files.gguf_file import Header
 
@@ -48,12 +47,6 @@ def folder(path: Path, wanted: str | None = None) -> Path:
             print(f"{path.name}: {held}; converted to {found}", file=sys.stderr)
             converted_folder.write(model(header), found, path.name, digest)
     return found
-
-
-def make(path: Path, source: Source) -> None:
-    """Write the folder of a source of the registry from its file."""
-    place = Path(source.folder)
-    converted_folder.write(model(gguf_file.read(path)), place, place.name, str(source.sha256))
 
 
 def model(header: Header) -> Model:
