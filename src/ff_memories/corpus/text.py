@@ -44,6 +44,14 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
 
 
+def moses() -> Callable[[str], list[str]]:
+    """Return the tokenizer of the released code (deviation D3): English Moses, aggressive dash splits, HTML escapes."""
+    from sacremoses import MosesTokenizer
+
+    tokenizer = MosesTokenizer(lang="en")
+    return lambda text: tokenizer.tokenize(text, aggressive_dash_splits=True, escape=True)
+
+
 def is_heading(text: str) -> bool:
     """Return whether a line is a WikiText heading: `` = Title = ``, with one or more signs by level."""
     return bool(_HEADING.match(text))

@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import moses
-from ff_memories.corpus.text import lines
+from ff_memories.corpus.text import lines, moses
 from ff_memories.corpus.types import Types
 
 
@@ -27,7 +26,7 @@ def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[in
     """
     tried: list[tuple[int, UserError]] = []
     by_types = () if types is None else (lambda: lambda text: types.encode(text.split()),)
-    for tokenizer in by_types or (lambda: str.split, moses.tokenizer):
+    for tokenizer in by_types or (lambda: str.split, moses):
         out: dict[int, str] = {}
         try:
             out.update(_read(sentences, tokenizer()))

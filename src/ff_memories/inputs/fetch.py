@@ -11,7 +11,7 @@ from ff_memories.base.files import alone, sha256, write_json
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetching import download as downloads
 from ff_memories.inputs.fetching import packages
-from ff_memories.inputs.fetching.unpack import lines_of_parquet, unpack
+from ff_memories.inputs.fetching.unpack import lines_of_parquet, opened, unpack
 from ff_memories.inputs.registry import Download, Source
 
 DOWNLOADS = Path("data/downloads")
@@ -120,7 +120,7 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
     try:
         with joined.open("wb") as out:
             for archive, member in parts:
-                with packages.opened(archive, member) as held:
+                with opened(archive, member) as held:
                     while piece := held.read(1 << 20):
                         if out.tell() + len(piece) > limit:
                             raise UserError(f"{archive}: {member or 'it'} makes more than the {limit:,} bytes expected")

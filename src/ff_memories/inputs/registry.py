@@ -30,9 +30,7 @@ class Part(Row):
 
     name: Name
     urls: list[str] = []
-    package: str | None = Field(
-        None, pattern=rf"^(pip|npm) {_PART} {_PART}$"
-    )  # whose archive has it, and version
+    package: str | None = Field(None, pattern=rf"^(pip|npm) {_PART} {_PART}$")  # whose archive has it, and version
     member: Below | None = None  # the file within that archive; one that ends in .gz is unpacked
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     bytes: int | None = None  # the exact size
