@@ -58,14 +58,9 @@ def threads_of_a_job(kind: str, cores: int) -> int:
     return THREADS if portable_here(kind) else max(1, min(FAST_THREADS, cores))
 
 
-def chosen() -> str:
-    """Return this process's arithmetic."""
-    return os.environ.get(CHOSEN, "fast")
-
-
 def portable() -> bool:
     """Return whether this process computes portably."""
-    return chosen() == "portable"
+    return os.environ.get(CHOSEN) == "portable"
 
 
 def instructions() -> list[str]:

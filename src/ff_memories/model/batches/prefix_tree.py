@@ -138,11 +138,6 @@ class PrefixTree:
         """How many layers the deepest rows run through."""
         return len(self._ends) - 1
 
-    @property
-    def work(self) -> int:
-        """Rows run, summed over layers."""
-        return sum(self._rows[1:])
-
     def level_rows(self, layer: int) -> int:
         """Return how many rows, the first ones, run through ``layer``, from 1."""
         return self._rows[layer]

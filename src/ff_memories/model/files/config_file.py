@@ -18,15 +18,12 @@ CODE = re.compile(r"auto_map|custom_pipelines|.*(attn|experts)_implementation.*"
 DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 WIDTH = ("hidden_size", "n_embd", "n_embed", "d_model")
 KEYS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
-HEADS = ("num_attention_heads", "n_head")
-VOCAB = ("vocab_size",)
-POSITIONS = ("max_position_embeddings", "n_positions")
 SIZES = {
     **dict.fromkeys(DEPTH, 255),
     **dict.fromkeys((*WIDTH, "word_embed_proj_dim"), 1 << 17),
     **dict.fromkeys(KEYS, 1 << 20),
-    **dict.fromkeys((*HEADS, "num_key_value_heads", "num_kv_heads", "head_dim"), 1 << 16),
-    **dict.fromkeys((*VOCAB, *POSITIONS, "n_ctx", "seq_length"), 1 << 24),
+    **dict.fromkeys(("num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads", "head_dim"), 1 << 16),
+    **dict.fromkeys(("vocab_size", "max_position_embeddings", "n_positions", "n_ctx", "seq_length"), 1 << 24),
     **dict.fromkeys(("sliding_window", "original_max_position_embeddings"), 1 << 24),
 }
 EPSILON = re.compile(r".*(_|^)(eps|epsilon)")
