@@ -18,8 +18,7 @@ from scorer import scorer_tokens
 
 from contrib.released_code.agreement_script import target
 from contrib.released_code.texts import printer
-from ff_memories.corpus.text import moses
-from ff_memories.corpus.texts import of_sentences
+from ff_memories.corpus.text import moses, of_sentences
 from ff_memories.model.files import checkpoint
 
 TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]

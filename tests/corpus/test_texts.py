@@ -6,8 +6,7 @@ import pytest
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
-from ff_memories.corpus.text import moses, sentences
-from ff_memories.corpus.texts import of_sentences
+from ff_memories.corpus.text import moses, of_sentences, sentences
 
 
 def test_a_sentences_text_keeps_what_is_no_plain_blank(tmp_path):
