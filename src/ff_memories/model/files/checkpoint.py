@@ -237,8 +237,8 @@ def _output(take: _Taker, options: dict[str, Any], vocab: int) -> tuple[Weights,
         out["output.head"] = take(name, vocab, None)
         return out, (vocab,)
     cutoffs = _cutoffs(options["adaptive_softmax_cutoff"], vocab)
-    at, clusters = "adaptive_softmax.", len(cutoffs) - 1
-    if options.get("tie_adaptive_weights"):
+    at, clusters, tied = "adaptive_softmax.", len(cutoffs) - 1, options.get("tie_adaptive_weights")
+    if tied:
         out["output.head"] = take("embed_tokens.embeddings.0.0.weight", cutoffs[0], None)
         if f"{at}head.word_proj.0.weight" in take:
             out["output.head_projection"] = take(f"{at}head.word_proj.0.weight", None, None)
@@ -247,12 +247,9 @@ def _output(take: _Taker, options: dict[str, Any], vocab: int) -> tuple[Weights,
         head = take(f"{at}head.weight", cutoffs[0] + clusters, None)
         out["output.head"], out["output.classes"] = head[: cutoffs[0]], head[cutoffs[0] :]
     for k in range(clusters):
-        size = cutoffs[k + 1] - cutoffs[k]
-        if options.get("tie_adaptive_weights"):
-            out[f"output.{k}.embedding"] = take(f"embed_tokens.embeddings.{k + 1}.0.weight", size, None)
-        else:
-            out[f"output.{k}.embedding"] = take(f"{at}tail.{k}.2.weight", size, None)
-        if options.get("tie_adaptive_weights") and options.get("tie_adaptive_proj"):
+        embedding = f"embed_tokens.embeddings.{k + 1}.0.weight" if tied else f"{at}tail.{k}.2.weight"
+        out[f"output.{k}.embedding"] = take(embedding, cutoffs[k + 1] - cutoffs[k], None)
+        if tied and options.get("tie_adaptive_proj"):
             out[f"output.{k}.projection"] = take(f"embed_tokens.embeddings.{k + 1}.1.weight", None, None).t()
         else:
             out[f"output.{k}.projection"] = take(f"{at}tail.{k}.0.weight", None, None)
