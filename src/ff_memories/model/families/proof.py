@@ -84,7 +84,7 @@ class _Book:
         return UserError(f"{self.name}: {where}: {what}", HINT)
 
     def part(self, where: str, module: nn.Module, name: str) -> Any:
-        """Return a module's part. Raises ``UserError`` where it has none of that name."""
+        """Return a module's part. Raises ``UserError`` if there is no part of that name."""
         try:
             return module.get_submodule(name)
         except AttributeError:
