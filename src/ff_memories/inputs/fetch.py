@@ -3,7 +3,7 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -18,17 +18,9 @@ DOWNLOADS = Path("data/downloads")
 LOCK = Path("data/sources.lock.json")
 
 
-class Record(TypedDict, total=False):
-    """The record of one download."""
-
-    sha256: str
-    bytes: int
-    url: str
-
-
-def read_lock() -> dict[str, Record]:
-    """Return the records of earlier downloads, by file name."""
-    return foreign.read_json(LOCK, dict[str, Record], f"restore {LOCK}, or remove it") if LOCK.exists() else {}
+def read_lock() -> dict[str, dict[str, Any]]:
+    """Return the records of earlier downloads (``sha256``, ``bytes``, ``url``), by file name."""
+    return foreign.read_json(LOCK, dict[str, dict[str, Any]], f"restore {LOCK}, or remove it") if LOCK.exists() else {}
 
 
 def _record(got: downloads.Got) -> None:
