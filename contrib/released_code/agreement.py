@@ -78,7 +78,7 @@ def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch
         classes, *tails = (found[name] if name in found else found[long] for name, long in names)
     except (OSError, SafetensorError, KeyError) as error:
         raise UserError(f"{path}: has no softmax projections ({error})", hint) from None
-    for tensor, like, (name, _) in zip((classes, *tails), vocabulary.projections(), names, strict=True):
+    for tensor, like, (name, _) in zip((classes, *tails), _projections(vocabulary), names, strict=True):
         if tensor.shape != like.shape:
             raise UserError(
                 f"{path}: {name} has shape {tuple(tensor.shape)}, the model's has {tuple(like.shape)}", hint
@@ -88,11 +88,17 @@ def _given(path: Path, vocabulary: Vocabulary) -> tuple[torch.Tensor, list[torch
     return classes, tails
 
 
+def _projections(vocabulary: Vocabulary) -> list[torch.Tensor]:
+    """Return the projections to the classes and to each tail, of an adaptive softmax."""
+    held = [vocabulary.classes, *(cluster.projection for cluster in vocabulary.clusters[1:])]
+    return [projection for projection in held if projection is not None]
+
+
 def _export(vocabulary: Vocabulary, args: argparse.Namespace) -> None:
     names = ["class_proj", *(f"tail.{k}" for k in range(len(vocabulary.clusters) - 1))]
     with atomic_write(args.projections) as partial:
         save_file(
-            {name: tensor.cpu().contiguous() for name, tensor in zip(names, vocabulary.projections(), strict=False)},
+            {name: tensor.cpu().contiguous() for name, tensor in zip(names, _projections(vocabulary), strict=False)},
             partial,
             metadata={"projection": args.projection, "seed": json.dumps(args.projection_seed)},
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 from contrib.released_code import columns, data_frames
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.corpus.texts import of_sentences
+from ff_memories.corpus.text import of_sentences
 from ff_memories.declaration import add_execution, execution
 from ff_memories.model.loading import load_decoder
 

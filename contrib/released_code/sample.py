@@ -14,7 +14,7 @@ import polars as pl
 from contrib.released_code import run_types
 from ff_memories import tables
 from ff_memories.base.files import write_whole
-from ff_memories.corpus import texts
+from ff_memories.corpus import text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     sentences, examples = tables.read(args.sentences), tables.read(args.examples)
-    read = texts.of_sentences(sentences, run_types.of(args))
+    read = text.of_sentences(sentences, run_types.of(args))
     for split in ("train", "validation"):
         numbers = sentences.filter(pl.col("split") == split)["sentence"]
         write_whole(args.out / f"{split}.txt", "".join(read[number] + "\n" for number in numbers))

@@ -8,7 +8,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.base.parameters import whole
-from ff_memories.corpus.texts import of_sentences
+from ff_memories.corpus.text import of_sentences
 from ff_memories.model.info import read_info
 
 

@@ -124,11 +124,12 @@ def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
 
         folder = from_gguf.folder(folder)
     from ff_memories.inputs.models import model_folder, proved_model  # the library takes seconds to load
-    from ff_memories.model.transformer import load
+    from ff_memories.model.transformer.hooked import HookedModel
 
     model_folder.files_of(folder)
     proved = proved_model.take_in(folder)
-    return Model(load.around(proved.model, proved.description, proved.family, device, precision), proved.tokenizer)
+    loaded = proved.model.to(device, torch.float32)
+    return Model(HookedModel(loaded, proved.description, proved.family, precision), proved.tokenizer)
 
 
 def _load(path: Path, device: str, precision: Precision) -> LanguageModel:

@@ -99,23 +99,6 @@ def test_a_cpu_without_avx2_computes_as_it_does(monkeypatch):
     assert arithmetic.portable() and os.environ["NPY_DISABLE_CPU_FEATURES"].startswith("X86_V4")
 
 
-@pytest.mark.parametrize(
-    "precision, flags, kind, said",
-    [
-        ("float32", "avx2", "portable", None),
-        ("bfloat16", "avx2 avx512f", "fast", "has no fast bfloat16 products"),
-        ("bfloat16", "avx2 amx_bf16", "portable", "leaves this CPU's bfloat16 instructions unused"),
-        ("bfloat16", "avx2 amx_bf16", "fast", None),
-        ("bfloat16", "asimd bf16", "fast", None),
-        ("bfloat16", "", "portable", None),  # the system does not say
-    ],
-)
-def test_a_cpu_that_is_no_faster_in_bfloat16_is_named(monkeypatch, precision, flags, kind, said):
-    monkeypatch.setattr(arithmetic, "_flags", flags.split)
-    found = arithmetic.slow_products(precision, kind)
-    assert found is None if said is None else said in found
-
-
 def test_products_of_bfloat16_factors_round_no_other_product_of_the_process():
     setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = setting.fp32_precision

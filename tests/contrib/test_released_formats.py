@@ -18,7 +18,7 @@ from scorer import scorer_tokens
 
 from contrib.released_code.agreement_script import target
 from contrib.released_code.texts import printer
-from ff_memories.corpus import moses
+from ff_memories.corpus.text import moses
 from ff_memories.model.files import checkpoint
 
 TYPES = [*words(40)[:36], "&apos;s", "@", "-", "unk", "&lt;", "&gt;"]
@@ -290,5 +290,5 @@ def test_tokens_are_those_of_fairseqs_hub_interface():
     pieces = [*ODD, "word", "Mr.", "U.S.", "x.", "…", "[", "é-è", "日本語", "<b>", "$5", "'", "--", "a\u00a0b", "it's"]
     for _ in range(300):
         text = " ".join(rng.choice(pieces, rng.integers(1, 9)))
-        assert moses.tokenizer()(text) == hub.encode(text).split()
+        assert moses()(text) == hub.encode(text).split()
         assert printer()(text) == hub.tok.tokenize(text)

@@ -8,10 +8,10 @@ from factories import write_dictionary
 from pipeline import step
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import moses, store
+from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule, segmenter
-from ff_memories.corpus.text import is_heading, sentences, sha256
+from ff_memories.corpus.text import is_heading, moses, sentences, sha256
 from ff_memories.inputs.texts import docstrings
 
 WIKITEXT = """\
@@ -125,7 +125,7 @@ def test_a_blank_spacy_pipeline_with_its_sentencizer():
 
 
 def test_moses_splits_and_escapes_what_wikitext_holds():
-    tokenize = moses.tokenizer()
+    tokenize = moses()
     assert tokenize("Viscount 's vice @-@ president") == ["Viscount", "&apos;", "s", "vice", "@", "-", "@", "president"]
     assert tokenize("<unk> 1 @,@ 234") == ["&lt;", "unk", "&gt;", "1", "@", ",", "@", "234"]
     assert tokenize("well-known") == ["well", "@-@", "known"]

@@ -4,9 +4,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import texts
 from ff_memories.corpus.segment import line, raw_rule
-from ff_memories.corpus.text import sentences
+from ff_memories.corpus.text import of_sentences, sentences
 from ff_memories.corpus.tokenizer import Tokenizer as Types
 
 SENTENCES = {  # `|` stands between sentences
@@ -49,7 +48,7 @@ def read(path, content, most=10_000, segmenter=raw_rule, **options):
     ids = [split.tokens[a:b] for a, b in zip(split.offsets, split.offsets[1:], strict=False)]
     assert max(map(len, ids)) <= most
     rows = split.frame("train", 0)
-    placed = texts.of_sentences(rows, BYTES)
+    placed = of_sentences(rows, BYTES)
     return [BYTES.fast.decode(list(part)) for part in ids], list(placed.values()), split
 
 
@@ -83,7 +82,7 @@ def test_a_word_longer_than_the_window_is_cut_between_characters_and_counted(tmp
     assert not [text for text in by_ids if text[0] in "\u0301\u200d" or text[-1] == "\u200d"]
     assert split.counts["words_cut"] == (2 if kind == "between words" else 1)
     cut = sentences([tmp_path / "my.txt"], BYTES, raw_rule, 61, too_long="split", max_sentences=4)
-    assert list(texts.of_sentences(cut.frame("train", 0), BYTES).values()) == by_ids[:4]
+    assert list(of_sentences(cut.frame("train", 0), BYTES).values()) == by_ids[:4]
     with pytest.raises(UserError, match="too_long: split"):
         read(tmp_path / "my.txt", content, 61)
 

@@ -4,11 +4,9 @@ import polars as pl
 import pytest
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import moses
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule
-from ff_memories.corpus.text import sentences
-from ff_memories.corpus.texts import of_sentences
+from ff_memories.corpus.text import moses, of_sentences, sentences
 
 
 def test_a_sentences_text_keeps_what_is_no_plain_blank(tmp_path):
@@ -32,7 +30,7 @@ def texts(tmp_path):
     return path, read
 
 
-@pytest.mark.parametrize("tokenize", [None, moses.tokenizer()], ids=["blanks", "moses"])
+@pytest.mark.parametrize("tokenize", [None, moses()], ids=["blanks", "moses"])
 def test_a_run_that_ends_within_a_line_has_its_last_sentence_alone(texts, tokenize):
     _, read = texts
     every = ["a b .", "c-d e .", "f g h .", "i j .", "k l m ."]
@@ -40,7 +38,7 @@ def test_a_run_that_ends_within_a_line_has_its_last_sentence_alone(texts, tokeni
         assert of_sentences(read(tokenize, most)) == dict(enumerate(every[:most]))
 
 
-@pytest.mark.parametrize("tokenize", [None, moses.tokenizer()], ids=["blanks", "moses"])
+@pytest.mark.parametrize("tokenize", [None, moses()], ids=["blanks", "moses"])
 @pytest.mark.parametrize(
     "change, line",
     [

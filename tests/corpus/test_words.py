@@ -8,10 +8,9 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.segment import line
-from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.store import Corpus, Words
 from ff_memories.corpus.text import sentences
 from ff_memories.corpus.tokenizer import Tokenizer as Types
-from ff_memories.corpus.words import Words
 
 TEXT = ["the cat sees the other cat at 7.30 , again", "don't call Anna at 1234567 or 12", "naïve fish eat naïve birds"]
 ODD = ["日 本語 cat", "a\u2581b \u2581 \u2581the cat", "½ ﬁsh ´x 🦉🦉 owl", "Ġcat Ġ the", "x", "12 3456 a1b2",

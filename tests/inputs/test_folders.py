@@ -84,12 +84,9 @@ def test_names_that_torch_puts_around_a_model_are_no_names_of_its_weights(folder
     assert torch.equal(logits(folder), logits(llama))
 
 
-def test_another_name_before_all_weights_is_named_and_taken_off(folder, llama):
+def test_another_name_before_all_weights_is_named(folder):
     renamed(folder, lambda name: f"net.lm.{name}")
-    said = refused(folder)
-    assert "the names of its weights begin with net.lm." in said
-    followed(said, folder)
-    assert torch.equal(logits(folder), logits(llama))
+    assert "but have net.lm." in refused(folder)
 
 
 FP8 = torch.float8_e4m3fn

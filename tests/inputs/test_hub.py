@@ -24,6 +24,7 @@ from ff_memories.config import load
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import model_folder
+from ff_memories.inputs.of_run import Inputs
 from ff_memories.workflow.runs.run import Run
 
 pytestmark = pytest.mark.slow
@@ -180,7 +181,7 @@ def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved
 
 def test_offline_it_says_which_files_to_put_where(web, saved, capsys, offline):
     web.push(NAME, saved)
-    pinned = hub.pinned(init(NAME).model)
+    pinned = Inputs(init(NAME)).pinned_on_hub
     assert pinned is not None
     offline()
     said = says(capsys, "fetch", "--configfile", "my.yaml")

@@ -16,9 +16,10 @@ from pipeline import config, step, write_inputs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.inputs import fetch, registry
-from ff_memories.inputs.models import from_gguf
+from ff_memories.inputs.models import converted_folder, from_gguf
 from ff_memories.inputs.texts import sampled
 from ff_memories.judge import wording
+from ff_memories.model.files import gguf_file
 
 
 def test_every_token_is_the_one_that_its_draw_falls_on():
@@ -85,7 +86,8 @@ def known(tmp_path, monkeypatch):
 
 def test_the_text_is_written_once_and_the_same_again(known, monkeypatch):
     gguf_files.save("m.gguf")
-    from_gguf.make(Path("m.gguf"), registry.source("it"))
+    model = from_gguf.model(gguf_file.read(Path("m.gguf")))
+    converted_folder.write(model, Path(registry.source("it").folder), "it", "0" * 64)
     monkeypatch.setattr(sampled, "whole", lambda story: story)  # words of a random model end nowhere
     fetch.fetch("text", registry.source("text"))
     first = [Path(f"data/text/{name}.txt").read_text() for name in "ab"]

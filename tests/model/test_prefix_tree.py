@@ -38,7 +38,7 @@ def test_rows_are_the_distinct_prefixes_each_as_deep_as_it_is_read(paths, seed):
             depth[prefix] = max(depth[prefix], deep)
     made = prefix_tree.PrefixTree(paths, path, position, layer)
     assert len(made.tokens) == len(depth)
-    assert made.work == sum(depth.values())
+    assert sum(map(made.level_rows, range(1, made.depth + 1))) == sum(depth.values())
     assert made.depth == max(depth.values())
 
 

@@ -22,8 +22,7 @@ from ff_memories import api
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.config.experiments import Mutations
-from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.words import Words
+from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model import decoder
 from ff_memories.model import drawn as drawn_models
 from ff_memories.model.batches import batching, packed
@@ -107,7 +106,7 @@ WRONG: dict[str, tuple[str, dict, str]] = {  # model -> what its row is made to 
     "gate and up apart": ("phi3", {"fused": False}, "layer 1, mlp.gate_up_proj: m = f(K h)"),
     "another activation": ("gptj", {"activation": "attn.attn_dropout"}, "layer 1, mlp.fc_in: m = f(K h)"),
     "another readout": ("falcon", {"final_norm": "transformer.h.0.input_layernorm"}, "logits = cap"),
-    "no such readout": ("bloom", {"final_norm": "norm"}, "norm: the model has no such module"),
+    "no such readout": ("bloom", {"final_norm": "norm"}, "the model: it has no module norm"),
 }  # fmt: skip
 
 

@@ -58,50 +58,16 @@ def threads_of_a_job(kind: str, cores: int) -> int:
     return THREADS if portable_here(kind) else max(1, min(FAST_THREADS, cores))
 
 
-def chosen() -> str:
-    """Return this process's arithmetic."""
-    return os.environ.get(CHOSEN, "fast")
-
-
 def portable() -> bool:
     """Return whether this process computes portably."""
-    return chosen() == "portable"
+    return os.environ.get(CHOSEN) == "portable"
 
 
 def instructions() -> list[str]:
     """Return this CPU's vector instructions, widest last; none if the system does not list them."""
-    flags = _flags()
-    return [name for name in ("sse4_2", "avx", "fma", "avx2", "avx512f", "amx_tile") if name in flags]
-
-
-def multiplies_bfloat16() -> bool | None:
-    """Return whether torch multiplies bfloat16 factors on this CPU faster, and sums in float32; ``None``: unknown.
-
-    Of x86 CPUs, those with AMX: with AVX-512's instructions alone, torch's products have float32's speed.
-    """
-    flags = _flags()
-    return not {"amx_bf16", "bf16"}.isdisjoint(flags) if flags else None
-
-
-def slow_products(precision: str, kind: str) -> str | None:
-    """Return why a CPU's products in a precision are no faster than in float32; ``None`` where that is no surprise.
-
-    Args:
-        precision: ``extraction.precision``.
-        kind: ``execution.arithmetic``.
-    """
-    if precision != "bfloat16":
-        return None
-    if multiplies_bfloat16() is False:
-        return "This CPU has no fast bfloat16 products, so extraction.precision: bfloat16 takes as long as float32."
-    if portable_here(kind):
-        return "execution.arithmetic: portable leaves this CPU's bfloat16 instructions unused; fast uses them."
-    return None
-
-
-def _flags() -> list[str]:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    return next((line.split() for line in lines if line.startswith(("flags", "Features"))), [])  # of x86, of ARM
+    flags = next((line.split() for line in lines if line.startswith(("flags", "Features"))), [])  # of x86, of ARM
+    return [name for name in ("sse4_2", "avx", "fma", "avx2", "avx512f", "amx_tile") if name in flags]

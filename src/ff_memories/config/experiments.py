@@ -47,8 +47,7 @@ class Mutations(Section):
         "skip", description="triggers of one token: skip | bos (use the coefficient at `</s>`)"
     )
     mean: Literal["of_ratios", "of_sums"] = Field(
-        "of_ratios",
-        description="of_ratios: mean of the relative changes | of_sums: relative change of the sums",
+        "of_ratios", description="of_ratios: mean of the relative changes | of_sums: relative change of the sums"
     )
     unit: Literal["token", "word"] = Field(
         "token",
@@ -90,10 +89,7 @@ class Composition(Section):
     """E8-E14, section 5: how memories and layers compose their predictions on validation prefixes."""
 
     examples: int = Field(
-        4000,
-        ge=1,
-        le=10**9,
-        description="number of random prefixes; all sentences if there are fewer",
+        4000, ge=1, le=10**9, description="number of random prefixes; all sentences if there are fewer"
     )
     sample: Literal["per_sentence", "uniform"] = Field(
         "per_sentence",
@@ -105,12 +101,10 @@ class Composition(Section):
         "these prefixes in this order; docs/exports.md says how to write one; null: sample at random",
     )
     positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
-        "auto",
-        description="prefix lengths in a sentence of N tokens: 1..N (paper) | 0..N (released) | 1..N-1",
+        "auto", description="prefix lengths in a sentence of N tokens: 1..N (paper) | 0..N (released) | 1..N-1"
     )
     layer_prediction: Literal["auto", "ffn", "output"] = Field(
-        "auto",
-        description="the prediction that memories agree with: ffn (top(y); paper) | output (top(o); released)",
+        "auto", description="the prediction that memories agree with: ffn (top(y); paper) | output (top(o); released)"
     )
     memories: Literal["active", "all", "share:0.9"] = Field(
         "active",

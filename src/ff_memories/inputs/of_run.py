@@ -116,7 +116,10 @@ class Inputs:
     @property
     def pinned_on_hub(self) -> hub.Pinned | None:
         """What the config pins of a model on the hub; ``None`` for another model."""
-        return hub.pinned(self.config.model)
+        model = self.config.model
+        if not isinstance(model, TransformersModel) or model.hub is None:
+            return None
+        return hub.Pinned(model.hub, str(model.revision), model.files, model.licence)
 
     @property
     def pinned(self) -> dict[str, str]:

@@ -30,9 +30,7 @@ class Part(Row):
 
     name: Name
     urls: list[str] = []
-    package: str | None = Field(
-        None, pattern=rf"^(pip|npm) {_PART} {_PART}$"
-    )  # whose archive holds it, with its version
+    package: str | None = Field(None, pattern=rf"^(pip|npm) {_PART} {_PART}$")  # whose archive has it, and version
     member: Below | None = None  # the file within that archive; one that ends in .gz is unpacked
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
     bytes: int | None = None  # the exact size
@@ -63,9 +61,7 @@ class Source(Row):
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")  # of that file
     bytes: int | None = None
     folder: str = Field(pattern=rf"^data(/{_PART})+$")  # a download writes nowhere else
-    files: dict[
-        str, Below
-    ] = {}  # by role: those of NEEDED, and for a text also ``test``; MADE where `form` is a model's
+    files: dict[str, Below] = {}  # by role: those of NEEDED, for a text also ``test``; MADE where `form` is a model's
     unpacked_bytes: int  # approximate; an archive that unpacks to more than twice as much is refused
     licence: str
     citation: str
@@ -121,10 +117,8 @@ def read(path: Path) -> dict[str, Source]:
             f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
             f"see the package's {OWN.name} for all keys",
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
-    except RecursionError:
-        raise UserError(f"{path}: not valid TOML: nested too deeply") from None
 
 
 @cache

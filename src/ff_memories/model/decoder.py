@@ -226,6 +226,14 @@ class LanguageModel(ABC):
         """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
         return Batch.pack(sentences, self.device, self.start)
 
+    def pack_unsorted(self, sentences: Sequence[np.ndarray]) -> tuple[Batch, np.ndarray]:
+        """Return sentences in any order as a batch, and (sentences,) the row of each one's start token."""
+        rows = np.array([len(sentence) + 1 for sentence in sentences])
+        order = np.argsort(rows, kind="stable")
+        first = np.empty_like(rows)
+        first[order] = np.cumsum(rows[order]) - rows[order]
+        return self.pack([sentences[i] for i in order]), first
+
     @abstractmethod
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d)."""
@@ -308,11 +316,6 @@ class Layer:
 
 class Decoder(LanguageModel):
     """A fairseq ``transformer_lm`` for analysis: inputs, layers of memories, output vocabulary.
-
-    Attributes:
-        start: id of the token that every sentence begins with.
-        forests: whether layers take forests of prefixes (``prefix_tree``).
-        parallel: no feed-forward layer reads its block's input.
 
     Args:
         dtype: of all numbers; float64 is for tests.

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ff_memories.model.batches import branches
 from ff_memories.model.batches.branches import Branches
 from ff_memories.model.decoder import AnyLayer, LanguageModel
 from ff_memories.model.matmul import linear, require_finite, widened
@@ -51,11 +50,7 @@ class LastLayer:
 
 
 def run_changed(
-    decoder: LanguageModel,
-    prefixes: Sequence[np.ndarray],
-    which: np.ndarray,
-    layer: np.ndarray,
-    vector: Vectors,
+    decoder: LanguageModel, prefixes: Sequence[np.ndarray], which: np.ndarray, layer: np.ndarray, vector: Vectors
 ) -> LastLayer:
     """Run prefixes once, and every change of their last token from its layer on.
 
@@ -70,7 +65,10 @@ def run_changed(
         last, own = rows.batch.last, len(rows.batch.tokens) + torch.arange(len(which), device=decoder.device)
         x = decoder.embed(rows)[: len(rows.batch.tokens)]
     else:
-        rows, last, own = branches.packed_prefixes(decoder, prefixes, which.tolist())
+        every = [*prefixes, *(prefixes[i] for i in which)]  # whole copies: the layers take no attention of ours
+        rows, first = decoder.pack_unsorted(every)
+        ends = torch.from_numpy(first + [len(text) for text in every]).to(decoder.device)
+        last, own = ends[: len(prefixes)], ends[len(prefixes) :]
         x = decoder.embed(rows)
     direct = x.new_zeros(len(which), x.shape[1])
     for number, block in enumerate(decoder.layers, 1):

@@ -1,7 +1,6 @@
 """The model, loaded on the device that was asked for."""
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +83,6 @@ def _prepared(execution: Execution, precision: Precision) -> str:
     """Set threads and precision of this process; return the device, one that no other job holds."""
     torch.set_num_threads(arithmetic.THREADS if arithmetic.portable() else execution.threads)
     device = chosen_device(execution.device)
-    if device == "cpu" and (slow := arithmetic.slow_products(precision, arithmetic.chosen())):
-        print(slow, file=sys.stderr)
     if device == "cuda":
         device = f"cuda:{machine.acquire_gpu(torch.cuda.device_count())}"
     use_precision(precision, device)
@@ -98,9 +95,9 @@ def read_model(
     """Load a run's own model, to compute in a precision that the device has."""
     if not is_transformer(description):
         return Decoder.load(weights, description, device, precision=precision)
-    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
+    from ff_memories.model.transformer import load  # the library takes seconds to load
 
-    return load.load(weights.parent, describe.read_description(description), device, precision=precision)
+    return load.load(weights.parent, load.read_description(description), device, precision=precision)
 
 
 def is_transformer(description: Path) -> bool:

@@ -123,12 +123,7 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scorin
 
 
 def attention_along(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    groups: Sequence[Paths],
-    rows: int,
-    scoring: Scoring = USUAL,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, groups: Sequence[Paths], rows: int, scoring: Scoring = USUAL
 ) -> torch.Tensor:
     """Return attention's output (rows, heads, d_head) of rows that paths lead to, whatever is behind a path's end.
 
@@ -147,12 +142,7 @@ def attention_along(
 
 
 def attention_of_sentences(
-    q: torch.Tensor,
-    k: torch.Tensor,
-    v: torch.Tensor,
-    ends: torch.Tensor,
-    longest: int,
-    scoring: Scoring = USUAL,
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, longest: int, scoring: Scoring = USUAL
 ) -> torch.Tensor:
     """Return attention's output (rows, heads, d_head) of sentences in one call of a GPU's kernel, which pads nothing.
 

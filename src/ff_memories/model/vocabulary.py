@@ -164,11 +164,6 @@ class Vocabulary:
         """Say which types the model is never trained to predict (``Dictionary.never_trained``)."""
         self.never = torch.tensor(never, dtype=torch.long, device=self.never.device)
 
-    def projections(self) -> list[torch.Tensor]:
-        """Return the projections to the classes and to each tail, of an adaptive softmax."""
-        held = [self.classes, *(cluster.projection for cluster in self.clusters[1:])]
-        return [projection for projection in held if projection is not None]
-
     def replace_projections(self, classes: torch.Tensor, tails: list[torch.Tensor]) -> None:
         """Read classes (tails, d) and words of the tails, (d_k, d) each, by other projections than the model's."""
         like = self.clusters[0].embedding

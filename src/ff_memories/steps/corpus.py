@@ -8,7 +8,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output, Threads
 from ff_memories.config import CorpusSection, Settings
-from ff_memories.corpus import forms, moses, store, text
+from ff_memories.corpus import forms, store, text
 from ff_memories.corpus.segment import Segmenter, cuts, segmenter
 from ff_memories.corpus.types import read_types
 from ff_memories.inputs import registry
@@ -50,7 +50,7 @@ def run(
         "max_tokens": described["max_positions"] - 1,
         "headings": keys.headings,
         "too_long": keys.too_long,
-        "tokenize": moses.tokenizer() if keys.tokenizer == "moses" else None,
+        "tokenize": text.moses() if keys.tokenizer == "moses" else None,
     }
     splits = {
         split: text.sentences(

@@ -141,10 +141,10 @@ def _shape(run_: Run, source: registry.Source | None) -> Shape:
 def _transformer(run_: Run, described: Path) -> Shape:
     from ff_memories.model.families import families
     from ff_memories.model.files import config_file
-    from ff_memories.model.transformer import describe, load  # the library takes seconds to load
+    from ff_memories.model.transformer import load  # the library takes seconds to load
 
     if described.exists():
-        return Shape.of(describe.read_description(described))
+        return Shape.of(load.read_description(described))
     path = _model_file(run_, model_folder.CONFIG)
     plain = config_file.read(path.parent)
     load.check(path.parent, plain, families.row(plain, str(path)).architecture, str(path.parent))

@@ -21,7 +21,7 @@ from ff_memories.audit.references.equations import Equations
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings, TransformersModel
-from ff_memories.corpus import sample, store, texts
+from ff_memories.corpus import sample, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.corpus.types import Types, folded, read_types
@@ -307,4 +307,4 @@ def _validation(run: Run, types: Types, at: At) -> dict[int, str]:
     """Return the validation sentences as text, by number."""
     here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
     sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
-    return texts.of_sentences(sentences.with_columns(here), types if run.config.model.has_tokenizer else None)
+    return text.of_sentences(sentences.with_columns(here), types if run.config.model.has_tokenizer else None)

@@ -16,7 +16,7 @@ from ff_memories import tables as recorded_tables
 from ff_memories.audit.recompute.audit_inputs import AuditInputs
 from ff_memories.audit.recompute.near_equal import Tolerances
 from ff_memories.base.arithmetic import Precision
-from ff_memories.corpus.words import Words
+from ff_memories.corpus.store import Words
 from ff_memories.paper.beyond import causal, removals, survey
 from ff_memories.paper.keys import memory_selection, mutations, trigger_table
 from ff_memories.paper.layers import composition

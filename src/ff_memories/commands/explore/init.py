@@ -147,7 +147,8 @@ def configured(args: argparse.Namespace) -> str:
         folder = (
             hub.small_file(hub_config, model_folder.CONFIG).parent if hub_config else Path(run_.inputs.model_folder)
         )
-        saved_tokenizer.compare(folder, list(islice(_sentences(run_.inputs.texts("train")), COMPARED)))
+        sentences = list(islice(_sentences(run_.inputs.texts("train")), COMPARED))
+        saved_tokenizer.read(folder, sentences=sentences)
     return text
 
 

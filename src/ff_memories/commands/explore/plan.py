@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
 from ff_memories.base.parameters import threads, whole
@@ -110,9 +109,6 @@ def _show_sizes(run_: Run, planner: "Planner") -> None:
     )
     if run_.inputs.model_folder and (weights := quantised(model_folder.made_from(run_.inputs.model_folder))):
         print(f"{weights}\n")
-    slow = arithmetic.slow_products(config.extraction.precision, config.execution.arithmetic)
-    if slow and planner.device == "cpu":
-        print(f"{slow}\n")
 
 
 def _show_steps(config: Config, planner: "Planner", plan: list["Planned"], measured: dict[str, Cost]) -> None:

@@ -14,7 +14,7 @@ from ff_memories.base.files import require_file, write_json, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
 from ff_memories.config import TransformersModel
-from ff_memories.corpus import forms, moses
+from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.inputs import registry
 from ff_memories.inputs.fetch import fetch
@@ -80,6 +80,7 @@ def run(args: argparse.Namespace) -> None:
 def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str | None, dict[str, Any]]:
     """Return a run's name and scope, what quantised weights are, and the trace of a text through its model."""
     from ff_memories import api  # torch takes a second to load
+    from ff_memories.corpus.text import moses
 
     refuse_unfinished(run_)
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
@@ -87,7 +88,7 @@ def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str 
         raise UserError(f"{weights}: no such file", f"run {run_.again(str(weights))}")
     chosen = run_.resolved
     if chosen["corpus"]["tokenizer"] == "moses":
-        text = " ".join(moses.tokenizer()(text))
+        text = " ".join(moses()(text))
     values, described = chosen["values"], read_info(info)
     traced = api.trace(
         api.load_model(weights, run_.dictionary),

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, sha256
-from ff_memories.config import ModelSection, TransformersModel
 from ff_memories.inputs.models.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests
 
 SMALL = (CONFIG, TOKENIZER, INDEX, *OTHERS)  # all but the weights
@@ -47,13 +46,6 @@ class Pinned(NamedTuple):
     def one_file(self, name: str) -> str:
         """Return what ``ff-memories fetch --hub`` needs to fetch a file, as JSON."""
         return json.dumps({"name": self.name, "revision": self.revision, "files": {name: self.files.get(name)}})
-
-
-def pinned(model: ModelSection) -> Pinned | None:
-    """Return what a config pins of a model on the hub; ``None`` for another model."""
-    if not isinstance(model, TransformersModel) or model.hub is None:
-        return None
-    return Pinned(model.hub, str(model.revision), model.files, model.licence)
 
 
 def resolve(name: str, revision: str | None, start: str) -> Pinned:

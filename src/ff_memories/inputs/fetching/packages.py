@@ -4,24 +4,17 @@ pip and npm ask the index that the user set up; nothing here names one. Neither 
 source archive's metadata; ``NOTHING`` stands where its build system would be.
 """
 
-import gzip
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
-import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import sha256
 from ff_memories.inputs.fetching.download import Got
-from ff_memories.inputs.fetching.unpack import BROKEN
 from ff_memories.inputs.registry import Part
 
 BUILDERS = ("hatchling/build", "setuptools/build_meta", "flit_core/buildapi", "poetry/core/masonry/api")
@@ -51,12 +44,7 @@ def fetch(part: Part, folder: Path) -> Got:
             command, environment = (_pip if tool == "pip" else _npm)(part, name, version, Path(place))
             print(f"{part.name}: fetched by {tool}, from the index that it is set up for", file=sys.stderr)
             done = subprocess.run(
-                command,
-                cwd=place,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                env=os.environ | environment,
+                command, cwd=place, capture_output=True, text=True, errors="replace", env=os.environ | environment
             )
             if done.returncode or not (Path(place) / part.name).is_file():
                 errors = [line for line in done.stderr.splitlines() if "err" in line.lower()]
@@ -91,35 +79,3 @@ def _npm(part: Part, name: str, version: str, place: Path) -> tuple[list[str], d
     if (npm := shutil.which("npm")) is None:
         raise UserError(f"{name}: npm is not installed", "install Node.js, which npm comes with")
     return [npm, "pack", "--ignore-scripts", f"{name}@{version}"], {}
-
-
-@contextmanager
-def opened(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
-    """Open a file within a zip or tar archive for reading, unpacked if its name ends in ``.gz``; ``None``: the archive.
-
-    Raises:
-        UserError: the archive is damaged, or has no such file.
-    """
-    try:
-        if member is None:
-            with archive.open("rb") as file:
-                yield file
-        elif zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as held, held.open(member) as file:
-                yield _plain(file, member)
-        else:
-            with tarfile.open(archive) as tar:
-                found = tar.extractfile(member)  # None for what is no file
-                if found is None:
-                    raise KeyError(member)
-                yield _plain(found, member)
-    except KeyError:
-        raise UserError(f"{archive}: does not contain {member}", f"remove {archive} and fetch again") from None
-    except BROKEN as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's own
-        raise UserError(f"{archive}: damaged ({error})", f"remove {archive} and fetch again") from None
-
-
-def _plain(file: IO[bytes], member: str) -> IO[bytes]:
-    return gzip.open(file) if member.endswith(".gz") else file  # type: ignore[return-value]

@@ -1,11 +1,13 @@
-"""Unpack only the named files of an archive, to paths that the archive cannot choose."""
+"""Unpack only the named files of an archive, to paths that the archive cannot choose; or read one of them."""
 
+import gzip
 import lzma
 import shutil
 import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -21,7 +23,7 @@ def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int
     """Unpack an archive's files into ``folder``, all of them or none.
 
     Args:
-        archive, kind: a ``zip`` or ``tar.bz2`` file.
+        archive, kind: a ``zip`` or a tar.
         wanted: file names, found in any folder of the archive.
         folder: the folder to write to, under the file's name (with ``inside``: under its path in that folder).
         limit: total size in bytes that the archive may unpack to.
@@ -49,7 +51,7 @@ def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int
 def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: int, inside: str | None) -> list[str]:
     taken: list[str] = []
     left = limit
-    for name, size, opened in _zip(archive) if kind == "zip" else _tar(archive):
+    for name, size, opened in _members(archive, kind == "zip"):
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
             raise UserError(f"{archive}: refused, because the path {name!r} leads out of the archive")
@@ -71,20 +73,46 @@ def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: i
     return taken
 
 
-def _zip(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Yield (name, size, content) of an archive's files; a link in a zip is a file with its target as content."""
-    with zipfile.ZipFile(archive) as held:
-        for info in held.infolist():
-            if not info.is_dir():
-                yield info.filename, info.file_size, held.open(info)
+def _members(archive: Path, is_zip: bool) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Yield (name, size, content) of a zip's or a tar's files.
+
+    A link in a zip is a file with its target as content; of a tar, links and devices are left out.
+    """
+    if is_zip:
+        with zipfile.ZipFile(archive) as held:
+            for info in held.infolist():
+                if not info.is_dir():
+                    yield info.filename, info.file_size, held.open(info)
+    else:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                if member.isreg() and (content := tar.extractfile(member)):
+                    yield member.name, member.size, content
 
 
-def _tar(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Yield the same; links and devices are left out."""
-    with tarfile.open(archive, "r:bz2") as held:
-        for member in held:
-            if member.isreg() and (opened := held.extractfile(member)):
-                yield member.name, member.size, opened
+@contextmanager
+def opened(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
+    """Open a file within a zip or tar archive for reading, unpacked if its name ends in ``.gz``; ``None``: the archive.
+
+    Raises:
+        UserError: the archive is damaged, or has no such file.
+    """
+    again = f"remove {archive} and fetch again"
+    try:
+        if member is None:
+            with archive.open("rb") as file:
+                yield file
+            return
+        for name, _, content in _members(archive, zipfile.is_zipfile(archive)):
+            if name == member:
+                with content:
+                    yield gzip.GzipFile(fileobj=content) if member.endswith(".gz") else content  # type: ignore[misc]
+                return
+        raise UserError(f"{archive}: does not contain {member}", again)
+    except BROKEN as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's own
+        raise UserError(f"{archive}: damaged ({error})", again) from None
 
 
 def lines_of_parquet(parts: list[Path], target: Path) -> None:

@@ -45,11 +45,6 @@ def is_whole(folder: Path, digest: str) -> bool:
     return all((folder / n).is_file() for n in names) and model_folder.made_from(folder)["sha256"] == digest
 
 
-def tell(folder: Path, told: dict[str, Any]) -> None:
-    """Write what a folder's model was made from, as ``model_folder.made_from`` reads it."""
-    write_json(folder / model_folder.MADE_FROM, told)
-
-
 def write(model: Model, folder: Path, source: str, digest: str) -> None:
     """Write a model as a folder, whole or not at all.
 
@@ -80,6 +75,7 @@ def write(model: Model, folder: Path, source: str, digest: str) -> None:
         write_whole(partial / model_folder.TOKENIZER, model.tokenizer)
         write_json(partial / model_folder.OTHERS[0], model.special)
         files = model_folder.digests(partial, model_folder.CONVERTED)
-        tell(partial, {"source": source, "sha256": digest, **model.told, "files": files})
+        told = {"source": source, "sha256": digest, **model.told, "files": files}
+        write_json(partial / model_folder.MADE_FROM, told)
         if folder.is_dir():  # what Snakemake made, or an older conversion left
             shutil.rmtree(folder)

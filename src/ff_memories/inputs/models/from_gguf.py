@@ -15,7 +15,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, require_file, sha256
 from ff_memories.inputs.models import converted_folder, model_folder
 from ff_memories.inputs.models.converted_folder import Model
-from ff_memories.inputs.registry import Source
 from ff_memories.model.files import gguf_file
 from ff_memories.model.files.gguf_file import Header
 
@@ -42,37 +41,20 @@ def folder(path: Path, wanted: str | None = None) -> Path:
             "fetch the file again, or write the config again: ff-memories init",
         )
     found = model_folder.converted(digest)
-    convert(header, digest, found)
+    with alone(found):  # a second run waits for the first
+        if not converted_folder.is_whole(found, digest):
+            held = f"a {header.architecture} model in {', '.join(header.types)}"
+            print(f"{path.name}: {held}; converted to {found}", file=sys.stderr)
+            converted_folder.write(model(header), found, path.name, digest)
     return found
-
-
-def make(path: Path, source: Source) -> None:
-    """Write the folder of a source of the registry from its file."""
-    place = Path(source.folder)
-    converted_folder.write(model(gguf_file.read(path)), place, place.name, str(source.sha256))
-
-
-def convert(header: Header, digest: str, folder: Path) -> None:
-    """Convert a GGUF file into a folder, unless it holds the file's model; a second run waits for the first."""
-    with alone(folder):
-        if converted_folder.is_whole(folder, digest):
-            return
-        print(f"{header.path.name}: {said(header)}; converted to {folder}", file=sys.stderr)
-        converted_folder.write(model(header), folder, header.path.name, digest)
-
-
-def said(header: Header) -> str:
-    """Return in a line what a file holds: architecture and types."""
-    return f"a {header.architecture} model in {', '.join(header.types)}"
 
 
 def model(header: Header) -> Model:
     """Return a file's model, as its folder is written."""
     names = {own: name for name, (own, _) in gguf_file.tensors(header).items()}
     types = header.arrays["tokenizer.ggml.tokens"]
-    special = {
-        f"{word}_token": types[number] for word in ("bos", "eos") if (number := _special(header, word)) is not None
-    }
+    numbers = {word: _special(header, word) for word in ("bos", "eos")}
+    special = {f"{word}_token": types[number] for word, number in numbers.items() if number is not None}
     if header.architecture != "llama":  # else `transformers` builds it anew as that family's class does
         special["tokenizer_class"] = "PreTrainedTokenizerFast"
     return Model(

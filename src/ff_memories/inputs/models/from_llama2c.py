@@ -11,18 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.models import converted_folder, from_gguf
+from ff_memories.inputs.models import from_gguf
 from ff_memories.inputs.models.converted_folder import Model
-from ff_memories.inputs.registry import Source
 
 CONTROL, BYTE, NORMAL = 3, 6, 1  # kinds of types, as a GGUF file numbers them
 SPECIAL = ["<unk>", "<s>", "</s>"]
-
-
-def make(path: Path, source: Source) -> None:
-    """Write the source's folder from its file."""
-    folder = Path(source.folder)
-    converted_folder.write(model(path), folder, folder.name, str(source.sha256))
 
 
 def model(path: Path) -> Model:

@@ -18,31 +18,17 @@ FILE, CONFIG, MORE = "tokenizer.json", "tokenizer_config.json", ("special_tokens
 SAVE = "save it with `transformers`: tokenizer.save_pretrained(folder)"
 
 
-def read(folder: Path, vocab: int | None = None) -> Tokenizer:
+def read(folder: Path, vocab: int | None = None, sentences: Sequence[str] = ()) -> Tokenizer:
     """Return a folder's tokenizer.
 
     Args:
         vocab: how many types the model has.
+        sentences: on which its ids are compared with those that ``transformers`` gives, besides a few short texts.
 
     Raises:
-        UserError: a file is damaged or names more types than the model, tokens are drawn, or ``transformers`` reads no
-            fast tokenizer, or one that tokenizer.json cannot hold.
+        UserError: a file is damaged or names more types than the model, tokens are drawn, ``transformers`` reads no
+            fast tokenizer, or one that tokenizer.json cannot hold, or the ids differ.
     """
-    return _read(folder, vocab)[0]
-
-
-def compare(folder: Path, sentences: Sequence[str]) -> None:
-    """Refuse a folder whose tokenizer does not give some sentences the ids that ``transformers`` gives.
-
-    Raises:
-        UserError: the ids differ; errors as of ``read`` as well.
-    """
-    tokenizer, theirs = _read(folder)
-    _refuse_others(folder, theirs, sentences, [tokenizer.encode([text]) for text in sentences])
-
-
-def _read(folder: Path, vocab: int | None = None) -> tuple[Tokenizer, Any]:
-    """Return a folder's tokenizer as a run reads it and as ``transformers`` has it."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
     from transformers.utils import logging
 
@@ -66,14 +52,8 @@ def _read(folder: Path, vocab: int | None = None) -> tuple[Tokenizer, Any]:
         logging.set_verbosity(verbosity)
     tokenizer = Tokenizer.of(theirs.backend_tokenizer.to_str(), str(folder / FILE))
     added = [str(token.content) for token in tokenizer.fast.get_added_tokens_decoder().values()]
-    texts = ["The cat", *(f"a {token}b" for token in added[:20])]
-    _refuse_others(folder, theirs, texts, [tokenizer.encode([text]) for text in texts])
-    return Tokenizer(tokenizer.fast, vocab), theirs
-
-
-def _refuse_others(folder: Path, theirs: Any, texts: Sequence[str], ids: Sequence[list[int]]) -> None:
-    """Raise ``UserError`` for a text of which ``transformers`` makes other ids."""
-    for text, ours in zip(texts, ids, strict=True):
+    for text in ("The cat", *(f"a {token}b" for token in added[:20]), *sentences):
+        ours = tokenizer.encode([text])
         try:
             wanted = theirs(text, add_special_tokens=False, verbose=False)["input_ids"]
         except (TypeError, ValueError) as error:
@@ -83,3 +63,4 @@ def _refuse_others(folder: Path, theirs: Any, texts: Sequence[str], ids: Sequenc
             raise UserError(
                 f"{folder}: {FILE} gives {text[:40]!r} the ids {ours[:12]}, `transformers` {wanted[:12]}", split
             )
+    return Tokenizer(tokenizer.fast, vocab)

@@ -16,12 +16,7 @@ from pathlib import Path
 from ff_memories.base.errors import UserError, with_extra
 
 # The Python sources of these releases are the same on every platform; constraints.txt pins them.
-PACKAGES = {
-    "networkx": "3.6.1",
-    "numpy": "2.4.6",
-    "scipy": "1.17.1",
-    "sympy": "1.14.0",
-}
+PACKAGES = {"networkx": "3.6.1", "numpy": "2.4.6", "scipy": "1.17.1", "sympy": "1.14.0"}
 VALIDATION_SHARE = 0.075
 MIN_WORDS = 8  # a shorter paragraph is a label, not prose
 MIN_PROSE = 0.7  # share of plain words and punctuation among the tokens; below it, it is a formula or a listing

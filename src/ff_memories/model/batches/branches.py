@@ -4,12 +4,9 @@ A change at a prefix's last token reaches nothing but that token in the layers a
 So a changed version is one row, which attends to the keys and values of its prefix's earlier tokens and to its own.
 """
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
 
-from ff_memories.model.decoder import Batch, LanguageModel
+from ff_memories.model.decoder import Batch
 from ff_memories.model.matmul import USUAL, Scoring, matmul
 
 GATHERED = 1 << 24  # numbers of keys, and of values, that are gathered at once
@@ -63,24 +60,3 @@ class Branches:
             shares = torch.softmax(scores.masked_fill(~seen[:, None, None], -torch.inf), -1)
             out[part] = matmul(shares, v[rows].transpose(1, 2)).flatten(1, 2)
         return out.to(kind)
-
-
-def packed_prefixes(
-    decoder: LanguageModel, prefixes: Sequence[np.ndarray], base: Sequence[int]
-) -> tuple[Batch, torch.Tensor, torch.Tensor]:
-    """Return prefixes and whole copies of some of them as one batch, for layers that take no attention of ours.
-
-    Args:
-        prefixes: without the start token.
-        base: which of them each copy is of.
-
-    Returns:
-        The batch, the row of each prefix's last token, and that of each copy's.
-    """
-    every = [*prefixes, *(prefixes[i] for i in base)]
-    rows = np.array([len(text) + 1 for text in every])
-    order = np.argsort(rows, kind="stable")
-    last = np.empty_like(rows)
-    last[order] = np.cumsum(rows[order]) - 1
-    found = torch.from_numpy(last).to(decoder.device)
-    return decoder.pack([every[i] for i in order]), found[: len(prefixes)], found[len(prefixes) :]

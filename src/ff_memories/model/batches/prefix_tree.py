@@ -138,11 +138,6 @@ class PrefixTree:
         """How many layers the deepest rows run through."""
         return len(self._ends) - 1
 
-    @property
-    def work(self) -> int:
-        """Rows run, summed over layers."""
-        return sum(self._rows[1:])
-
     def level_rows(self, layer: int) -> int:
         """Return how many rows, the first ones, run through ``layer``, from 1."""
         return self._rows[layer]
@@ -167,7 +162,7 @@ class PlainPaths:
 
     Args:
         paths, path, position, layer: as of ``PrefixTree``; paths need no order.
-        pack: makes a batch of sentences that come by length.
+        pack: makes a batch of sentences, and tells the row of each one's start token (``LanguageModel.pack_unsorted``).
 
     Attributes:
         row: (reads,) the row of each read.
@@ -180,13 +175,9 @@ class PlainPaths:
         path: np.ndarray,
         position: np.ndarray,
         layer: np.ndarray,
-        pack: Callable[[Sequence[np.ndarray]], Any],
+        pack: Callable[[Sequence[np.ndarray]], tuple[Any, np.ndarray]],
     ):
-        rows = np.array([len(p) + 1 for p in paths])
-        order = np.argsort(rows, kind="stable")
-        first = np.empty_like(rows)
-        first[order] = np.cumsum(rows[order]) - rows[order]
-        self.batch = pack([paths[i] for i in order])
+        self.batch, first = pack(paths)
         self.row, self.depth = first[path] + position, int(layer.max())
 
     def level_rows(self, layer: int) -> int:

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import nn
-from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
@@ -23,7 +22,7 @@ from ff_memories.model.decoder import Batch
 from ff_memories.model.families.families import Family
 from ff_memories.model.files import config_file
 from ff_memories.model.matmul import widened
-from ff_memories.model.transformer.describe import attention, layers_of, matrix
+from ff_memories.model.transformer.describe import attention, layers_of, matrix, rows_of
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  # several families sum in float32
@@ -84,6 +83,13 @@ class _Book:
     def refuse(self, where: str, what: str) -> UserError:
         return UserError(f"{self.name}: {where}: {what}", HINT)
 
+    def part(self, where: str, module: nn.Module, name: str) -> Any:
+        """Return a module's part. Raises ``UserError`` if there is no part of that name."""
+        try:
+            return module.get_submodule(name)
+        except AttributeError:
+            raise self.refuse(where, f"it has no module {name}") from None
+
     def check(self, equation: str, where: str, ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> None:
         """Raise ``UserError`` unless two (tokens, n) agree; ``terms``: what they are sums of."""
         if ours.shape != theirs.shape:
@@ -115,7 +121,7 @@ def prove(model: Any, family: Family) -> Proof:
     modules: dict[Hashable, nn.Module] = {"": model}
     for index, layer in enumerate(layers):
         modules[index, ""] = layer
-        modules |= {(index, name): _part(book, index, layer, name) for name in names}
+        modules |= {(index, name): book.part(f"layer {index + 1}", layer, name) for name in names}
         modules |= {(index, "." + name): child for name, child in layer.named_children()}
     tokens = some_tokens(model)
     with full_precision(), narrow_windows(model), attention(model, "eager" if family.packed else None):
@@ -128,13 +134,14 @@ def prove(model: Any, family: Family) -> Proof:
         if below is not None:
             book.check("stream", f"layer {index + 1}", calls[""].given, below)
         below = calls[""].made
-    if family.packed:
-        with full_precision(), narrow_windows(model), attention(model, packed.NAME):
+    with full_precision(), narrow_windows(model), attention(model, packed.NAME if family.packed else None):
+        if family.packed:
             _check_packing(book, model, tokens, layers, [seen[index, ""][0] for index in range(len(layers))])
-    else:
-        with full_precision(), narrow_windows(model):
+        else:
             _check_causal(book, model, tokens, logits)
-    _check_readout(book, model, family, below, logits)
+    book.check(
+        "readout", family.final_norm, readout(model, book.part("the model", model, family.final_norm), below), logits
+    )
     return Proof(book.name, len(layers), tokens.numel(), str(dtype).removeprefix("torch."), book.tolerance, book.errors)
 
 
@@ -158,12 +165,11 @@ def _check_layer(
     """Check one layer; ``beside``: (tokens, n) outputs of the modules that it is made of."""
     x, o = calls[""]
     m, y = calls[family.down]
-    down = layer.get_submodule(family.down)
+    down: Any = layer.get_submodule(family.down)
     if matrix(down) is None:
         raise book.refuse(f"{where}, {family.down}", "it is no matrix")
-    values, bias = values_of(down)
-    added = 0 if bias is None else widened(bias)
-    book.check("values", f"{where}, {family.down}", widened(m) @ widened(values) + added, y)
+    added = 0 if down.bias is None else widened(down.bias)
+    book.check("values", f"{where}, {family.down}", widened(m) @ widened(rows_of(down).t()) + added, y)
     if family.norm_after is not None:
         given, after = calls[family.norm_after]
         book.check("norm behind", f"{where}, {family.norm_after}", given, y)
@@ -186,10 +192,9 @@ def coefficients(where: str, book: _Book, layer: nn.Module, family: Family, sour
     """Return m (tokens, d_m) by the row's formula from what the feed-forward layer reads (tokens, d)."""
 
     def run(name: str, x: torch.Tensor) -> torch.Tensor:
+        module = book.part(where, layer, name)
         try:
-            return layer.get_submodule(name)(x)
-        except AttributeError:
-            raise book.refuse(where, f"it has no module {name}") from None
+            return module(x)
         except RuntimeError as fault:
             raise book.refuse(f"{where}, {name}", f"it takes no {tuple(x.shape)} numbers ({fault})") from None
 
@@ -286,15 +291,7 @@ def named_lengths(reader: Any) -> list[int]:
     return sorted({2, ROWS, *(n for n in named if 2 <= n <= longest)})
 
 
-def _check_readout(book: _Book, model: Any, family: Family, o: Any, logits: torch.Tensor) -> None:
-    try:
-        norm = model.get_submodule(family.final_norm)
-    except AttributeError:
-        raise book.refuse(f"{family.final_norm}", "the model has no such module") from None
-    book.check("readout", family.final_norm, readout(model, norm, o), logits)
-
-
-def readout(model: Any, norm: nn.Module, o: torch.Tensor) -> torch.Tensor:
+def readout(model: Any, norm: Any, o: Any) -> torch.Tensor:
     """Return the logits (tokens, vocab) of the last layer's output (tokens, d) by the readout's formula."""
     head = model.get_output_embeddings()
     logits = F.linear(norm(o), head.weight, head.bias)
@@ -348,23 +345,11 @@ def _copy(given: Any) -> torch.Tensor:
     return _copy(next(found, torch.empty(0)))
 
 
-def _part(book: _Book, index: int, layer: nn.Module, name: str) -> nn.Module:
-    try:
-        return layer.get_submodule(name)
-    except AttributeError:
-        raise book.refuse(f"layer {index + 1}", f"it has no module {name}") from None
-
-
 def _one(book: _Book, index: int, name: str, calls: list[Call]) -> Call:
     if len(calls) != 1:
         where = f"layer {index + 1}" + (f", {name}" if name else "")
         raise book.refuse(where, f"it ran {len(calls)} times in one forward pass")
     return calls[0]
-
-
-def values_of(down: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return V (d_m, d) and b (d,) of a matrix: y' = m V + b."""
-    return (down.weight if isinstance(down, Conv1D) else down.weight.t()), down.bias
 
 
 def error(ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> float:

@@ -6,7 +6,6 @@
 
 import argparse
 import math
-import pickle
 import re
 import warnings
 import zipfile
@@ -52,11 +51,7 @@ def load_pickle(path: str | Path) -> dict[str, Any]:
 
     Raises ``UserError`` if it is damaged, would run code, or holds more than its size on the disk.
     """
-    path = Path(path)
-    require_file(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such checkpoint", "check model.checkpoint, or pull it with: dvc pull")
-    loaded = _unpickle(path)
+    loaded = _unpickle(Path(path))
     if not isinstance(loaded, dict) or "model" not in loaded:
         raise UserError(f"{path}: not a fairseq checkpoint, it has no 'model'")
     return loaded
@@ -71,20 +66,20 @@ def load_tensors(path: Path) -> Weights:
 
 def _unpickle(path: Path) -> Any:
     require_file(path)
+    if not path.exists():
+        raise UserError(f"{path}: no such checkpoint", "check model.checkpoint, or pull it with: dvc pull")
     try:
         _check_zip(path)
         with torch.serialization.safe_globals(_ALLOWED), warnings.catch_warnings(action="ignore"):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
+    except UserError:
+        raise
+    except Exception as error:  # whatever a damaged file makes torch stumble over
         if found := re.search(r"(?:GLOBAL|Unsupported (?:class|global):?(?: GLOBAL)?) `?([\w.]+)", str(error)):
             raise UserError(
                 f"{path}: refused, it holds a pickled {found[1]}, which could run code when loaded",
                 "save the checkpoint again with plain tensors and an argparse.Namespace only",
             ) from None
-        raise UserError(f"{path}: not a readable checkpoint ({str(error).splitlines()[0]})") from None
-    except UserError:
-        raise
-    except Exception as error:  # whatever a damaged file makes torch stumble over
         first = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise UserError(f"{path}: truncated or not a checkpoint ({first})", "fetch the file again") from None
 
@@ -242,8 +237,8 @@ def _output(take: _Taker, options: dict[str, Any], vocab: int) -> tuple[Weights,
         out["output.head"] = take(name, vocab, None)
         return out, (vocab,)
     cutoffs = _cutoffs(options["adaptive_softmax_cutoff"], vocab)
-    at, clusters = "adaptive_softmax.", len(cutoffs) - 1
-    if options.get("tie_adaptive_weights"):
+    at, clusters, tied = "adaptive_softmax.", len(cutoffs) - 1, options.get("tie_adaptive_weights")
+    if tied:
         out["output.head"] = take("embed_tokens.embeddings.0.0.weight", cutoffs[0], None)
         if f"{at}head.word_proj.0.weight" in take:
             out["output.head_projection"] = take(f"{at}head.word_proj.0.weight", None, None)
@@ -252,12 +247,9 @@ def _output(take: _Taker, options: dict[str, Any], vocab: int) -> tuple[Weights,
         head = take(f"{at}head.weight", cutoffs[0] + clusters, None)
         out["output.head"], out["output.classes"] = head[: cutoffs[0]], head[cutoffs[0] :]
     for k in range(clusters):
-        size = cutoffs[k + 1] - cutoffs[k]
-        if options.get("tie_adaptive_weights"):
-            out[f"output.{k}.embedding"] = take(f"embed_tokens.embeddings.{k + 1}.0.weight", size, None)
-        else:
-            out[f"output.{k}.embedding"] = take(f"{at}tail.{k}.2.weight", size, None)
-        if options.get("tie_adaptive_weights") and options.get("tie_adaptive_proj"):
+        embedding = f"embed_tokens.embeddings.{k + 1}.0.weight" if tied else f"{at}tail.{k}.2.weight"
+        out[f"output.{k}.embedding"] = take(embedding, cutoffs[k + 1] - cutoffs[k], None)
+        if tied and options.get("tie_adaptive_proj"):
             out[f"output.{k}.projection"] = take(f"embed_tokens.embeddings.{k + 1}.1.weight", None, None).t()
         else:
             out[f"output.{k}.projection"] = take(f"{at}tail.{k}.0.weight", None, None)
@@ -274,28 +266,17 @@ def read(path: str | Path) -> tuple[Description, Weights]:
         UserError: not a checkpoint, truncated, pickled code, another architecture, missing or misshapen weights,
             NaN or infinite weights; each by name.
     """
-    loaded = load_pickle(path)
-    return described(loaded, Path(path), loaded.get("model"))
-
-
-def described(loaded: dict[str, Any], path: Path, unsafe: Any = None) -> tuple[Description, Weights]:
-    """Return the same of a checkpoint in memory; a weight that is one of its tensors shares that tensor's memory.
-
-    ``unsafe``: tensors as they come from the file, to be compared with its size.
-
-    Raises:
-        UserError: as ``read``.
-    """
+    loaded, path = load_pickle(path), Path(path)
+    _refuse_odd_tensors(loaded["model"], path)
     try:
-        return _read(loaded, path, unsafe)
+        return described(loaded, path)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         raise UserError(f"{path}: its options are not those of a transformer_lm ({str(error)[:200]})") from None
 
 
-def _read(loaded: dict[str, Any], path: Path, unsafe: Any) -> tuple[Description, Weights]:
+def described(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
+    """Return the same of a sound checkpoint in memory; a weight that is one of its tensors shares that one's memory."""
     options, state = model_options(loaded, path), loaded["model"]
-    if unsafe is not None:
-        _refuse_odd_tensors(unsafe, path)
     _refuse_other_architectures(options, state, path)
     take = _Taker(state, path)
     layers = 1 + max((int(m[1]) for n in state if (m := re.match(r"decoder\.layers\.(\d+)\.", n))), default=-1)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -19,25 +18,18 @@ CODE = re.compile(r"auto_map|custom_pipelines|.*(attn|experts)_implementation.*"
 DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
 WIDTH = ("hidden_size", "n_embd", "n_embed", "d_model")
 KEYS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
-HEADS = ("num_attention_heads", "n_head")
-VOCAB = ("vocab_size",)
-POSITIONS = ("max_position_embeddings", "n_positions")
 SIZES = {
     **dict.fromkeys(DEPTH, 255),
     **dict.fromkeys((*WIDTH, "word_embed_proj_dim"), 1 << 17),
     **dict.fromkeys(KEYS, 1 << 20),
-    **dict.fromkeys((*HEADS, "num_key_value_heads", "num_kv_heads", "head_dim"), 1 << 16),
-    **dict.fromkeys((*VOCAB, *POSITIONS, "n_ctx", "seq_length"), 1 << 24),
+    **dict.fromkeys(("num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads", "head_dim"), 1 << 16),
+    **dict.fromkeys(("vocab_size", "max_position_embeddings", "n_positions", "n_ctx", "seq_length"), 1 << 24),
     **dict.fromkeys(("sliding_window", "original_max_position_embeddings"), 1 << 24),
 }
 EPSILON = re.compile(r".*(_|^)(eps|epsilon)")
 POSITIVE = (
-    "rope_theta",
-    "rotary_emb_base",
-    "attn_logit_softcapping",
-    "final_logit_softcapping",
-    "query_pre_attn_scalar",
-)
+    "rope_theta", "rotary_emb_base", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar",
+)  # fmt: skip
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -69,11 +61,8 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def check_numbers(content: dict[str, Any], where: str) -> None:
-    """Raise ``UserError`` for a size that no model has, or a number that is none; ``where``: the file, for messages."""
+    """Raise ``UserError`` for a size or a factor that no model has; ``where``: the file, for messages."""
     for key, value in _entries(content):
-        for number in _flat(value):
-            if isinstance(number, float) and not isfinite(number):
-                raise _odd(where, key, number, "a finite number")
         if value is None:
             continue
         whole, plain = type(value) is int, type(value) in (int, float)
@@ -91,19 +80,10 @@ def understood(what: str) -> Iterator[None]:
     from huggingface_hub.errors import StrictDataclassError
     from safetensors import SafetensorError
 
-    faults = (
-        ArithmeticError,
-        AssertionError,
-        AttributeError,
-        LookupError,
-        OSError,
-        RuntimeError,
-        TypeError,
-        ValueError,
-    )
+    ours = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
     try:
         yield
-    except (*faults, SafetensorError, StrictDataclassError) as error:
+    except (*ours, SafetensorError, StrictDataclassError) as error:
         said = " ".join((str(error) or type(error).__name__).split())[:300]
         raise UserError(f"{what} ({said})", SAVED) from None
 
@@ -155,15 +135,6 @@ def refuse_multimodal(content: dict[str, Any], where: str) -> None:
 
 def _odd(where: str, key: str, value: object, wanted: str) -> UserError:
     return UserError(f"{where}: {key} is {str(value)[:40]}; expected {wanted}", SAVED)
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    """Yield a value, or the values of a list and of the lists within it."""
-    if isinstance(value, list):
-        for part in value:
-            yield from _flat(part)
-    else:
-        yield value
 
 
 def _entries(content: Any) -> Iterator[tuple[str, Any]]:

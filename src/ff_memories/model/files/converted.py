@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 
@@ -51,13 +51,7 @@ def write(description: Description, weights: Weights, weights_path: str | Path, 
 
 def read_description(path: str | Path) -> Description:
     """Read a converted model's description. Raises ``UserError`` where it is none."""
-    require_file(path)
-    try:
-        description = TypeAdapter(Description).validate_json(Path(path).read_bytes(), strict=True)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = "".join(f"{part}: " for part in first["loc"])
-        raise UserError(f"{path}: not a model's description ({where}{first['msg']})", rebuild_hint(path)) from None
+    description = foreign.read_json(path, Description, rebuild_hint(path))
     if not _makes_sense(description):
         raise UserError(f"{path}: not the sizes of a model", rebuild_hint(path))
     return description
@@ -65,10 +59,9 @@ def read_description(path: str | Path) -> Description:
 
 def load(weights_path: str | Path, description_path: str | Path) -> tuple[Description, Weights]:
     """Load a converted model. Raises ``UserError`` when a file is missing or damaged."""
-    for path in (weights_path, description_path):
-        require_file(path)
+    description = read_description(description_path)
+    require_file(weights_path)
     try:
-        description = TypeAdapter(Description).validate_json(Path(description_path).read_bytes(), strict=True)
         with safe_open(weights_path, framework="pt") as file:
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name, same in description.aliases.items():
@@ -78,9 +71,8 @@ def load(weights_path: str | Path, description_path: str | Path) -> tuple[Descri
         if not _describes(description, weights):
             raise ValueError(f"{description_path} describes another one")
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
-        raise UserError(
-            f"{weights_path}: not a readable model ({error})", rebuild_hint(weights_path, description_path)
-        ) from None
+        hint = rebuild_hint(weights_path, description_path)
+        raise UserError(f"{weights_path}: not a readable model ({error})", hint) from None
     return description, weights
 
 
@@ -92,7 +84,6 @@ def _describes(description: Description, weights: Weights) -> bool:
         len(matrices) == 2 * description.layers
         and all(shape == (description.keys, description.model) for shape in matrices)
         and embedded == description.vocab
-        and _makes_sense(description)
     )
 
 

@@ -28,18 +28,8 @@ LARGEST = 64 << 20  # bytes of metadata and tensor table; 262,144 types take a t
 LONGEST = 1 << 20  # bytes of one string
 MOST = {"tensors": 1 << 14, "entries of metadata": 1 << 12, "strings": 1 << 20}
 SCALARS = {
-    0: "<u1",
-    1: "<i1",
-    2: "<u2",
-    3: "<i2",
-    4: "<u4",
-    5: "<i4",
-    6: "<f4",
-    7: "?",
-    10: "<u8",
-    11: "<i8",
-    12: "<f8",
-}
+    0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
+}  # fmt: skip
 STRING, ARRAY = 8, 9
 LENGTH = struct.Struct("<Q")
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,200}")
@@ -47,17 +37,8 @@ TOKENS = tuple(f"tokenizer.ggml.{name}" for name in ("tokens", "scores", "token_
 
 # How text is cut before bytes are merged (`tokenizer.ggml.pre`): those that `transformers` knows.
 CUTS = (
-    "gpt-2",
-    "smollm",
-    "qwen2",
-    "deepseek-r1-qwen",
-    "llama-bpe",
-    "llama3",
-    "llama-v3",
-    "tekken",
-    "dbrx",
-    "smaug-bpe",
-)
+    "gpt-2", "smollm", "qwen2", "deepseek-r1-qwen", "llama-bpe", "llama3", "llama-v3", "tekken", "dbrx", "smaug-bpe",
+)  # fmt: skip
 # Keys of an architecture that change what the model computes, and the only values with which our config agrees.
 PLAIN: dict[str, tuple[object, ...]] = {
     "rope.scaling.type": ("none",), "rope.scaling.factor": (0.0, 1.0), "rope.scaling.attn_factor": (1.0,),
@@ -174,11 +155,8 @@ class Header:
         """Return one of the architecture's sizes. Raises ``UserError`` if it is missing or is none."""
         found = self.own(key, default)
         if type(found) is not int or not 1 <= found <= most:
-            raise UserError(
-                f"{self.path}: {self.architecture}.{key} is {str(found)[:40]}; expected a whole number from 1 to "
-                f"{most:,}",
-                AGAIN,
-            )
+            said, wanted = f"{self.architecture}.{key} is {str(found)[:40]}", f"a whole number from 1 to {most:,}"
+            raise UserError(f"{self.path}: {said}; expected {wanted}", AGAIN)
         return found
 
     @property
@@ -196,18 +174,9 @@ class Header:
     @property
     def sizes(self) -> dict[str, int]:
         """Sizes by the letters that the tables of tensors use."""
-        d, (heads, shared, h) = self.size("embedding_length"), self.heads
-        types = self.size("vocab_size", int(self.metadata["tokenizer.ggml.tokens"]))
-        return {
-            "d": d,
-            "t": 3 * d,
-            "f": self.size("feed_forward_length"),
-            "q": heads * h,
-            "k": shared * h,
-            "h": h,
-            "v": types,
-            "p": self.size("context_length"),
-        }
+        d, f, p = map(self.size, ("embedding_length", "feed_forward_length", "context_length"))
+        v, (heads, shared, h) = self.size("vocab_size", int(self.metadata["tokenizer.ggml.tokens"])), self.heads
+        return {"d": d, "t": 3 * d, "f": f, "q": heads * h, "k": shared * h, "h": h, "v": v, "p": p}
 
     def tensor(self, name: str) -> np.ndarray:
         """Return a tensor in float32, rows first, as the package `gguf` dequantises it."""

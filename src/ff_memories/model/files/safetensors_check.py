@@ -53,11 +53,6 @@ SAVE = (
     "M.from_pretrained('{where}'{more}).save_pretrained('language-model'); "
     "T.from_pretrained('{where}').save_pretrained('language-model')\", then --model ./language-model"
 )
-RENAME = (
-    'python -c "from pathlib import Path; from safetensors.torch import load_file, save_file; '
-    "[save_file({{n.removeprefix('{prefix}'): t for n, t in load_file(f).items()}}, f, {{'format': 'pt'}}) "
-    "for f in Path('{where}').glob('*.safetensors')]\""
-)
 
 
 class Index(BaseModel):
@@ -134,13 +129,9 @@ def refuse_others(told: Mapping[str, Any], kind: str, where: str) -> None:
     for mark, what, fix in MARKS:
         if marked := next((name for name in more if re.search(mark, name)), None):
             raise UserError(f"{where}: {what} ({marked})", fix.format(save=SAVE.format(where=where, more="")))
-    for name in (lacking := sorted(told["missing_keys"])):
-        if prefix := next((n.removesuffix(name) for n in more if n.endswith(f".{name}")), None):
-            raise UserError(
-                f"{where}: the names of its weights begin with {prefix}", RENAME.format(prefix=prefix, where=where)
-            )
-    if lacking:
-        raise UserError(f"{where}: the weights lack {lacking[0]}", AGAIN)
+    if lacking := sorted(told["missing_keys"]):
+        besides = f", but have {more[0]}" if more else ""
+        raise UserError(f"{where}: the weights lack {lacking[0]}{besides}", AGAIN)
     if more:
         raise UserError(f"{where}: has {more[0]}, which no {kind} of this config.json has", AGAIN)
     for name, stored, wanted in sorted(told["mismatched_keys"]):

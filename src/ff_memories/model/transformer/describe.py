@@ -3,16 +3,13 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
-from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.base.files import require_file
+from ff_memories.base.errors import UserError
 from ff_memories.model.families.families import Family
 from ff_memories.model.files.config_file import SAVED
 from ff_memories.model.files.converted import Description
@@ -36,15 +33,6 @@ class TransformerDescription(Description):
     gated: bool = False
     signs: int = 1
     config: dict[str, Any] = field(default_factory=dict)
-
-
-def read_description(path: Path) -> TransformerDescription:
-    """Read a model.json. Raises ``UserError`` where it is not that of a model of `transformers`."""
-    require_file(path)
-    try:
-        return TypeAdapter(TransformerDescription).validate_json(path.read_bytes(), strict=True)
-    except (OSError, ValidationError) as error:
-        raise UserError(f"{path}: not a model's description ({str(error)[:200]})", rebuild_hint(path)) from None
 
 
 def describe(
@@ -115,32 +103,27 @@ def positions_of(config: Any) -> int:
 def feed_forward(model: Any, family: Family) -> dict[str, Any]:
     """Return what decides how a claim is measured on a loaded model, for its ``info.json``.
 
-    ``activation``: the activation function's name; ``inactive_memories``: whether it is exactly zero below zero, and no
-    gate makes coefficients negative; ``wiring``, and ``norm_after``, whether a norm stands behind the values: see
-    ``Family``; ``readout_bias``: whether the final norm or the output layer adds a bias.
+    ``activation``: the activation function's name in the config, or else its class's; ``inactive_memories``: whether
+    it is exactly zero below zero, and no gate makes coefficients negative; ``wiring``, and ``norm_after``, whether a
+    norm stands behind the values: see ``Family``; ``readout_bias``: whether the final norm or the output layer adds a
+    bias.
     """
-    layer = layers_of(model, model.config.num_hidden_layers)[1][0]
-    function = layer.get_submodule(family.activation)
+    made = model.config
+    function = layers_of(model, made.num_hidden_layers)[1][0].get_submodule(family.activation)
+    keys = ("hidden_activation", "hidden_act", "activation_function", "activation")
+    names = (name for name in (getattr(made, key, None) for key in keys) if isinstance(name, str))
     below = torch.linspace(-8, -0.01, 100)
     added = [
         getattr(module, "bias", None)
         for module in (model.get_submodule(family.final_norm), model.get_output_embeddings())
     ]
     return {
-        "activation": _activation_name(model.config, function),
+        "activation": next(names, type(function).__name__),
         "inactive_memories": not family.gated and not bool(function(below).any()),
         "wiring": family.wiring,
         "norm_after": family.norm_after is not None,
         "readout_bias": any(bias is not None and bool(bias.any()) for bias in added),
     }
-
-
-def _activation_name(config: Any, function: torch.nn.Module) -> str:
-    """Return an activation function's name in a model's config, or else its class's."""
-    names = (
-        getattr(config, name, None) for name in ("hidden_activation", "hidden_act", "activation_function", "activation")
-    )
-    return next((name for name in names if isinstance(name, str)), type(function).__name__)
 
 
 def layers_of(model: nn.Module, depth: int) -> tuple[str, nn.ModuleList]:
@@ -163,6 +146,12 @@ def matrix(module: nn.Module) -> tuple[int, int] | None:
     if isinstance(module, nn.Linear):
         return module.in_features, module.out_features
     return (module.nx, module.nf) if isinstance(module, Conv1D) else None
+
+
+def rows_of(module: Any) -> torch.Tensor:
+    """Return the weights (outputs, inputs) of a module that multiplies by a matrix."""
+    weight: torch.Tensor = module.weight.detach()
+    return weight.t() if isinstance(module, Conv1D) else weight
 
 
 def scale_of(norm: Any, width: int) -> torch.Tensor:

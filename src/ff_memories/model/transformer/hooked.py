@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base import arithmetic
 from ff_memories.base.arithmetic import Precision
@@ -25,6 +24,7 @@ from ff_memories.model.transformer.describe import (
     layers_of,
     matrix,
     positions_of,
+    rows_of,
     scale_of,
 )
 from ff_memories.model.transformer.layer import Arguments, GroupedLayer, Layer, State, Stop
@@ -228,8 +228,7 @@ def multiplied_by_ours(model: nn.Module) -> Iterator[None]:
     """Let every matrix of a model multiply as ``matmul.linear`` does."""
 
     def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
-        weight = module.weight.t() if isinstance(module, Conv1D) else module.weight
-        return linear(x.flatten(0, -2), weight, module.bias).unflatten(0, x.shape[:-1])
+        return linear(x.flatten(0, -2), rows_of(module), module.bias).unflatten(0, x.shape[:-1])
 
     matrices = [module for module in model.modules() if matrix(module)]
     before = [vars(module).get("forward") for module in matrices]

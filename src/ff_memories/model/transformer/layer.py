@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers.pytorch_utils import Conv1D
 
 from ff_memories.model.batches import packed
 from ff_memories.model.batches.prefix_tree import Level
 from ff_memories.model.decoder import Batch, LayerOutput
 from ff_memories.model.families.families import Family
 from ff_memories.model.matmul import widened
-from ff_memories.model.transformer.describe import scale_of
+from ff_memories.model.transformer.describe import rows_of, scale_of
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input
 
@@ -35,9 +34,7 @@ class State(threading.local):
     def __init__(self, factor: torch.dtype | None = None) -> None:
         self.factor = factor
         self.arguments: list[Arguments] = []  # of each layer
-        self.groups: list[
-            tuple[slice, int, list[Arguments]]
-        ] = []  # rows of equal sentences, how long they are, the same
+        self.groups: list[tuple[slice, int, list[Arguments]]] = []  # rows of equal sentences, their length, the same
         self.rows = 0
         self.seen: dict[str, torch.Tensor] = {}
         self.last = False
@@ -71,14 +68,12 @@ class Layer:
     @property
     def keys(self) -> torch.Tensor:
         """(d_m, d): key i is row i. Of a gated layer (d_m, 2 d): row i of the gate, then that of ``up``."""
-        up = _rows_of(self.module.get_submodule(self.family.up))
+        up = rows_of(self.module.get_submodule(self.family.up))
         if self.family.fused:
             return torch.cat(up.chunk(2), 1)
-        return (
-            up
-            if self.family.gate is None
-            else torch.cat([_rows_of(self.module.get_submodule(self.family.gate)), up], 1)
-        )
+        if self.family.gate is None:
+            return up
+        return torch.cat([rows_of(self.module.get_submodule(self.family.gate)), up], 1)
 
     @property
     def values(self) -> torch.Tensor:
@@ -92,7 +87,7 @@ class Layer:
     @property
     def added(self) -> torch.Tensor:
         """(memories, d): what each memory adds to m V; a value before the norm behind it, if there is one."""
-        v = _rows_of(self.down).t()
+        v = rows_of(self.down).t()
         return torch.cat([v, -v]) if self.signs == 2 else v
 
     def behind(self, m: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor] | None:
@@ -144,12 +139,6 @@ class Layer:
         finally:
             self.state.last = False
         return self.state.seen
-
-
-def _rows_of(linear: nn.Module) -> torch.Tensor:
-    """Return the weights (outputs, inputs) of a linear module."""
-    weight: torch.Tensor = linear.weight.detach()  # type: ignore[operator]
-    return weight.t() if isinstance(linear, Conv1D) else weight
 
 
 class GroupedLayer(Layer):

@@ -10,15 +10,20 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from ff_memories.base import foreign
 from ff_memories.base.arithmetic import Precision
-from ff_memories.base.draws import generator
-from ff_memories.base.errors import UserError
-from ff_memories.model.families.families import Family, row
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.model.families.families import row
 from ff_memories.model.files import checkpoint, config_file, safetensors_check
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.hooked import HookedModel
 
 CONSTANTS = 1 << 28  # bytes that a model's masks and positions may take, however small it is
+
+
+def read_description(path: Path) -> TransformerDescription:
+    """Read a model.json. Raises ``UserError`` where it is not that of a model of `transformers`."""
+    return foreign.read_json(path, TransformerDescription, rebuild_hint(path), text=True)
 
 
 def load(
@@ -42,17 +47,6 @@ def load(
     made = HookedModel(model.to(device), description, family, precision)
     made.source = str((folder / "model.safetensors").resolve())
     return made
-
-
-def around(
-    model: Any,
-    description: TransformerDescription,
-    family: Family,
-    device: str = "cpu",
-    precision: Precision = "float32",
-) -> HookedModel:
-    """Return the loop around a model that is loaded in float32."""
-    return HookedModel(model.to(device, torch.float32), description, family, precision)
 
 
 def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:
@@ -181,16 +175,3 @@ def own_weights(model: Any) -> dict[str, torch.Tensor]:
             seen.add(place)
             out[name] = tensor
     return out
-
-
-def drawn(own: HookedModel, seed: int, draw: int) -> Any:
-    """Return a model as `transformers` draws its weights before training, with eager attention.
-
-    Its numbers are of the type of those of ``own``. ``draw``: which of several.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
-        model = getattr(transformers, own.family.architecture)._from_config(
-            config_file.as_class(own.description.config, own.source), attn_implementation="eager", dtype=torch.float32
-        )
-    return model.eval().requires_grad_(False).to(own.dtype)

@@ -16,8 +16,7 @@ from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.config.experiments import Mutations
-from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.words import Words
+from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.batches.buffers import retry_smaller, sliced
 from ff_memories.model.decoder import LanguageModel, signed_coefficients
@@ -144,7 +143,7 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
             trees = prefix_tree.PrefixTree(paths[part], *reads, decoder.device, decoder.start)
             x = decoder.embed(trees)
         else:
-            trees = prefix_tree.PlainPaths(paths[part], *reads, decoder.pack)
+            trees = prefix_tree.PlainPaths(paths[part], *reads, decoder.pack_unsorted)
             x = decoder.embed(trees.batch)
         out[indices] = _read(decoder, x, trees, layer[indices], key[indices])
         progress.step(len(indices))

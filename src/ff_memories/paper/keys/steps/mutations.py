@@ -4,7 +4,7 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.words import Words
+from ff_memories.corpus.store import Words
 from ff_memories.model.loading import load_model
 from ff_memories.paper.keys import memory_selection, trigger_table
 from ff_memories.paper.keys import mutations as mutants

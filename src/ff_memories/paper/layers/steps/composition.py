@@ -8,7 +8,8 @@ from ff_memories import tables
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output, Shard
 from ff_memories.config import Settings
 from ff_memories.corpus import sample as samples
-from ff_memories.corpus import store, texts
+from ff_memories.corpus import store
+from ff_memories.corpus.text import of_sentences
 from ff_memories.corpus.types import never_trained, read_types
 from ff_memories.model.loading import load_model
 from ff_memories.paper.layers import composition as compositions
@@ -42,7 +43,7 @@ def run(
     if sample:
         validation = tables.read(sentences[0]).filter(pl.col("split") == "validation")
         tokenizer = read_types(dictionary) if dictionary is not None and dictionary.suffix == ".json" else None
-        prefixes = samples.read(sample[0], texts.of_sentences(validation, tokenizer), text.lengths)
+        prefixes = samples.read(sample[0], of_sentences(validation, tokenizer), text.lengths)
     else:
         prefixes = compositions.sample_examples(
             text.lengths[text.train :],
