@@ -28,11 +28,7 @@ _REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 def environment() -> "Environment":
     jinja = templates("report")
     jinja.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
-    jinja.globals |= {
-        "words": wording.WORDS,
-        "word": wording.word,
-        "limits": wording.LIMITS,
-    }
+    jinja.globals |= {"words": wording.WORDS, "word": wording.word, "limits": wording.LIMITS}
     return jinja
 
 
