@@ -6,18 +6,6 @@ an index of words. ``docs/gallery.md`` describes its addresses and the layout of
 
 # what it is made from besides text; light to import, since workflows read it
 TABLES = (
-    "triggers",
-    "values",
-    "mutations",
-    "annotations",
-    "pattern_labels",
-    "sentences",
-    "promoted",
-    "demoted",
-    "firing",
-    "levels",
-    "histogram",
-    "samples",
-    "similar",
-    "causal",
-)
+    "triggers", "values", "mutations", "annotations", "pattern_labels", "sentences", "promoted", "demoted", "firing",
+    "levels", "histogram", "samples", "similar", "causal",
+)  # fmt: skip

@@ -13,19 +13,6 @@ from ff_memories.report.gallery.parts import shown
 from ff_memories.report.passages import LONGEST, Texts
 
 KEYS_OF_A_PART = 64
-OF_SHOWN = (  # tables of which only the keys that the gallery shows are kept
-    "triggers",
-    "values",
-    "mutations",
-    "annotations",
-    "labels",
-    "demoted",
-    "firing",
-    "levels",
-    "histogram",
-    "samples",
-    "causal",
-)
 
 
 @dataclass(frozen=True)
@@ -72,9 +59,10 @@ class Material:
         object.__setattr__(self, "words", [shown(word) for word in self.texts.dictionary.types])
         if self.some:
             shown_keys = self.promoted.select("layer", "key").unique()
-            for name in OF_SHOWN:
-                shown_ = getattr(self, name).join(shown_keys, on=["layer", "key"], how="semi", maintain_order="left")
-                object.__setattr__(self, name, shown_)
+            for name, table in list(vars(self).items()):
+                if isinstance(table, pl.DataFrame) and "key" in table.columns and name != "similar":
+                    of_shown = table.join(shown_keys, on=["layer", "key"], how="semi", maintain_order="left")
+                    object.__setattr__(self, name, of_shown)
         # a search must not find triggers that no page shows
         for name in ("triggers", "levels"):
             object.__setattr__(self, name, getattr(self, name).filter(pl.col("rank") <= self.shown))
