@@ -261,11 +261,7 @@ MEASURES: dict[str, Callable[[np.ndarray], float | None]] = {
 
 def counted(labels: list[list[str]]) -> np.ndarray:
     """Return counts (units, labels) from each unit's labels."""
-    out = np.zeros((len(labels), len(LABELS)), dtype=np.int64)
-    for unit, given in enumerate(labels):
-        for name in given:
-            out[unit, LABELS.index(name)] += 1
-    return out
+    return np.array([[given.count(name) for name in LABELS] for given in labels], np.int64).reshape(-1, len(LABELS))
 
 
 def over_keys(keys: list[np.ndarray], seed: int, measure: str) -> Interval:

@@ -18,6 +18,7 @@ from ff_memories.report.passages import Passage, Texts
 from ff_memories.tables.annotation import TYPES, marks, preferred
 
 PREFIXES = 3  # of a key in Table 1
+SHOWN = 10  # values in Table 2's HTML and LaTeX; its CSV has 100
 COLUMNS = {  # of each CSV, between the key's and ``scope``
     "table1": ("pattern", "type", "annotator", "covered", "shown", "prefix", "last_token"),
     "table2": (
@@ -26,18 +27,9 @@ COLUMNS = {  # of each CSV, between the key's and ``scope``
     "table3": ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token"),
 }  # fmt: skip
 OTHER = ("prediction", "top_probability", "agreeing_triggers", "precision")  # also by the other choice of types
+Tables = Mapping[str, pl.DataFrame]
+Info = Mapping[str, Any]
 Formats = tuple[str, str, str]  # HTML, CSV and LaTeX
-
-
-@dataclass(frozen=True)
-class Material:
-    """A run's tables by name, its texts, its model info, its settings, and how many rows a long table has at most."""
-
-    tables: Mapping[str, pl.DataFrame]
-    texts: Texts
-    info: Mapping[str, Any]
-    config: Settings
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -167,12 +159,10 @@ def table1(
     return rows
 
 
-def write_table1(run: Material) -> Formats:
+def write_table1(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 1; its CSV and LaTeX have one line per example prefix."""
-    read, info, scope = run.tables, run.info, run.info["scope"]
-    rows = table1(
-        read["annotations"], read["pattern_labels"], read["triggers"], run.texts, info["layers"], neurons_of(info)
-    )
+    shown, scope = (tables[name] for name in ("annotations", "pattern_labels", "triggers")), info["scope"]
+    rows = table1(*shown, texts, info["layers"], neurons_of(info))
     return render("tables123/table1.html.j2", rows=rows, scope=scope), csv1(rows, scope), latex1(rows, scope)
 
 
@@ -258,12 +248,12 @@ def agreement(values: pl.DataFrame) -> tuple[float, float] | None:
     return float(compared["agrees"].to_numpy().mean()), float(compared["agrees_folded"].to_numpy().mean())
 
 
-def write_table2(run: Material) -> Formats:
-    """Return Table 2, with one line per value; its CSV has all that ``table2`` returns."""
-    values, target, scope = run.tables["values"], run.config.values.target, run.info["scope"]
+def write_table2(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
+    """Return Table 2, with one line per value; its HTML and LaTeX have ``SHOWN``, its CSV all of ``table2``."""
+    values, target, scope = tables["values"], config.values.target, info["scope"]
     types = other_types(values, "top_token")
-    rows = table2(values, run.tables["triggers"], run.texts, target, neurons=neurons_of(run.info))
-    shown = rows[: run.rows]
+    rows = table2(values, tables["triggers"], texts, target, neurons=neurons_of(info))
+    shown = rows[:SHOWN]
     html = render(
         "tables123/table2.html.j2",
         rows=shown,
@@ -351,10 +341,10 @@ def table3(
     )
 
 
-def write_table3(run: Material) -> Formats:
+def write_table3(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 3; its CSV and LaTeX have one line per prefix."""
-    read, top, scope = run.tables, run.config.patterns.top, run.info["scope"]
-    key = table3(read["annotations"], read["triggers"], run.texts, top, neurons_of(run.info))
+    scope = info["scope"]
+    key = table3(tables["annotations"], tables["triggers"], texts, config.patterns.top, neurons_of(info))
     return render("tables123/table3.html.j2", key=key, scope=scope), csv3(key, scope), latex3(key, scope)
 
 
@@ -433,7 +423,7 @@ class Excerpt:
 
     title: str
     tables: tuple[str, ...]
-    write: Callable[[Material], Formats]
+    write: Callable[..., Formats]
 
 
 EXCERPTS = {

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.report.gallery.parts import shown
 from ff_memories.report.passages import LONGEST, Texts
@@ -29,8 +28,6 @@ class Material:
         neurons: d_m of the model where both signs of a coefficient are keys of their own, else ``None``.
         some: whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
             ``promoted``.
-
-    Raises ``UserError`` if tables and corpus belong to different models.
     """
 
     layers: int
@@ -66,16 +63,6 @@ class Material:
         # a search must not find triggers that no page shows
         for name in ("triggers", "levels"):
             object.__setattr__(self, name, getattr(self, name).filter(pl.col("rank") <= self.shown))
-        self._check()
-
-    def _check(self) -> None:
-        for name in ("values", "firing"):
-            frame = getattr(self, name)
-            if len(frame) != self.size and not (name == "firing" and frame.is_empty()):
-                whose = "gallery" if self.some else "model"
-                raise UserError(
-                    f"{name}: {len(frame)} rows, but the {whose} has {self.size} values", "run the workflow again"
-                )
 
     @property
     def corpus(self) -> Corpus:
