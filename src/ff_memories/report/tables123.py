@@ -1,16 +1,15 @@
 """Tables 1 to 3, keys and values with passages of the text: what each shows, and its HTML, CSV and LaTeX."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ff_memories.base.text import MINUS, csv_text, escape_invisible, key_and_sign, latex, memory_name, opened
+from ff_memories.base.text import MINUS, csv_text, escape_invisible, key_and_sign, memory_name
 from ff_memories.config import Settings
 from ff_memories.judge.evidence import OTHER_TYPES, other_types
-from ff_memories.model.info import mark_latex
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.paper.values.measures import predictive_values
 from ff_memories.report.html import render
@@ -163,7 +162,8 @@ def write_table1(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     """Return Table 1; its CSV and LaTeX have one line per example prefix."""
     shown, scope = (tables[name] for name in ("annotations", "pattern_labels", "triggers")), info["scope"]
     rows = table1(*shown, texts, info["layers"], neurons_of(info))
-    return render("tables123/table1.html.j2", rows=rows, scope=scope), csv1(rows, scope), latex1(rows, scope)
+    html, latex = _rendered("table1", rows=rows, scope=scope)
+    return html, csv1(rows, scope), latex
 
 
 def csv1(rows: Sequence[ClearKey], scope: str) -> str:
@@ -173,15 +173,6 @@ def csv1(rows: Sequence[ClearKey], scope: str) -> str:
         for passage in row.passages
     ]
     return _csv("table1", lines, scope)
-
-
-def latex1(rows: Sequence[ClearKey], scope: str) -> str:
-    cells = []
-    for row in rows:
-        names = (row.latex("k"), f"{latex(row.pattern)} ({row.type})")
-        cells += [(*(names if i == 0 else ("", "")), _bold(passage)) for i, passage in enumerate(row.passages)]
-    head = [r"Key & Pattern & Example trigger prefixes \\"]
-    return _latex(("l", 0.24, 0.58), scope, rows[0].mark if rows else "", head, cells)
 
 
 # -- Table 2 -----------------------------------------------------------------------------------------------------------
@@ -253,16 +244,15 @@ def write_table2(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     values, target, scope = tables["values"], config.values.target, info["scope"]
     types = other_types(values, "top_token")
     rows = table2(values, tables["triggers"], texts, target, neurons=neurons_of(info))
-    shown = rows[:SHOWN]
-    html = render(
-        "tables123/table2.html.j2",
-        rows=shown,
+    html, latex = _rendered(
+        "table2",
+        rows=rows[:SHOWN],
         scope=scope,
         target=target,
         other=types and OTHER_TYPES[types],
         agreement=agreement(values),
     )
-    return html, csv2(rows, scope, types), latex2(shown, scope, types)
+    return html, csv2(rows, scope, types), latex
 
 
 def csv2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
@@ -280,31 +270,6 @@ def csv2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
 def _cells(prediction: Prediction) -> tuple[str, str, int, str | None]:
     precision = None if prediction.precision is None else f"{prediction.precision:.6g}"
     return prediction.token, f"{prediction.probability:.6g}", prediction.agreeing, precision
-
-
-def latex2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
-    head = [
-        "Value",
-        "Prediction",
-        "Precision (n)",
-        *([OTHER_TYPES[types].capitalize()] if types else []),
-        "Trigger example",
-    ]
-    widths = ("l", "l", "r", "l", 0.4) if types else ("l", "l", "r", 0.55)
-    cells = []
-    for row in rows:
-        precision = row.prediction.precision
-        shown = "--" if precision is None else f"{_percent(precision)} ({row.triggers})"
-        columns = [row.latex("v"), latex(row.prediction.token), shown]
-        if row.other:
-            precision = row.other.precision
-            columns.append(latex(row.other.token) + ("" if precision is None else f" ({_percent(precision)})"))
-        cells.append([*columns, _bold(row.passage)])
-    return _latex(widths, scope, "", [" & ".join(head) + r" \\"], cells)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\\,\\%"
 
 
 # -- Table 3 (Appendix A) ----------------------------------------------------------------------------------------------
@@ -345,7 +310,8 @@ def write_table3(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     """Return Table 3; its CSV and LaTeX have one line per prefix."""
     scope = info["scope"]
     key = table3(tables["annotations"], tables["triggers"], texts, config.patterns.top, neurons_of(info))
-    return render("tables123/table3.html.j2", key=key, scope=scope), csv3(key, scope), latex3(key, scope)
+    html, latex = _rendered("table3", key=key, scope=scope)
+    return html, csv3(key, scope), latex
 
 
 def csv3(key: KeyPatterns | None, scope: str) -> str:
@@ -358,15 +324,12 @@ def csv3(key: KeyPatterns | None, scope: str) -> str:
     return _csv("table3", lines, scope)
 
 
-def latex3(key: KeyPatterns | None, scope: str) -> str:
-    patterns, prefixes, mark = (key.patterns, key.prefixes, key.mark) if key else ((), (), "")
-    head = [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
-    head += [r"\midrule", r"Rank & Patterns & Trigger prefix \\"]
-    cells = [(str(rank), ", ".join(map(str, numbers)), _bold(passage)) for rank, numbers, passage in prefixes]
-    return _latex(("r", "l", 0.75), scope, mark, head, cells)
+# -- of all three ------------------------------------------------------------------------------------------------------
 
 
-# -- CSV and LaTeX -----------------------------------------------------------------------------------------------------
+def _rendered(table: str, **shown: object) -> tuple[str, str]:
+    """Return a table as HTML, and as a LaTeX ``tabular`` (its packages in the first line)."""
+    return render(f"tables123/{table}.html.j2", **shown), render(f"tables123/{table}.tex.j2", **shown)
 
 
 def _csv(
@@ -388,33 +351,6 @@ def _csv(
     last = others or [()] * len(lines)
     rows = [(*key.fields.values(), *cells, scope, *end) for (key, cells), end in zip(lines, last, strict=True)]
     return csv_text(header, rows)
-
-
-def _latex(
-    widths: Sequence[str | float], scope: str, mark: str, head: Sequence[str], rows: Iterable[Sequence[str]]
-) -> str:
-    """Return a table as a LaTeX ``tabular`` (its packages in the first line).
-
-    Args:
-        widths: of its columns (``base.text.opened``).
-        scope: whose results these are.
-        mark: who found the patterns, if not people.
-        head: lines between the rules, the last of them with the columns' heads.
-        rows: of cells that are LaTeX.
-    """
-    lines = opened("tabular", *widths) + mark_latex(scope, len(widths))
-    if mark:
-        lines.append(f"\\multicolumn{{{len(widths)}}}{{l}}{{\\textbf{{not labelled by people: {mark}}}}} \\\\")
-    lines += [*head, r"\midrule", *(f"{' & '.join(cells)} \\\\" for cells in rows)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _bold(passage: Passage | None) -> str:
-    """Return a passage in LaTeX, its last token bold."""
-    if passage is None:
-        return ""
-    before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
-    return f"{before} \\textbf{{{latex(passage.marked)}}}" if passage.marked else before
 
 
 @dataclass(frozen=True)
