@@ -160,8 +160,8 @@ def table1(
 
 def write_table1(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 1; its CSV and LaTeX have one line per example prefix."""
-    shown, scope = (tables[name] for name in ("annotations", "pattern_labels", "triggers")), info["scope"]
-    rows = table1(*shown, texts, info["layers"], neurons_of(info))
+    annotations, labels, scope = tables["annotations"], tables["pattern_labels"], info["scope"]
+    rows = table1(annotations, labels, tables["triggers"], texts, info["layers"], neurons_of(info))
     html, latex = _rendered("table1", rows=rows, scope=scope)
     return html, csv1(rows, scope), latex
 
