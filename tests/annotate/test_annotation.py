@@ -138,11 +138,16 @@ def test_agreement_of_a_published_example():
     assert scoring.gwet_ac1(counts) == pytest.approx(0.77544, abs=5e-6)
 
 
+SETS = [{"shallow"}, {"shallow", "semantic"}, {"semantic"}, set()]  # of types, as LABELS
+
+
+def masi(one, other):
+    """The distance of two sets from its definition, where they are equal, one holds the other, or they are disjoint."""
+    return 1 - (len(one & other) / len(one | other) * (1 if one == other else 2 / 3) if one | other else 1)
+
+
 def test_masi_is_the_distance_of_sets():
-    s, m, b, none = frozenset({"shallow"}), frozenset({"semantic"}), frozenset({"shallow", "semantic"}), frozenset()
-    assert [scoring.masi(s, x) for x in (s, b, m, none)] == pytest.approx([0, 2 / 3, 1, 1])
-    assert scoring.masi(none, none) == 0
-    assert scoring.masi(frozenset("abc"), frozenset("bcd")) == pytest.approx(1 - 2 / 4 / 3)
+    assert np.array([[masi(a, b) for b in SETS] for a in SETS]) == pytest.approx(scoring.MASI)
     mild, hard = (scoring.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
     assert scoring.alpha_masi(mild) > scoring.alpha_masi(hard)
     assert scoring.alpha_nominal(scoring.counted([["none"], ["both"]])) is None  # no pairs
@@ -165,12 +170,11 @@ def test_alpha_is_what_its_definition_gives(raters):
         [str(label if rng.random() < 0.6 else rng.choice(LABELS)) for _ in range(rng.integers(1, raters + 1))]
         for label in truth
     ]
-    sets = dict(zip(LABELS, scoring.SETS, strict=True))
-    assert sets["both"] == {"shallow", "semantic"} and sets["none"] == set()
+    sets = dict(zip(LABELS, SETS, strict=True))
     counts = scoring.counted(units)
     assert scoring.alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
-    masi = alpha_by_pairs(units, lambda a, b: scoring.masi(sets[a], sets[b]))
-    assert scoring.alpha_masi(counts) == pytest.approx(masi)
+    by_pairs = alpha_by_pairs(units, lambda a, b: masi(sets[a], sets[b]))
+    assert scoring.alpha_masi(counts) == pytest.approx(by_pairs)
 
 
 def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():

@@ -11,7 +11,8 @@ from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, frame, texts, value
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import verdicts
-from ff_memories.report.tables123 import latex1, latex2, table1, table2
+from ff_memories.report.html import render
+from ff_memories.report.tables123 import table1, table2
 from ff_memories.steps.claims import to_latex
 
 SIGNS = r"\ { } $ & # % _ ^ ~ < > | \" - -- ` ' [ ] *"
@@ -33,12 +34,13 @@ def claims(scope="surrogate"):
 def pieces():
     """Return every piece of LaTeX that the package writes, with hostile text in it."""
     values = frame("values", *(value(4 + i, key=i) for i in range(len(HOSTILE))))
+    first, second = (table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), table2(values, TRIGGERS, texts(), "next"))
     return {
         "claims": to_latex(claims(), "surrogate"),
         "claims of the paper": to_latex(claims("paper"), "paper"),
         "signs": to_latex(claims().with_columns(statement=pl.lit(SIGNS), paper_value=pl.lit(SIGNS)), "surrogate"),
-        "table1": latex1(table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), "surrogate"),
-        "table2": latex2(table2(values, TRIGGERS, texts(), "next"), "surrogate"),
+        "table1": render("tables123/table1.tex.j2", rows=first, scope="surrogate"),
+        "table2": render("tables123/table2.tex.j2", rows=second, scope="surrogate"),
     }
 
 

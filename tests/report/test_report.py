@@ -36,7 +36,7 @@ from ff_memories.report.cost import costs
 from ff_memories.report.html import inline, render
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST
-from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, latex1, latex2, latex3, table1, table2, table3
+from ff_memories.report.tables123 import EXCERPTS, agreement, csv1, csv2, csv3, table1, table2, table3
 
 
 def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
@@ -93,10 +93,10 @@ def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers(
 def test_tables_1_and_3_say_once_that_no_person_found_their_patterns():
     rows = table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
     found = table3(ANNOTATIONS, TRIGGERS, texts(), 5)
-    first, third = "tables123/table1.html.j2", "tables123/table3.html.j2"
-    for made in (render(first, rows=rows, scope="paper"), latex1(rows, "paper"),
-                 render(third, key=found, scope="paper"), latex3(found, "paper")):  # fmt: skip
-        assert made.count("automatic proxy") == 1
+    for kind in ("html", "tex"):
+        first, third = (f"tables123/table{n}.{kind}.j2" for n in (1, 3))
+        for made in (render(first, rows=rows, scope="paper"), render(third, key=found, scope="paper")):
+            assert made.count("automatic proxy") == 1
 
 
 @pytest.mark.parametrize("types, said", [("trained", "without never-trained"), ("all", "with never-trained")])
@@ -113,7 +113,7 @@ def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, 
     assert said in html and "50 %" in html.replace("\u202f", " ").replace("\u00a0", " ")
     (read,) = csv.DictReader(io.StringIO(csv2([row], "paper", types)))
     assert read[f"precision_{types}"] == "0.5" and read["precision"] == "0"
-    tex = latex2([row], "surrogate", types)
+    tex = render("tables123/table2.tex.j2", rows=[row], scope="surrogate", other=OTHER_TYPES[types])
     assert said in tex.lower() and tex.count(" & ") == 8
     assert csv2([row], "paper", types).splitlines()[0].startswith("layer,key,prediction,top_probability,")
 
@@ -148,14 +148,15 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
     rows = list(csv.DictReader(io.StringIO(csv3(found, "paper"))))
     assert [row["descriptions"] for row in rows] == ["theirs (shallow)"] * 2 + [""]
     assert {row["annotator"] for row in rows} == {"people"}
-    assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in latex3(found, "paper")
+    assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in render("tables123/table3.tex.j2", key=found, scope="paper")
 
 
 def test_table3_without_any_pattern_is_empty_and_says_so():
     assert table3(frame("annotations"), TRIGGERS, texts(), 5) is None
     assert "No key shows a pattern" in render("tables123/table3.html.j2", key=None, scope="paper")
     assert len(csv3(None, "paper").splitlines()) == 1
-    assert "surrogate" in latex3(None, "surrogate") and r"\bottomrule" in latex3(None, "paper")
+    tex = render("tables123/table3.tex.j2", key=None, scope="surrogate")
+    assert "surrogate" in tex and r"\bottomrule" in tex
 
 
 def test_hostile_text_is_text_in_html():
@@ -317,7 +318,8 @@ def test_tables_name_a_key_of_negative_coefficients_by_its_mark():
     found, labels, triggers = (table.with_columns(key=folded) for table in (ANNOTATIONS, LABELS, TRIGGERS))
     rows = table1(found.unique(["annotator", "layer", "key", "pattern"]), labels, triggers, texts(), 16, neurons=3)
     assert rows and {row.name for row in rows} == {"2−"}
-    assert "_{2-}" in latex1(rows, "model") and "surrogate" not in latex1(rows, "model")
+    tex = render("tables123/table1.tex.j2", rows=rows, scope="model")
+    assert "_{2-}" in tex and "surrogate" not in tex
     head, first, *_ = csv1(rows, "model").splitlines()
     assert head.startswith("layer,key,sign,") and first.startswith("1,2,-1,")
     (row,) = table2(frame("values", value(4, key=5)), TRIGGERS, texts(), "next", neurons=3)

@@ -193,26 +193,19 @@ def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
 
 RESAMPLES = 500
 LABELS = ("shallow", "both", "semantic", "none")
-SETS = [frozenset[str](types) for types in (["shallow"], ["shallow", "semantic"], ["semantic"], [])]  # as LABELS
 Interval = tuple[float | None, float | None, float | None]
 
 
-def masi(one: frozenset[str], other: frozenset[str]) -> float:
-    """Return the MASI distance of two sets (Passonneau 2006): 1 - Jaccard's index times a weight of their overlap."""
-    if one == other:
-        return 0.0
-    both, all_ = len(one & other), len(one | other)
-    weight = 2 / 3 if one <= other or other <= one else 1 / 3
-    return 1 - both / all_ * (weight if both else 0)
-
-
-DISTANCES = np.array([[masi(a, b) for b in SETS] for a in SETS])
+# MASI distances of ``LABELS`` as sets of types (Passonneau 2006): 1 - Jaccard's index times a weight of the overlap,
+# which is 1/2 * 2/3 for `both` and one of its parts
+PART = 1 - 1 / 3
+MASI = np.array([[0, PART, 1, 1], [PART, 0, PART, 1], [1, PART, 0, 1], [1, 1, 1, 0]])
 
 
 def _masi_metric(
     v1: np.ndarray, v2: np.ndarray, i1: np.ndarray, i2: np.ndarray, n_v: np.ndarray, dtype: DTypeLike = np.float64
 ) -> np.ndarray:
-    return DISTANCES[v1.astype(int), v2.astype(int)].astype(dtype)
+    return MASI[v1.astype(int), v2.astype(int)].astype(dtype)
 
 
 def alpha_nominal(counts: np.ndarray) -> float | None:
@@ -268,11 +261,7 @@ MEASURES: dict[str, Callable[[np.ndarray], float | None]] = {
 
 def counted(labels: list[list[str]]) -> np.ndarray:
     """Return counts (units, labels) from each unit's labels."""
-    out = np.zeros((len(labels), len(LABELS)), dtype=np.int64)
-    for unit, given in enumerate(labels):
-        for name in given:
-            out[unit, LABELS.index(name)] += 1
-    return out
+    return np.array([[given.count(name) for name in LABELS] for given in labels], np.int64).reshape(-1, len(LABELS))
 
 
 def over_keys(keys: list[np.ndarray], seed: int, measure: str) -> Interval:

@@ -53,19 +53,7 @@ def sample_keys(triggers: pl.DataFrame, per_layer: int, seed: int) -> pl.DataFra
 
 
 def read_keys(triggers: pl.DataFrame, corpus: Corpus, per_layer: int, top: int, seed: int) -> list[SampledKey]:
-    """Return the sampled keys with their ``top`` triggers as token ids.
-
-    Raises:
-        UserError: the triggers belong to another corpus.
-    """
-    sentences, positions = triggers["sentence"].to_numpy(), triggers["position"].to_numpy()
-    if len(triggers) and (
-        sentences.max() >= corpus.train or (positions > corpus.lengths[sentences.astype(np.int64)]).any()
-    ):
-        raise UserError(
-            "the triggers name sentences or positions that the corpus does not have",
-            "make both with the same run of the workflow",
-        )
+    """Return the sampled keys with their ``top`` triggers as token ids."""
     sampled = sample_keys(triggers, per_layer, seed)
     rows = triggers.filter(pl.col("rank") <= top).join(sampled, on=["layer", "key"]).sort("layer", "key", "rank")
     keys = []

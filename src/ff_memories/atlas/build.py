@@ -24,7 +24,7 @@ from ff_memories.figures.plotted import plotted
 from ff_memories.figures.registry import DRAWN, title
 from ff_memories.figures.render import files as drawn_files
 from ff_memories.judge import wording
-from ff_memories.judge.numbers import measured, spread
+from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report.html import inline, policy, render
@@ -159,17 +159,9 @@ def _figure(
     return vars(panel) | {
         "missing": f"Not measured for {lacking}." if lacking else "",
         "differs": f"Settings differ: {differing}." if differing else "",
-        "describes": describes,
-        "svg": files[".svg"].decode(),
-        "rows": [
-            row
-            | {
-                "value": measured(row["value"], panel.form),
-                "interval": spread(row["low"], row["high"], panel.form),
-                "untrained": measured(row["untrained"], panel.form),
-            }
-            for row in frame.iter_rows(named=True)
-        ],
+        "formula": formula(panel.formula),
+        "svg": Markup(inline(files[".svg"].decode(), panel.name, describes)),
+        "rows": frame.rows(named=True),
     }
 
 
@@ -237,12 +229,17 @@ def page(
         different: {setting: each run's value} of the settings that differ.
         figures: each panel with its SVG and rows of numbers.
     """
-    runs, many, claims = _runs(members), len(members) > MANY, _claims(members)
-    facts = {name: [run["facts"][name] for run in runs] for name in runs[0]["facts"]}
+    many, of_runs = len(members) > MANY, [_facts(member) for member in members]
+    facts = {name: [of_run[name] for of_run in of_runs] for name in of_runs[0]}
+    claims = [
+        vars(claim) | {"paper": claim.paper, "cells": [member.claims.get(claim.id) for member in members]}
+        for claim in register()
+        if not claim.beyond or any(claim.id in member.claims for member in members)
+    ]
     cells = [cell for claim in claims for cell in claim["cells"] if cell]
     return render(
         "atlas/atlas.html.j2",
-        runs=runs,
+        runs=[{"label": m.label, "tally": wording.told(wording.counts(m.claims))} for m in members],
         many=many,
         facts={name: values[:1] if many and len(set(values)) == 1 else values for name, values in facts.items()},
         warnings=warnings,
@@ -253,7 +250,8 @@ def page(
         },
         claims=claims,
         definitions=_definitions(members),
-        sections=_sections(figures),
+        sections=[section for section in SECTIONS if any(f["section"] == section.number for f in figures)],
+        figures=figures,
         scopes=[str(member.info["scope"]) for member in members],
         used=[name for name in wording.WORDS if any(cell["standing"] == name for cell in cells)],
         font=Markup(font.face()),
@@ -261,22 +259,9 @@ def page(
     )
 
 
-def _drawn(figure: Mapping[str, Any]) -> dict[str, Any]:
-    drawing = Markup(inline(figure["svg"], figure["name"], figure["describes"]))
-    return dict(figure) | {"svg": drawing, "formula": formula(figure["formula"])}
-
-
 def formula(text: str) -> Markup:
     """Return a formula in plain text as HTML: the letter after an underscore becomes an index."""
     return Markup(re.sub(r"_(\w)", r"<sub>\1</sub>", str(escape(text))))
-
-
-def _runs(members: Sequence[Member]) -> list[dict[str, Any]]:
-    tallies = [wording.told(wording.counts(member.claims)) for member in members]
-    return [
-        {"name": member.name, "label": member.label, "tally": tally, "facts": _facts(member)}
-        for member, tally in zip(members, tallies, strict=True)
-    ]
 
 
 def _facts(member: Member) -> dict[str, str]:
@@ -308,14 +293,6 @@ def _plain(name: str, value: Any, member: Member) -> str:
     return "none" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 
-def _claims(members: Sequence[Member]) -> list[dict[str, Any]]:
-    return [
-        vars(claim) | {"paper": claim.paper, "cells": [member.claims.get(claim.id) for member in members]}
-        for claim in register()
-        if not claim.beyond or any(claim.id in member.claims for member in members)
-    ]
-
-
 def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
     """Return for each run the definitions that differ from the paper's, with the claims that they apply to."""
     out = []
@@ -328,13 +305,3 @@ def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
         if by_text:
             out.append({"label": member.label, "said": [(", ".join(ids), text) for text, ids in by_text.items()]})
     return out
-
-
-def _sections(figures: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the figures under the paper's sections."""
-    of = {section.number: [_drawn(f) for f in figures if f["section"] == section.number] for section in SECTIONS}
-    return [
-        {"number": section.number, "title": section.title, "heading": section.heading, "figures": of[section.number]}
-        for section in SECTIONS
-        if of[section.number]
-    ]

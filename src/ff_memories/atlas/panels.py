@@ -1,7 +1,12 @@
-"""Measure the panels of an atlas: for each a number per run and layer, and the same number of untrained models."""
+"""Measure the panels of an atlas: for each a number per run and layer, and the same number of untrained models.
 
+``panels.toml`` says what each shows.
+"""
+
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 
 import numpy as np
 import polars as pl
@@ -14,7 +19,6 @@ from ff_memories.paper.beyond import measures as removal
 from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.paper.layers import measures as layers_measures
 from ff_memories.paper.values import measures as values_measures
-from ff_memories.report.outline import BEYOND
 
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
 MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
@@ -38,13 +42,13 @@ NUMBERS = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel.
+    """One panel, as ``panels.toml`` declares it.
 
     Attributes:
         name: of its files.
         title: above its axes.
         axis: the title of its y axis.
-        section: the paper's section, or ``BEYOND``.
+        section: the paper's section, or ``beyond`` (``report.outline.BEYOND``).
         formula: what it shows, in symbols.
         says: the same in words, and what to keep in mind.
         measure: tables, run and seed to a frame with ``layer``, ``value``, ``low``, ``high``, ``n`` per layer; without
@@ -66,7 +70,7 @@ class Panel:
     measure: Measure
     table: str
     of: str
-    sections: tuple[str, ...]
+    sections: Sequence[str]
     form: str = "share"
     together: str = ""
     chance: tuple[float, str] | None = None
@@ -146,95 +150,23 @@ def stays(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     return _named(measures.means(without, ["layer"], "stays", seed))
 
 
-def _patterns(kind: str, what: str) -> Panel:
-    return Panel(
-        f"{kind}-keys",
-        f"Keys with a {kind} pattern",
-        "share of keys",
-        "3.2",
-        f"share of sampled keys with at least one trigger labelled {kind} or both",
-        f"{what} An automatic proxy labelled the triggers, not people. It works on tokens, so a tokenizer that cuts "
-        "words into pieces weakens it.",
-        _with_pattern(kind),
-        PATTERNS,
-        "keys",
-        ("triggers", "patterns"),
-        together="patterns",
-    )
-
-
-def _kinds(kind: str, said: str) -> Panel:
-    return Panel(
-        f"kind-{kind}",
-        f"Predictions of the kind {kind}",
-        "share of examples",
-        "5.2",
-        f"share of examples with {said}",
-        "The four kinds add up to 1 in every layer.",
-        _kind(kind),
-        REFINEMENT,
-        "examples",
-        ("composition",),
-        together="kinds",
-    )
-
-
-PANELS = (
-    _patterns("shallow", "A shallow pattern is a shared word or n-gram."),
-    _patterns("semantic", "A semantic pattern is a shared topic."),
-    Panel(
-        "last-token", "Effect of the last token", "change in memory coefficient", "3.2",
-        "median over keys of m(trigger without its last token) / m(trigger) − 1, averaged over the key's triggers",
-        "Below zero, keys depend on the last token. The panel shows a median, because a few keys near zero can "
-        "outweigh all others in a mean.",
-        last_token, MUTATIONS, "keys", ("triggers", "mutations"), "change", chance=(0.0, "no effect"),
-    ),
-    Panel(
-        "agreement", "Agreement against random pairs", "observed / random pairs", "4",
-        "share of values with argmax p(v) = the token after the key's top trigger / the same share with the layer's "
-        "values and keys paired at random; the axis is logarithmic above 1",
-        "Random pairs agree too, since values and triggers share their frequent tokens: 1 here.",
-        over_pairs, VALUES, "values", ("triggers", "values"), "factor", chance=(1.0, "random pairs"),
-    ),
-    Panel(
-        "rank", "Rank of the next token", "median rank / V", "4",
-        "median over values of rank(next token) / V, with 0 the top token",
-        "A random token has a median of 0.5. Vocabularies differ, so ranks are shares.",
-        rank, VALUES, "values", ("triggers", "values"), chance=(0.5, "random tokens"),
-    ),
-    Panel(
-        "effective", "Effective memories", "effective memories / d_m", "5.1",
-        "median over examples of (Σe)² / Σe² / d_m, with e = (m‖v‖)²",
-        "The effective number of memories, as a share of the layer's memories. It is 1/d_m if one memory does all the "
-        "work, and 1 if all contribute alike.",
-        effective, COMPOSITION, "examples", ("composition",),
-    ),
-    Panel(
-        "residual", "The residual predicts the output", "share of examples", "5.2",
-        "share of examples with argmax p(r_l) = argmax p(o_L)",
-        "The residual before a layer's feed-forward layer already predicts the model's final output.",
-        settled, REFINEMENT, "examples", ("composition",),
-    ),
-    _kinds("residual", "argmax p(o_l) = argmax p(r_l) ≠ argmax p(y_l)"),
-    _kinds("agreement", "argmax p(o_l) = argmax p(r_l) = argmax p(y_l)"),
-    _kinds("composition", "argmax p(o_l) equal to neither argmax p(r_l) nor argmax p(y_l)"),
-    _kinds("ffn", "argmax p(o_l) = argmax p(y_l) ≠ argmax p(r_l)"),
-    Panel(
-        "effect-left", "What is left of a memory's direct effect", "share of the direct effect", BEYOND,
-        "sum over memories and prefixes of total · sign(direct) / sum of |direct|, for the mean logit of the ten "
-        "tokens that the value promotes",
-        "What changing a memory, by the first of causal.interventions, does to the tokens that its value promotes, "
-        "once the layers above have run. At 100 % they leave it as it is. No layer runs above the last one, so it is "
-        "left out.",
-        left, CAUSAL, "memories", ("triggers", "values", "causal"), chance=(1.0, "all of it is left"),
-    ),
-    Panel(
-        "stays", "Predictions that stay without one memory", "share of prefixes", BEYOND,
-        "share of prefixes with argmax p(y_l) the same without the memory that adds most to its margin",
-        "The margin is that of a layer's prediction over its second token.",
-        stays, REMOVALS, "prefixes", ("removals",),
-    ),
-)  # fmt: skip
+MEASURES: dict[str, Measure] = {
+    "shallow-keys": _with_pattern("shallow"),
+    "semantic-keys": _with_pattern("semantic"),
+    "last-token": last_token,
+    "agreement": over_pairs,
+    "rank": rank,
+    "effective": effective,
+    "residual": settled,
+    "kind-residual": _kind("residual"),
+    "kind-agreement": _kind("agreement"),
+    "kind-composition": _kind("composition"),
+    "kind-ffn": _kind("ffn"),
+    "effect-left": left,
+    "stays": stays,
+}
+_declared = tomllib.loads(files("ff_memories.atlas").joinpath("panels.toml").read_text(encoding="utf-8"))
+PANELS = tuple(Panel(name, measure=MEASURES[name], **declared) for name, declared in _declared.items())
 
 
 def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import argparse
 import hashlib
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -26,6 +26,7 @@ from ff_memories import tables
 from ff_memories.atlas.match import without_folders
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new, write_whole
+from ff_memories.base.text import environment
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types, read_types
@@ -191,49 +192,6 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
         contents.files[name] = (frame.height, frame.columns, about, hashlib.sha256(to.read_bytes()).hexdigest())
 
 
-CARD = """---
-{head}---
-
-# Feed-forward memories of the run {run}
-
-Each feed-forward layer of a transformer is read as key-value memories (Geva et al. 2021, \
-[arXiv:2012.14913](https://arxiv.org/abs/2012.14913)): which prefixes trigger each key, and which tokens each value \
-promotes. Layers count from 1, keys from 0. In tables with a column `sign`, -1 means the memory with the value -v and \
-the coefficients' signs changed.
-
-| | |
-|---|---|
-{about}
-
-## Text
-
-{text}
-
-## Tables
-
-    from datasets import load_dataset
-
-    triggers = load_dataset("FOLDER_OR_NAME", "triggers", split="train")
-
-Every table has one split, `train`, because `datasets` needs a split.
-
-| config | rows | columns | content |
-|---|---|---|---|
-{tables}
-
-## Files
-
-| file | SHA-256 |
-|---|---|
-{files}
-
-## Config
-
-```yaml
-{config}```
-"""
-
-
 def card(
     contents: Contents,
     about: list[tuple[str, str]],
@@ -250,18 +208,19 @@ def card(
         text_licence: the licence of the text that the dataset quotes; ``None`` if it quotes none.
     """
     plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
-    rows = [
-        f"| `{name}` | {height:,} | {', '.join(f'`{column}`' for column in columns)} | {_cell(content)} |"
-        for name, (height, columns, content, _) in contents.files.items()
-    ]
-    return CARD.format(
-        head=plain_yaml(front_matter(contents.files, licence, config["run"])),
-        run=config["run"],
-        about="\n".join(f"| {name} | {_cell(value)} |" for name, value in about),
-        text=" ".join(_about_text(contents, licence[0], text_licence)),
-        tables="\n".join(rows),
-        files="\n".join(f"| `data/{name}.parquet` | `{sha}` |" for name, (*_, sha) in contents.files.items()),
-        config=plain_yaml(without_folders(config)),
+    return (
+        environment("exports")
+        .get_template("card.md.j2")
+        .render(
+            head=plain_yaml(front_matter(contents.files, licence, config["run"])),
+            run=config["run"],
+            about=about,
+            contents=contents,
+            licence=licence[0],
+            text_licence=text_licence,
+            config=plain_yaml(without_folders(config)),
+            cell=_cell,
+        )
     )
 
 
@@ -280,22 +239,6 @@ def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str
         "tags": list(TAGS),
         "configs": configs,
     }
-
-
-def _about_text(contents: Contents, licence: str, text_licence: str | None) -> Iterator[str]:
-    """Yield what the card says of the run's text, its annotators and its licence."""
-    if text_licence is not None:
-        yield "The tables `texts` and `token_types`, and descriptions of patterns, quote the run's text."
-        yield f"The licence of that text: {text_licence}."
-    else:
-        yield "No table contains text: tokens are ids of the model's tokenizer or dictionary, and sentences are"
-        yield "numbers."
-        if contents.left_out:
-            yield f"Left out, because it quotes the text: {', '.join(contents.left_out)}."
-    if contents.renamed:
-        yield "People who annotated are called `person-1`, `person-2` and so on."
-    if licence == "unknown":
-        yield "Nobody stated a licence for these tables."
 
 
 def _cell(text: str) -> str:

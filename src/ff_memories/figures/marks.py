@@ -18,11 +18,7 @@ Options = dict[str, Any]  # of a mark, under Vega-Lite's names
 NO_DATA = "No data"
 INTERVAL = "95% bootstrap interval"
 SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
-HALO: Options = {
-    "stroke": "white",
-    "strokeWidth": 2.2,
-    "opacity": 0.9,
-}  # under a thin line that crosses marks of any colour
+HALO: Options = {"stroke": "white", "strokeWidth": 2.2, "opacity": 0.9}  # under a thin line that crosses other marks
 WIDTHS = (
     ("ijl'|", 0.23),
     (" .,:;!ftI/\u00a0", 0.29),

@@ -93,11 +93,7 @@ def by_probability(context: FigureContext, x: alt.X) -> Overlay:
 
 
 def _overlay(
-    context: FigureContext,
-    rows: pl.DataFrame,
-    x: alt.X,
-    colours: dict[str, str] | None = None,
-    covered: bool = False,
+    context: FigureContext, rows: pl.DataFrame, x: alt.X, colours: dict[str, str] | None = None, covered: bool = False
 ) -> Overlay:
     if rows.is_empty():
         return Overlay([], [])

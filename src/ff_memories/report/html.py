@@ -12,10 +12,11 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 from ff_memories.base.text import environment as templates
+from ff_memories.base.text import latex, opened
 from ff_memories.figures.font import face
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, number, spread
-from ff_memories.model.info import NOTICES
+from ff_memories.model.info import NOTICES, mark_latex
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -28,11 +29,9 @@ _REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 def environment() -> "Environment":
     jinja = templates("report")
     jinja.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
-    jinja.globals |= {
-        "words": wording.WORDS,
-        "word": wording.word,
-        "limits": wording.LIMITS,
-    }
+    jinja.filters |= {"latex": latex}
+    jinja.globals |= {"words": wording.WORDS, "word": wording.word, "limits": wording.LIMITS}
+    jinja.globals |= {"opened": opened, "mark_latex": mark_latex}
     return jinja
 
 

@@ -2,7 +2,10 @@
 
 import math
 import re
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any
 
 import polars as pl
@@ -30,7 +33,7 @@ class PaperSection:
     number: str
     title: str
     question: str
-    tables: tuple[str, ...] = ()
+    tables: Sequence[str] = ()
 
     @property
     def heading(self) -> str:
@@ -44,27 +47,8 @@ class PaperSection:
         return *sorted(figures, key=lambda name: FIGURES[name].place), *self.tables
 
 
-SECTIONS = (
-    PaperSection(
-        "3.2",
-        "Keys and their triggers",
-        "Do keys respond to patterns that people recognise? To which part of a prefix?",
-        ("table1", "table3"),
-    ),
-    PaperSection(
-        "4",
-        "Values and their predictions",
-        "Does a value, read as a distribution over the vocabulary, predict the token after its key's triggers?",
-        ("table2",),
-    ),
-    PaperSection("5.1", "Memories within a layer", "Is a layer's prediction made by a single memory or by many?"),
-    PaperSection("5.2", "Predictions across layers", "When does the residual stream settle on the model's output?"),
-    PaperSection(
-        BEYOND,
-        "Memories removed",
-        "Does a memory do what its value says, once the layers above have run? Does a prediction survive without it?",
-    ),
-)
+_declared = tomllib.loads(files("ff_memories.report").joinpath("outline.toml").read_text(encoding="utf-8"))
+SECTIONS = tuple(PaperSection(**section) for section in _declared["section"])
 
 
 def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from ff_memories.config import Settings
 from ff_memories.figures import font
 from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
 from ff_memories.judge import training, wording
-from ff_memories.judge.numbers import measured, spread
+from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.judge.sensitivity import changes
 from ff_memories.judge.wording import word
@@ -185,44 +185,19 @@ def _model(config: Settings, info: Mapping[str, Any]) -> str:
     return named(info) + (f" at revision {info['revision']}" if info.get("revision") else "")
 
 
-# measure: its description and unit
-OF_SCORES = {
-    "shallow_precision": ("precision: of the shallow patterns found, those that had been planted", "share"),
-    "shallow_recall": ("recall: of the planted shallow patterns, those that were found", "share"),
-    "semantic_precision": ("precision: of the topics found, those that had been planted", "share"),
-    "semantic_recall": ("recall: of the planted topics, those that were found", "share"),
-    "passage_recall": ("text passages, mixed with random prefixes, found as a topic", "share"),
-    "foil_rate": ("foils (random prefixes) labelled with a pattern", "share"),
-    "agreement": ("annotator pairs that give a prefix the same label", "share"),
-    "alpha_nominal": ("Krippendorff's alpha of the labels", "number"),
-    "alpha_masi": ("Krippendorff's alpha of the sets of types, MASI distance", "number"),
-    "gwet_ac1": ("Gwet's AC1 of the labels", "number"),
-    "distance_agreement": ("annotator pairs that judge a composition alike", "share"),
-    "distance_alpha_nominal": ("Krippendorff's alpha of the judgements of compositions", "number"),
-    "repeat_agreement": ("prefixes labelled the same when a key is shown again", "share"),
-    "patterns_per_key": ("patterns per key", "number"),
-    "keys_with_pattern": ("keys with a pattern", "share"),
-    "coverage": ("prefixes with a pattern", "share"),
-    "labels_as_proxy": ("prefixes with the same label as the proxy's", "share"),
-    "labels_as_people": ("prefixes with the same label as a person's, mean over people", "share"),
-    "proxy_patterns_found": ("proxy patterns that the annotator also found", "share"),
-    "proxy_types_alike": ("of these, patterns of the same type", "share"),
-    "own_patterns_found_by_proxy": ("annotator's patterns that the proxy also found", "share"),
-    "distant": ("compositions judged distant (the paper: 66 of 100)", "share"),
-}
-
-
 def annotation_section(scores: pl.DataFrame) -> dict[str, Any]:
-    """Return the template's data from `annotation_scores`: the proxy, people together, then each person and model."""
+    """Return the template's data from `annotation_scores`: the proxy, people together, then each person and model.
+
+    Each of ``groups`` has a title and {measure: its row}; ``annotation.html.j2`` says what a measure is.
+    """
     names = [name for name in scores["who"].unique().sort() if name not in (ANNOTATOR, PEOPLE)]
     titles = {ANNOTATOR: "Automatic proxy", PEOPLE: "Agreement between annotators"}
     groups = []
     for who in (ANNOTATOR, PEOPLE, *names):
         rows = {row["measure"]: row for row in scores.filter(pl.col("who") == who).iter_rows(named=True)}
-        shown = [rows[m] | {"about": text, "unit": unit} for m, (text, unit) in OF_SCORES.items() if m in rows]
-        if shown:
+        if rows:
             kind = "Language model" if who.startswith(MODEL) else "Annotator"
-            groups.append((titles.get(who, f"{kind} {who.removeprefix(MODEL)}"), shown))
+            groups.append((titles.get(who, f"{kind} {who.removeprefix(MODEL)}"), rows))
     simulated = any(name.startswith(SIMULATED) for name in names)
     people = [name for name in names if not name.startswith(MODEL)]
     return {"groups": groups, "people": bool(people), "models": len(names) > len(people), "simulated": simulated}
@@ -270,9 +245,6 @@ def influence(row: Mapping[str, Any]) -> str:
     return f"With {row['choice']}: {row['value']}, it is {number} instead of {own}{verdict}."
 
 
-COLUMNS = ("Claim", "Measure", "Paper", "Here", "n", "Chance", "Untrained", "Random networks", "Group")
-
-
 def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     """Return ``summary.md``.
 
@@ -282,40 +254,19 @@ def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict
         first: the run's first lines, as bullets; a finished run prints them on the terminal.
         rows: all claims, from ``outline.rows``.
     """
-    lines = [f"# {_escaped_markdown(heading)}", ""]
-    if scope == "model":
-        lines += [f"**{ABOUT[scope].capitalize()}.**", ""]
-    elif scope == "surrogate":
-        lines += ["**Surrogate model: not the paper's.** Nothing here confirms or refutes the paper's own numbers.", ""]
-    lines += [f"{wording.BULLET}{_escaped_markdown(sentence)}" for sentence in first]
-    lines += [
-        "",
-        "## Claim by claim",
-        "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
-    ]
-    for row in rows:
-        interval = spread(row["low"], row["high"], row["unit"])
-        here = measured(row["measured"], row["unit"]) + (f" ({interval})" if interval else "")
-        what = row["measured_as"] + "".join(f" ({note})" for note in row["notes"])
-        cells = [row["claim"], what, row["paper_value"], here]
-        cells += ["–" if row["n"] is None else f"{row['n']:,}", measured(row["expected"], row["unit"])]
-        interval = spread(row["baseline_low"], row["baseline_high"], row["unit"])
-        cells.append(measured(row["baseline"], row["unit"]) + (f" ({interval})" if interval else ""))
-        also = row["limit_source"] is not None and row["random_models"]
-        cells += [training.in_random(row) if also else "–", wording.word(row["standing"])]
-        lines.append("| " + " | ".join(map(_escaped_markdown, cells)) + " |")
-    lines += [
-        "",
-        "Brackets show the 95 % interval, and for untrained models that of one more of them. The last column but one "
-        "says how many of them show the claim too. For figures, methods and details of every claim, see the "
-        "[report](report/report.html).",
-        "",
-    ]
-    return "\n".join(lines)
+    return render(
+        "report/summary.md.j2",
+        heading=heading,
+        scope=scope,
+        about=ABOUT[scope],
+        first=first,
+        rows=rows,
+        bullet=wording.BULLET,
+        in_random=training.in_random,
+        escaped=_escaped,
+    )
 
 
-def _escaped_markdown(text: str) -> str:
+def _escaped(text: str) -> str:
     """Return text escaped for Markdown."""
     return re.sub(r"([\\`*_\[\]<>|#~])", r"\\\1", escape_invisible(text)).replace("\n", " ")

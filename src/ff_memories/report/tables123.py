@@ -1,16 +1,15 @@
 """Tables 1 to 3, keys and values with passages of the text: what each shows, and its HTML, CSV and LaTeX."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from ff_memories.base.text import MINUS, csv_text, escape_invisible, key_and_sign, latex, memory_name, opened
+from ff_memories.base.text import MINUS, csv_text, escape_invisible, key_and_sign, memory_name
 from ff_memories.config import Settings
 from ff_memories.judge.evidence import OTHER_TYPES, other_types
-from ff_memories.model.info import mark_latex
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.paper.values.measures import predictive_values
 from ff_memories.report.html import render
@@ -18,6 +17,7 @@ from ff_memories.report.passages import Passage, Texts
 from ff_memories.tables.annotation import TYPES, marks, preferred
 
 PREFIXES = 3  # of a key in Table 1
+SHOWN = 10  # values in Table 2's HTML and LaTeX; its CSV has 100
 COLUMNS = {  # of each CSV, between the key's and ``scope``
     "table1": ("pattern", "type", "annotator", "covered", "shown", "prefix", "last_token"),
     "table2": (
@@ -26,18 +26,9 @@ COLUMNS = {  # of each CSV, between the key's and ``scope``
     "table3": ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token"),
 }  # fmt: skip
 OTHER = ("prediction", "top_probability", "agreeing_triggers", "precision")  # also by the other choice of types
+Tables = Mapping[str, pl.DataFrame]
+Info = Mapping[str, Any]
 Formats = tuple[str, str, str]  # HTML, CSV and LaTeX
-
-
-@dataclass(frozen=True)
-class Material:
-    """A run's tables by name, its texts, its model info, its settings, and how many rows a long table has at most."""
-
-    tables: Mapping[str, pl.DataFrame]
-    texts: Texts
-    info: Mapping[str, Any]
-    config: Settings
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -167,13 +158,12 @@ def table1(
     return rows
 
 
-def write_table1(run: Material) -> Formats:
+def write_table1(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 1; its CSV and LaTeX have one line per example prefix."""
-    read, info, scope = run.tables, run.info, run.info["scope"]
-    rows = table1(
-        read["annotations"], read["pattern_labels"], read["triggers"], run.texts, info["layers"], neurons_of(info)
-    )
-    return render("tables123/table1.html.j2", rows=rows, scope=scope), csv1(rows, scope), latex1(rows, scope)
+    annotations, labels, scope = tables["annotations"], tables["pattern_labels"], info["scope"]
+    rows = table1(annotations, labels, tables["triggers"], texts, info["layers"], neurons_of(info))
+    html, latex = _rendered("table1", rows=rows, scope=scope)
+    return html, csv1(rows, scope), latex
 
 
 def csv1(rows: Sequence[ClearKey], scope: str) -> str:
@@ -183,15 +173,6 @@ def csv1(rows: Sequence[ClearKey], scope: str) -> str:
         for passage in row.passages
     ]
     return _csv("table1", lines, scope)
-
-
-def latex1(rows: Sequence[ClearKey], scope: str) -> str:
-    cells = []
-    for row in rows:
-        names = (row.latex("k"), f"{latex(row.pattern)} ({row.type})")
-        cells += [(*(names if i == 0 else ("", "")), _bold(passage)) for i, passage in enumerate(row.passages)]
-    head = [r"Key & Pattern & Example trigger prefixes \\"]
-    return _latex(("l", 0.24, 0.58), scope, rows[0].mark if rows else "", head, cells)
 
 
 # -- Table 2 -----------------------------------------------------------------------------------------------------------
@@ -258,21 +239,20 @@ def agreement(values: pl.DataFrame) -> tuple[float, float] | None:
     return float(compared["agrees"].to_numpy().mean()), float(compared["agrees_folded"].to_numpy().mean())
 
 
-def write_table2(run: Material) -> Formats:
-    """Return Table 2, with one line per value; its CSV has all that ``table2`` returns."""
-    values, target, scope = run.tables["values"], run.config.values.target, run.info["scope"]
+def write_table2(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
+    """Return Table 2, with one line per value; its HTML and LaTeX have ``SHOWN``, its CSV all of ``table2``."""
+    values, target, scope = tables["values"], config.values.target, info["scope"]
     types = other_types(values, "top_token")
-    rows = table2(values, run.tables["triggers"], run.texts, target, neurons=neurons_of(run.info))
-    shown = rows[: run.rows]
-    html = render(
-        "tables123/table2.html.j2",
-        rows=shown,
+    rows = table2(values, tables["triggers"], texts, target, neurons=neurons_of(info))
+    html, latex = _rendered(
+        "table2",
+        rows=rows[:SHOWN],
         scope=scope,
         target=target,
         other=types and OTHER_TYPES[types],
         agreement=agreement(values),
     )
-    return html, csv2(rows, scope, types), latex2(shown, scope, types)
+    return html, csv2(rows, scope, types), latex
 
 
 def csv2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
@@ -290,31 +270,6 @@ def csv2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
 def _cells(prediction: Prediction) -> tuple[str, str, int, str | None]:
     precision = None if prediction.precision is None else f"{prediction.precision:.6g}"
     return prediction.token, f"{prediction.probability:.6g}", prediction.agreeing, precision
-
-
-def latex2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
-    head = [
-        "Value",
-        "Prediction",
-        "Precision (n)",
-        *([OTHER_TYPES[types].capitalize()] if types else []),
-        "Trigger example",
-    ]
-    widths = ("l", "l", "r", "l", 0.4) if types else ("l", "l", "r", 0.55)
-    cells = []
-    for row in rows:
-        precision = row.prediction.precision
-        shown = "--" if precision is None else f"{_percent(precision)} ({row.triggers})"
-        columns = [row.latex("v"), latex(row.prediction.token), shown]
-        if row.other:
-            precision = row.other.precision
-            columns.append(latex(row.other.token) + ("" if precision is None else f" ({_percent(precision)})"))
-        cells.append([*columns, _bold(row.passage)])
-    return _latex(widths, scope, "", [" & ".join(head) + r" \\"], cells)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f}\\,\\%"
 
 
 # -- Table 3 (Appendix A) ----------------------------------------------------------------------------------------------
@@ -351,11 +306,12 @@ def table3(
     )
 
 
-def write_table3(run: Material) -> Formats:
+def write_table3(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 3; its CSV and LaTeX have one line per prefix."""
-    read, top, scope = run.tables, run.config.patterns.top, run.info["scope"]
-    key = table3(read["annotations"], read["triggers"], run.texts, top, neurons_of(run.info))
-    return render("tables123/table3.html.j2", key=key, scope=scope), csv3(key, scope), latex3(key, scope)
+    scope = info["scope"]
+    key = table3(tables["annotations"], tables["triggers"], texts, config.patterns.top, neurons_of(info))
+    html, latex = _rendered("table3", key=key, scope=scope)
+    return html, csv3(key, scope), latex
 
 
 def csv3(key: KeyPatterns | None, scope: str) -> str:
@@ -368,15 +324,12 @@ def csv3(key: KeyPatterns | None, scope: str) -> str:
     return _csv("table3", lines, scope)
 
 
-def latex3(key: KeyPatterns | None, scope: str) -> str:
-    patterns, prefixes, mark = (key.patterns, key.prefixes, key.mark) if key else ((), (), "")
-    head = [f"{n} & \\multicolumn{{2}}{{l}}{{{latex(text)} ({kind})}} \\\\" for n, text, kind in patterns]
-    head += [r"\midrule", r"Rank & Patterns & Trigger prefix \\"]
-    cells = [(str(rank), ", ".join(map(str, numbers)), _bold(passage)) for rank, numbers, passage in prefixes]
-    return _latex(("r", "l", 0.75), scope, mark, head, cells)
+# -- of all three ------------------------------------------------------------------------------------------------------
 
 
-# -- CSV and LaTeX -----------------------------------------------------------------------------------------------------
+def _rendered(table: str, **shown: object) -> tuple[str, str]:
+    """Return a table as HTML, and as a LaTeX ``tabular`` (its packages in the first line)."""
+    return render(f"tables123/{table}.html.j2", **shown), render(f"tables123/{table}.tex.j2", **shown)
 
 
 def _csv(
@@ -400,40 +353,13 @@ def _csv(
     return csv_text(header, rows)
 
 
-def _latex(
-    widths: Sequence[str | float], scope: str, mark: str, head: Sequence[str], rows: Iterable[Sequence[str]]
-) -> str:
-    """Return a table as a LaTeX ``tabular`` (its packages in the first line).
-
-    Args:
-        widths: of its columns (``base.text.opened``).
-        scope: whose results these are.
-        mark: who found the patterns, if not people.
-        head: lines between the rules, the last of them with the columns' heads.
-        rows: of cells that are LaTeX.
-    """
-    lines = opened("tabular", *widths) + mark_latex(scope, len(widths))
-    if mark:
-        lines.append(f"\\multicolumn{{{len(widths)}}}{{l}}{{\\textbf{{not labelled by people: {mark}}}}} \\\\")
-    lines += [*head, r"\midrule", *(f"{' & '.join(cells)} \\\\" for cells in rows)]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
-def _bold(passage: Passage | None) -> str:
-    """Return a passage in LaTeX, its last token bold."""
-    if passage is None:
-        return ""
-    before = " ".join(filter(None, [r"\dots" if passage.cut else "", latex(passage.before)]))
-    return f"{before} \\textbf{{{latex(passage.marked)}}}" if passage.marked else before
-
-
 @dataclass(frozen=True)
 class Excerpt:
     """One of these tables: what it shows, the tables it is made from besides text and model info, and its writer."""
 
     title: str
     tables: tuple[str, ...]
-    write: Callable[[Material], Formats]
+    write: Callable[..., Formats]
 
 
 EXCERPTS = {

@@ -9,7 +9,7 @@ from ff_memories.base.parameters import Input, Param, Params, Tables
 from ff_memories.config import Settings
 from ff_memories.model.info import read_info
 from ff_memories.report.passages import Texts
-from ff_memories.report.tables123 import EXCERPTS, Material
+from ff_memories.report.tables123 import EXCERPTS
 
 
 def run(
@@ -20,7 +20,6 @@ def run(
     dictionary: Input,
     info: Input,
     out: Param,
-    rows: int = 10,
 ) -> None:
     """Write tables in three formats.
 
@@ -28,13 +27,12 @@ def run(
         excerpts: table1, table2 or table3
         tables: the tables that they are made from
         out: folder to write to: an HTML fragment for the report, CSV and LaTeX of each
-        rows: number of values in Table 2's HTML and LaTeX; its CSV has 100
     """
     texts = Texts.read(tables["sentences"], corpus, dictionary)
     for excerpt in excerpts:
         if excerpt not in EXCERPTS:
             raise UserError(f"--excerpts {excerpt}: no such table", f"choose from {', '.join(EXCERPTS)}")
         read = {name: schemas.read(tables[name]) for name in EXCERPTS[excerpt].tables}
-        formats = EXCERPTS[excerpt].write(Material(read, texts, read_info(info), config, rows))
+        formats = EXCERPTS[excerpt].write(read, texts, read_info(info), config)
         for suffix, text in zip(("html", "csv", "tex"), formats, strict=True):
             write_whole(Path(out, f"{excerpt}.{suffix}"), text)

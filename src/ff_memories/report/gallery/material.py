@@ -7,25 +7,11 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import Corpus
 from ff_memories.report.gallery.parts import shown
 from ff_memories.report.passages import LONGEST, Texts
 
 KEYS_OF_A_PART = 64
-OF_SHOWN = (  # tables of which only the keys that the gallery shows are kept
-    "triggers",
-    "values",
-    "mutations",
-    "annotations",
-    "labels",
-    "demoted",
-    "firing",
-    "levels",
-    "histogram",
-    "samples",
-    "causal",
-)
 
 
 @dataclass(frozen=True)
@@ -42,8 +28,6 @@ class Material:
         neurons: d_m of the model where both signs of a coefficient are keys of their own, else ``None``.
         some: whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
             ``promoted``.
-
-    Raises ``UserError`` if tables and corpus belong to different models.
     """
 
     layers: int
@@ -72,22 +56,13 @@ class Material:
         object.__setattr__(self, "words", [shown(word) for word in self.texts.dictionary.types])
         if self.some:
             shown_keys = self.promoted.select("layer", "key").unique()
-            for name in OF_SHOWN:
-                shown_ = getattr(self, name).join(shown_keys, on=["layer", "key"], how="semi", maintain_order="left")
-                object.__setattr__(self, name, shown_)
+            for name, table in list(vars(self).items()):
+                if isinstance(table, pl.DataFrame) and "key" in table.columns and name != "similar":
+                    of_shown = table.join(shown_keys, on=["layer", "key"], how="semi", maintain_order="left")
+                    object.__setattr__(self, name, of_shown)
         # a search must not find triggers that no page shows
         for name in ("triggers", "levels"):
             object.__setattr__(self, name, getattr(self, name).filter(pl.col("rank") <= self.shown))
-        self._check()
-
-    def _check(self) -> None:
-        for name in ("values", "firing"):
-            frame = getattr(self, name)
-            if len(frame) != self.size and not (name == "firing" and frame.is_empty()):
-                whose = "gallery" if self.some else "model"
-                raise UserError(
-                    f"{name}: {len(frame)} rows, but the {whose} has {self.size} values", "run the workflow again"
-                )
 
     @property
     def corpus(self) -> Corpus:

@@ -23,20 +23,9 @@ from ff_memories.tables.annotation import MODEL
 from ff_memories.tables.gallery import HISTOGRAM_BINS
 
 MANIFEST = "manifest"
-SCRIPTS = (
-    "parts",
-    "page",
-    "address",
-    "layers",
-    "postings",
-    "words",
-    "filters",
-    "list",
-    "key",
-    "firing",
-    "sheet",
-    "app",
-)  # in load order
+SCRIPTS = (  # in load order
+    "parts", "page", "address", "layers", "postings", "words", "filters", "list", "key", "firing", "sheet", "app",
+)  # fmt: skip
 
 
 def build(
