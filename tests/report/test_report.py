@@ -36,7 +36,7 @@ from ff_memories.report.cost import costs
 from ff_memories.report.html import inline, render
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST
-from ff_memories.report.tables123 import EXCERPTS, agreement, csv1, csv2, csv3, table1, table2, table3
+from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, table1, table2, table3
 
 
 def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
