@@ -6,7 +6,7 @@
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -165,7 +165,7 @@ MEASURES: dict[str, Measure] = {
     "effect-left": left,
     "stays": stays,
 }
-_declared = tomllib.loads(files("ff_memories.atlas").joinpath("panels.toml").read_text(encoding="utf-8"))
+_declared = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 PANELS = tuple(Panel(name, measure=MEASURES[name], **declared) for name, declared in _declared.items())
 
 

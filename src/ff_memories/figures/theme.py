@@ -4,12 +4,12 @@
 """
 
 import tomllib
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import altair as alt
 
-CONFIG: Any = tomllib.loads(files("ff_memories.figures").joinpath("theme.toml").read_text(encoding="utf-8"))
+CONFIG: Any = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 # ACL style: one column and the whole text block, in points (a Vega pixel is a PDF point); the height is of the axes.
 COLUMN_WIDTH, TEXT_WIDTH, HEIGHT = 218, 453, 115

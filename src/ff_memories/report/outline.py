@@ -5,7 +5,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -47,7 +47,7 @@ class PaperSection:
         return *sorted(figures, key=lambda name: FIGURES[name].place), *self.tables
 
 
-_declared = tomllib.loads(files("ff_memories.report").joinpath("outline.toml").read_text(encoding="utf-8"))
+_declared = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 SECTIONS = tuple(PaperSection(**section) for section in _declared["section"])
 
 
