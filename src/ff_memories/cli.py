@@ -50,11 +50,14 @@ GOES_ON = "run the same command again: finished jobs and shards are kept"
 @cache
 def modules() -> dict[tuple[str, ...], Path]:
     """Return {words of a command: its module}; of a group of commands, ``export`` and ``step``, its package's."""
-    typed = lambda path: path.stem.replace("_", "-")
-    found = {("step", name): declaration.module(name) for name in declaration.names()}
-    found |= {("export", typed(path)): path for path in sorted(PACKAGE.glob("exports/[!_]*.py"))}
+    steps: dict[tuple[str, ...], Path] = {("step", name): declaration.module(name) for name in declaration.names()}
+    exports = {("export", _typed(path)): path for path in sorted(PACKAGE.glob("exports/[!_]*.py"))}
     groups = {(name,): PACKAGE / folder / "__init__.py" for name, folder in (("export", "exports"), ("step", "steps"))}
-    return found | groups | {(typed(path),): path for path in PACKAGE.glob("commands/*/[!_]*.py")}
+    return steps | exports | groups | {(_typed(path),): path for path in PACKAGE.glob("commands/*/[!_]*.py")}
+
+
+def _typed(path: Path) -> str:
+    return path.stem.replace("_", "-")
 
 
 def names(group: str) -> list[str]:

@@ -92,6 +92,7 @@ REFUSED = {
     "wrapped, no blank lines": (lambda: WRAPPED.replace("\n\n", "\n"), "its lines are wrapped at 70"),
     "wrapped list": (
         lambda: "\n".join(textwrap.fill(f"- {p}", 70, subsequent_indent="  ") for p in PARAGRAPHS), "at 70 characters"),
+    "old Mac": (lambda: PLAIN.replace("\n", "\r"), "a carriage return alone"),
 }  # fmt: skip
 
 

@@ -76,6 +76,8 @@ def check(path: Path, lines_are_sentences: bool = False) -> None:
     if not text.strip():
         raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
     text = text.replace("\r\n", "\n")
+    if text.count("\r") > text.count("\n"):
+        raise _refusal(path, "its lines end as on old Macs, with a carriage return alone", r"tr '\r' '\n'")
     _refuse_json(path, text)
     _refuse_tables(path, text)
     if not lines_are_sentences:

@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> None:
         from_gguf.folder(args.gguf, args.sha256)
         return
     names, others, gguf = list(args.names), args.registry, dict[str, str]()
-    pinned = [hub.Pinned(**json.loads(args.hub))] if args.hub else []
+    pinned = [_pinned(args.hub)] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
         inputs = Inputs(config)
@@ -73,3 +73,10 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("\n".join(faults))
     for path, digest in gguf.items():
         from_gguf.folder(Path(path), digest)
+
+
+def _pinned(given: str) -> hub.Pinned:
+    try:
+        return hub.Pinned(**json.loads(given))
+    except (ValueError, TypeError) as error:
+        raise UserError(f"--hub: {error}", "give --configfile") from None

@@ -125,7 +125,9 @@ def read(path: str | Path, decoder: LanguageModel, corpus: Corpus, precision: Pr
     columns = ("layer", "key", "sentence", "position", "next_token")
     layer, key, sentence, position, next_token = (frame[c].cast(pl.Int64).fill_null(-1).to_numpy() for c in columns)
     inside = (layer >= 1) & (layer <= decoder.description.layers) & (key < decoder.memories) & (sentence < len(corpus))
-    ours = lambda: (position <= corpus.lengths[sentence]) & (next_token == corpus.following(sentence, position))
-    if not (inside.all() and ours().all()):
+    if (
+        not inside.all()
+        or not ((position <= corpus.lengths[sentence]) & (next_token == corpus.following(sentence, position))).all()
+    ):
         raise UserError(f"{path}: not the triggers of this model in this text", rebuild_hint(path))
     return frame
