@@ -41,7 +41,7 @@ RUNS = {
          "composition__memories": "all", "composition__layer_prediction": "output", "mutations__single_token": "bos",
          "values__projection": "flat", "values__target": "last"}, {"seed": 7}
     ),
-    "the memories with most of the energy": ({"composition__memories": "share:0.9"}, {}),
+    "controls": ({"composition__memories": "share:0.9", "mutations__random": "earlier", "values__length": "mean"}, {}),
     "some memories": ({"triggers__keys": {1: [3, 0, 20], 3: [7]}, "gallery": {"keys": {1: [20], 3: [7]}}}, {}),
     "plain softmax, learned positions, final norm": (
         {"composition__sample": "uniform"},

@@ -98,7 +98,8 @@ def edit(path, **changes):
 
 def test_init_pins_the_commit_every_files_digest_and_the_licence(web, saved, capsys):
     commit = web.push(NAME, saved, license="apache-2.0")
-    made = init(NAME).model
+    made, other = init(NAME).model, init(NAME, "--set", "composition.memories=all", name="other.yaml")
+    assert (load("my.yaml").composition.memories, other.composition.memories) == ("share:0.9", "all")
     said = capsys.readouterr().out
     assert f"{NAME}: commit {commit}, licence: apache-2.0" in said and "ff-memories run my.yaml" in said
     assert (made.hub, made.revision, made.licence, made.folder) == (NAME, commit, "apache-2.0", None)

@@ -1,6 +1,5 @@
 """Test alternative choices: all are listed, each equals a whole run with that key changed, and pages show them."""
 
-import json
 from typing import Literal, get_args, get_origin
 
 import polars as pl
@@ -19,7 +18,6 @@ from ff_memories.judge import sensitivity
 from ff_memories.judge.sensitivity import changes, rows
 from ff_memories.model.info import MARKS
 from ff_memories.report.page import choices_section
-from ff_memories.steps import sensitivity_part
 from ff_memories.steps.sensitivity_part import STEPS, changed, jobs_of
 from ff_memories.workflow.runs.run import Run
 
@@ -74,19 +72,10 @@ def test_what_this_machine_or_another_choice_excludes_is_no_choice(monkeypatch):
     assert not named & {"fidelity=released", "values.projection=random"} and "extraction.precision=float32" in named
 
 
-@pytest.mark.parametrize("parallel", [True, False])
-def test_another_residual_is_a_choice_where_blocks_are_parallel(tmp_path, parallel):
-    path = tmp_path / "model.json"
-    path.write_text(json.dumps({"config": {"model_type": "gpt_neox", "use_parallel_residual": parallel}}))
-    offered = sensitivity.parts(parse(config() | {"model": {"folder": "model"}}))["composition"]
-    assert sensitivity.Choice("composition.residual", "read") in offered
-    left = {choice.name for choice in offered if sensitivity_part._differs(choice, str(path))}
-    assert {choice.name for choice in offered} - left == (set() if parallel else {"composition.residual=read"})
-
-
 def test_quick_parts_are_some_of_all_parts():
     quick, every = (sensitivity.parts(parse(config()), extent) for extent in ("quick", "all"))
-    assert set(quick) == set(sensitivity.QUICK) and set(quick) < set(every)
+    assert set(quick) == {*sensitivity.QUICK, sensitivity.CONTROLS[0]} and set(quick) < set(every)
+    assert set(sensitivity.parts(parse(config()), "controls")) == set(sensitivity.CONTROLS)
     assert sum(map(len, every.values())) == len(sensitivity.choices(parse(config())))
 
 

@@ -33,7 +33,8 @@ RUNS = {
         {"values__projection": "flat", "values__target": "last", "triggers__positions": "released"}, {"seed": 11}
     ),
     "plain softmax, learned positions, final norm": (
-        {}, {"adaptive": False, "decoder_learned_pos": True, "no_decoder_final_norm": False, "seed": 2}
+        {"mutations__random": "earlier", "values__length": "mean"},
+        {"adaptive": False, "decoder_learned_pos": True, "no_decoder_final_norm": False, "seed": 2}
     ),
 }  # fmt: skip
 
@@ -87,9 +88,11 @@ def test_mutations(run):
         assert row["removed"] == at
         if row["mutation"] == "random":
             assert 1 <= at <= len(prefix)
-            if option["random"] == "inner":
+            if option["random"] != "any":
                 assert 1 < at < len(prefix)
-        rest = tuple(prefix[: at - 1] + prefix[at:])
+        cut = option["random"] == "earlier" and row["mutation"] == "random"
+        assert row.get("removed_tokens", 1) == (len(prefix) - at + 1 if cut else 1)
+        rest = tuple(prefix[: at - 1] if cut else prefix[: at - 1] + prefix[at:])
         if rest not in found:
             found[rest] = [m[-1] for _, m, _ in reference.layers(rest)]
         mutated = float(found[rest][row["layer"] - 1][row["key"]])

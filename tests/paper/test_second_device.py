@@ -24,7 +24,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.config import parse
-from ff_memories.config.experiments import Mutations
+from ff_memories.config.experiments import Mutations, Values
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model import decoder as decoders
 from ff_memories.model.batches import batching
@@ -267,8 +267,8 @@ def test_values_in_all_readings(weights, projection, target):
     def work(place):
         decoder = model(weights, place)
         vocabulary = decoder.vocabulary.reading(projection, 7)
-        vectors = vocabulary.word_vectors().cpu().numpy()
-        return values.table(decoder, vocabulary, table, TEXT, target), values.value_tops(decoder, vocabulary), vectors
+        made = values.table(decoder, vocabulary, table, TEXT, Values(target=target))
+        return made, values.value_tops(decoder, vocabulary), vocabulary.word_vectors().cpu().numpy()
 
     both(work)
 

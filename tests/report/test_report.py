@@ -1,4 +1,4 @@
-"""Test Tables 1 to 3, the report and the cost page: hostile text stays text, and equal inputs give equal pages."""
+"""Test Tables 1 to 3 and the report: hostile text stays text, and equal inputs give equal pages."""
 
 import csv
 import io

@@ -40,8 +40,10 @@ class Mutations(Section):
 
     keys_per_layer: int = Field(100, ge=1, le=65_536, description="number of random keys per layer")
     top: int = Field(50, ge=1, le=65_535, description="number of triggers to mutate per key")
-    random: Literal["any", "inner"] = Field(
-        "inner", description="which tokens the random removal can hit: inner (neither first nor last) | any (paper)"
+    random: Literal["any", "inner", "earlier"] = Field(
+        "inner",
+        description="what the random removal takes: inner (a token that is neither first nor last) | any (any token; "
+        "paper) | earlier (an inner token and all after it: a control, since a trigger is its sentence's maximum)",
     )
     single_token: Literal["skip", "bos"] = Field(
         "skip", description="triggers of one token: skip | bos (use the coefficient at `</s>`)"
@@ -78,6 +80,11 @@ class Values(Section):
         "for a `transformers` model: raw (its output matrix) | scaled (times the scale of its final norm)",
     )
     projection_seed: int = Field(1, ge=0, le=LARGEST, description="seed of the random projections")
+    length: Literal["own", "mean"] = Field(
+        "own",
+        description="length of a value that is read: own (paper) | mean (that of all the model's values: a control, "
+        "since long values are more confident)",
+    )
     types: Literal["all", "trained"] = Field(
         "all",
         description="token types that a value can predict: all (paper) | trained (without types that are never a "

@@ -111,8 +111,9 @@ class Baselines(Section):
 class Sensitivity(Section):
     """How choices that the paper leaves open affect its claims."""
 
-    choices: Literal["none", "quick", "all"] = Field(
+    choices: Literal["none", "controls", "quick", "all"] = Field(
         "none",
-        description="choices that every run tests: none | quick (those of values and composition) | all; with none, "
-        "`snakemake sensitivity` still tests all",
+        description="choices that every run tests: none | controls (triggers cut at an earlier token, values of one "
+        "length, memories with 90 % of a layer's energy) | quick (controls, and those of values and composition) | "
+        "all; with none, `snakemake sensitivity` still tests all",
     )

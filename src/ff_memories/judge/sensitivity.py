@@ -18,6 +18,7 @@ from ff_memories.tables import TABLES
 BASELINE = "baseline"  # in the table, the choice of the run's own claims
 SECTIONS = ("corpus", "extraction", "triggers", "mutations", "values", "composition")
 QUICK = ("values", "composition")  # need neither the trigger pass nor the mutations, which take most of a run's time
+CONTROLS = ("mutations.random=earlier", "values.length=mean", "composition.memories=share:0.9")
 SIZE = "corpus.train.max_sentences"
 SHARES = ("0.01", "0.1")  # of the training sentences, to see how claims depend on the corpus's size (D31)
 
@@ -74,13 +75,13 @@ def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
     spaCy's stop words are also alone, since a section's results must not depend on installed packages.
 
     Args:
-        extent: ``quick`` (only choices in ``values`` and ``composition``) or ``all``.
+        extent: ``controls`` (``CONTROLS``), ``quick`` (also all choices in ``values`` and ``composition``) or ``all``.
     """
     jobs: dict[str, list[Choice]] = {}
     for choice in choices(config):
-        if choice.section in QUICK and choice.value != "spacy":
+        if extent != "controls" and choice.section in QUICK and choice.value != "spacy":
             jobs.setdefault(choice.section, []).append(choice)
-        elif extent == "all":
+        elif extent == "all" or choice.name in CONTROLS:
             jobs[choice.name] = [choice]
     return jobs
 

@@ -25,8 +25,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution, Input, Output, Param, Wildcard
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
-from ff_memories.judge.sensitivity import Choice, parts, refused, rows, varied
-from ff_memories.model.families import families
+from ff_memories.judge.sensitivity import parts, refused, rows, varied
 from ff_memories.paper.keys.steps import mutations, patterns, proxy, trigger_shard, triggers
 from ff_memories.paper.layers.steps import composition
 from ff_memories.paper.values.steps import values
@@ -66,14 +65,14 @@ def run(
         claims: the run's claims table
     """
     run_ = Run.read(configfile)
-    choices = parts(run_.config)
+    choices = parts(run_.config) | parts(run_.config, "controls")
     if part not in choices:
         raise UserError(f"--part: unknown part {part!r}; expected one of {', '.join(choices)}")
-    jobs, described = jobs_of(run_, str(claims), execution.threads), run_.path("model", "model.json")
+    jobs = jobs_of(run_, str(claims), execution.threads)
     sentences = store.read(corpus).train
     sensitivity.parent.mkdir(parents=True, exist_ok=True)
     done, progress = [], Progress(len(choices[part]), "choices", part)
-    for choice in (choice for choice in choices[part] if _differs(choice, described)):
+    for choice in choices[part]:
         with tempfile.TemporaryDirectory(dir=sensitivity.parent, prefix="variant-") as folder:
             try:
                 moved = evaluate(jobs, varied(run_.config, choice, sentences).resolved(), Path(folder), run_step)
@@ -167,11 +166,3 @@ def run_step(words: list[str]) -> None:
     step.add_to(parser)
     with contextlib.redirect_stdout(io.StringIO()):
         step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))
-
-
-def _differs(choice: Choice, model: str) -> bool:
-    """Say whether a choice can differ for a described model: only a parallel block reads something else than r."""
-    if choice.path != "composition.residual":
-        return True
-    description = json.loads(Path(model).read_text(encoding="utf-8"))
-    return families.row(description["config"], model).wiring == "parallel"

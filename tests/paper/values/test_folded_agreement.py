@@ -8,6 +8,7 @@ import pytest
 import tiny
 
 from ff_memories import tables
+from ff_memories.config.experiments import Values
 from ff_memories.corpus.store import Corpus
 from ff_memories.paper.values import predictions as values
 
@@ -35,7 +36,7 @@ def test_a_value_agrees_with_every_type_of_its_class(target, types):
         row |= {"coefficient": 1.0, "next_token": int(sentence[row["position"]]) if row["position"] < 12 else None}
     triggers = tables.conform(pl.DataFrame(rows, infer_schema_length=None), tables.TABLES["triggers"])
     folds = rng.integers(0, 9, tiny.TYPES)
-    args = decoder, decoder.vocabulary, triggers, text, target, types
+    args = decoder, decoder.vocabulary, triggers, text, Values(target=target, types=types)
     plain, made = values.table(*args), values.table(*args, folds=folds)
     assert made.select(plain.columns).equals(plain)
     assert set(made.columns) - set(plain.columns) == {

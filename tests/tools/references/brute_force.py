@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 
 def check_sentences(run):
     _, _, sentences, frames = run
@@ -24,9 +26,12 @@ def check_values(run):
         else:
             target = row["next_token"]
         listed.setdefault((row["layer"], row["key"]), []).append(target)
+    every = [block.fc2.weight.detach() for block in reference.blocks]
+    mean = torch.cat([values.norm(dim=0) for values in every]).mean()
     assert frames["values"].height == sum(block.fc2.weight.shape[1] for block in reference.blocks)
     for row in frames["values"].iter_rows(named=True):
-        value = reference.blocks[row["layer"] - 1].fc2.weight[:, row["key"]].detach()
+        value = every[row["layer"] - 1][:, row["key"]]
+        value = value * mean / value.norm() if settings["values"].get("length") == "mean" else value
         logp = reference.log_probabilities(value)
         targets = listed.get((row["layer"], row["key"]), [])
         known = [t for t in targets if t is not None]

@@ -275,6 +275,11 @@ class AuditInputs:
         """Return (d_m,) the lengths of a layer's values."""
         return self.vectors("value", layer).norm(dim=1)
 
+    @memo
+    def mean_length(self) -> float:
+        """Return the mean length of the model's values."""
+        return float(torch.stack([self.norms(layer + 1).mean() for layer in range(self.oracle.keys[0])]).mean())
+
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:
     """Load the run's model from its original files with the library that it is of.

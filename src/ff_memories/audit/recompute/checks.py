@@ -53,7 +53,10 @@ def mutations(inputs: AuditInputs, row: TableRow) -> Result:
 def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
     prefix, parts = inputs.prefix(source), inputs.parts(source)
     at = row["removed"], row.get("removed_tokens", 1)
-    if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": parts}[row["mutation"]]:
+    random = parts
+    if inputs.config.mutations.random == "earlier":
+        random = [(first, source["position"] - first + 1) for first, _ in parts]
+    if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": random}[row["mutation"]]:
         unit = inputs.config.mutations.unit
         return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
     seen = inputs.layer(inputs.without(source, *at), row["layer"])
@@ -76,7 +79,10 @@ def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
 
 def values(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
-    said = inputs.oracle.of_value(inputs.vector("value", row["layer"], row["key"]))
+    value = inputs.vector("value", row["layer"], row["key"])
+    if inputs.config.values.length == "mean":
+        value = value * inputs.mean_length() / value.norm()
+    said = inputs.oracle.of_value(value)
     listed = inputs.triggers(row["layer"], row["key"])
     if listed.is_empty():
         return _value(inputs, row, said, None, [])

@@ -49,7 +49,7 @@ def columns(inputs: AuditInputs, name: str) -> set[str]:
 
     def has(column: str) -> bool:
         if column == "removed_tokens":
-            return inputs.config.mutations.unit == "word"
+            return inputs.config.mutations.unit == "word" or inputs.config.mutations.random == "earlier"
         if "folded" in column and inputs.folds is None:
             return False
         return not column.endswith((f"_{own}", f"_{other(own)}")) or (column.endswith(f"_{other(own)}") and not alike)

@@ -23,11 +23,12 @@ from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.fetching import hub
 from ff_memories.inputs.models import from_gguf, model_folder, saved_tokenizer
 from ff_memories.inputs.texts import one_text
-from ff_memories.model.files import gguf_file
+from ff_memories.model.files import config_file, gguf_file
 from ff_memories.model.info import quantised
 from ff_memories.workflow.runs.opening import refuse_taken
 from ff_memories.workflow.runs.run import Run
 
+RELU = {"relu", "relu2"}  # activation functions that leave memories inactive
 COMPARED = 100  # sentences of a text on which a model's tokenizer is tried
 
 
@@ -131,7 +132,12 @@ def configured(args: argparse.Namespace) -> str:
     data["corpus"]["train"]["files"], data["corpus"]["validation"]["files"] = train, validation
     for setting in args.set:
         _set(data, setting)
-    _follow(data, {setting.partition("=")[0] for setting in args.set})
+    given = {setting.partition("=")[0] for setting in args.set}
+    _follow(data, given)
+    folder = _folder(Run(config.yaml_of(render(data), str(args.config)), str(args.config)))
+    chosen = "memories" in shared.get("composition", {}) or "composition.memories" in given
+    if folder is not None and not chosen and not RELU & set(map(str, config_file.read(folder).values())):
+        data["composition"]["memories"] = "share:0.9"  # no memory is ever inactive
     if args.protocol is not None:
         data = {"run": data["run"], config.PROTOCOL: args.protocol.as_posix()} | _without(data, shared)
     if args.time is not None:
@@ -142,14 +148,17 @@ def configured(args: argparse.Namespace) -> str:
     text = render(data)
     run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
     refuse_taken(run_)
-    if run_.inputs.model_folder is not None:
-        hub_config = run_.inputs.pinned_on_hub if not run_.inputs.gguf else None
-        folder = (
-            hub.small_file(hub_config, model_folder.CONFIG).parent if hub_config else Path(run_.inputs.model_folder)
-        )
+    if folder is not None:
         sentences = list(islice(_sentences(run_.inputs.texts("train")), COMPARED))
         saved_tokenizer.read(folder, sentences=sentences)
     return text
+
+
+def _folder(run_: Run) -> Path | None:
+    """Return the folder with the config.json of a model of `transformers`; ``None`` for a fairseq checkpoint."""
+    if (pinned := run_.inputs.pinned_on_hub) and not run_.inputs.gguf:
+        return hub.small_file(pinned, model_folder.CONFIG).parent
+    return None if run_.inputs.model_folder is None else Path(run_.inputs.model_folder)
 
 
 def _overlaid(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:

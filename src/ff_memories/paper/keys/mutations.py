@@ -66,7 +66,7 @@ def sample(
         seed: of keys and random tokens.
         looked_at: how many keys have a list of triggers, which may be empty; ``None``: all.
         words: of the triggers' corpus, to remove them instead of tokens: a prefix then has as many parts as it has
-            words. The rows have a further column ``removed_tokens``: the word's tokens in the prefix.
+            words. With them, or ``random: earlier``, rows have ``removed_tokens``: how many tokens are removed.
     """
     shortest, unit = 2 if options.single_token == "skip" else 1, "token" if words is None else "word"
     shown = triggers.filter(pl.col("rank") <= options.top)
@@ -104,6 +104,9 @@ def sample(
             *(mutated[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position", "removed"))
         )
         mutated = mutated.with_columns(pl.Series("removed", first), pl.Series("removed_tokens", tokens))
+    if options.random == "earlier":
+        rest = pl.when(pl.col("mutation") == "random").then(pl.col("position") - pl.col("removed") + 1)
+        mutated = _removed_tokens(mutated).with_columns(removed_tokens=rest.otherwise("removed_tokens"))
     return Sample(mutated, counts)
 
 

@@ -10,6 +10,7 @@ import torch
 
 from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
+from ff_memories.config.experiments import Values
 from ff_memories.corpus.dictionary import BOS
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import LanguageModel
@@ -51,7 +52,11 @@ def keys_of_shard(
 
 
 def value_predictions(
-    decoder: LanguageModel, vocabulary: Vocabulary, target: np.ndarray, keys: list[tuple[int, int]] | None = None
+    decoder: LanguageModel,
+    vocabulary: Vocabulary,
+    target: np.ndarray,
+    keys: list[tuple[int, int]] | None = None,
+    length: str = "own",
 ) -> dict[str, Predicted]:
     """Return every value's top token, its probability, and the rank of its target token, for both ``values.types``.
 
@@ -64,6 +69,7 @@ def value_predictions(
         keys: (layer, key) of those asked for, None for all. What the others predict stays zero, but in an adaptive
             softmax: there the others of a ``TILE`` are projected as well, since products of other sizes differ in
             their last bits, and the recorded runs' bytes do not depend on which memories are asked for.
+        length: ``own``, or ``mean``: values are scaled to the mean length of all values.
 
     Returns:
         ``all``: among all types; ``trained``: among those that the model is trained to predict.
@@ -76,7 +82,7 @@ def value_predictions(
     signs, neurons = decoder.signs, decoder.description.keys
     grids = {name: np.zeros((len(target), signs, neurons), kind) for name, kind in kinds.items()}
     wanted, either = target.reshape(-1, signs, neurons), np.asarray(asked.reshape(-1, signs, neurons).any(1))
-    total = int(either.sum()) * signs
+    total, mean = int(either.sum()) * signs, mean_length(decoder) if length == "mean" else None
     with torch.inference_mode(), Progress(total, "values", "values") as progress:
         for number, layer in enumerate(decoder.layers):
             values = layer.values[:neurons] if either[number].any() else None
@@ -88,6 +94,8 @@ def value_predictions(
                 part = asked_keys if vocabulary.plain else part
                 first, end = int(part[0]), int(part[-1]) + 1
                 asked_for = values[first:end] if end - first == len(part) else values[part]  # a view where it can be
+                if mean is not None:
+                    asked_for = asked_for * (mean / asked_for.double().norm(dim=1, keepdim=True)).to(asked_for.dtype)
                 tokens = torch.from_numpy(wanted[number][:, part]).to(decoder.device)
                 for sign, prediction in enumerate(vocabulary.predict_signs(asked_for, tokens, signs)):
                     for name, grid in grids.items():
@@ -96,6 +104,11 @@ def value_predictions(
     parts = [grid.reshape(len(target), -1) for grid in grids.values()]
     require_finite("predictions of values", *(torch.from_numpy(parts[i]) for i in (1, 4)))
     return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
+
+
+def mean_length(decoder: LanguageModel) -> float:
+    """Return the mean length of a model's values."""
+    return float(torch.cat([layer.values.double().norm(dim=1) for layer in decoder.layers]).mean())
 
 
 def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.ndarray]:
@@ -186,8 +199,7 @@ def table(
     vocabulary: Vocabulary,
     triggers: pl.DataFrame,
     corpus: Corpus,
-    target: str,
-    types: str = "all",
+    options: Values,
     keys: list[tuple[int, int]] | None = None,
     folds: np.ndarray | None = None,
 ) -> pl.DataFrame:
@@ -196,16 +208,15 @@ def table(
     A key without triggers, or whose target is unknown, has nulls.
 
     Args:
-        target: ``next`` or ``last``, see ``targets``.
-        types: among which the columns without a suffix are; those of the other choice have its name as a suffix.
+        options: the config's section ``values``; columns of the other choice of ``types`` have its name as a suffix.
         keys: (layer, key) of those that the run looks at, None for all.
         folds: the class (vocab,) int64 of every type (``Tokenizer.folded``), to compare tokens by class also.
     """
-    with_targets = targets(triggers, corpus, target)
+    with_targets, types = targets(triggers, corpus, options.target), options.types
     first = with_targets.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
     wanted = np.full((decoder.description.layers, decoder.memories), -1, dtype=np.int64)
     wanted[first["layer"].to_numpy() - 1, first["key"].to_numpy()] = first["target"].to_numpy()
-    predicted = value_predictions(decoder, vocabulary, wanted, keys)
+    predicted = value_predictions(decoder, vocabulary, wanted, keys, options.length)
     layer, key = np.indices(wanted.shape)
     values = pl.DataFrame(
         {

@@ -9,7 +9,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.types import folded, never_trained, read_types
 from ff_memories.model.loading import load_model
 from ff_memories.paper.keys import memory_selection, trigger_table
-from ff_memories.paper.values import predictions as predictions
+from ff_memories.paper.values import predictions
 
 
 def run(
@@ -36,7 +36,7 @@ def run(
     text = store.read(corpus)
     trigger_rows = trigger_table.read(triggers, decoder, text, decoder.precision)
     asked = predictions.keys_of_shard(decoder, memory_selection.of_model(config.looked_at, decoder, config), shard)
-    predicted = predictions.table(decoder, vocabulary, trigger_rows, text, options.target, options.types, asked, folds)
+    predicted = predictions.table(decoder, vocabulary, trigger_rows, text, options, asked, folds)
     if model and not never_trained(dictionary):  # both choices of values.types have the same numbers: one is kept
         predicted = predicted.drop(cs.ends_with(f"_{predictions.other(options.types)}"))
     tables.write(predicted, values, decoder.precision, decoder.neurons)
