@@ -15,7 +15,7 @@ import torch
 from gguf import GGMLQuantizationType, quants
 from safetensors.torch import load_file, save_file
 
-from data.training_steps import measure, write_config
+from data.training_steps import in_folder, measure, write_config
 from ff_memories import config
 from ff_memories.inputs.models import model_folder
 from ff_memories.workflow.runs.run import Run
@@ -64,8 +64,8 @@ def main() -> None:
             folder = Path("results/rounding", run.config.run, kind.lower())
             rounded(Path(str(run.inputs.model_folder)), kind, folder)
             own = Path("results", f"{run.config.run}-{kind.lower()}", "config.yaml")
-            write_config(base, study["differs"], folder, own)
-            measure(own)
+            write_config(base, study["differs"], folder.name, in_folder(folder), own)
+            measure(own, "perplexity")
 
 
 if __name__ == "__main__":

@@ -21,23 +21,28 @@ BASE, DIFFERS = Path("config/demo-gpt2.yaml"), Path("config/training_steps.yaml"
 RECIPE, CHECKPOINTS = Path("config/demo_gpt2_model.yaml"), Path("results/train/demo_gpt2-checkpoints")
 
 
-def write_config(base: Path, differs: Any, checkpoint: Path, out: Path) -> None:
-    """Write a run's config with a checkpoint as its model, pinned by digests, and other values for some keys.
+def in_folder(folder: Path) -> dict[str, Any]:
+    """Return a config's section on a model of ``transformers``, pinned by its files' digests."""
+    return {"folder": folder.as_posix(), "files": model_folder.digests(folder, model_folder.files_of(folder))}
+
+
+def write_config(base: Path, differs: Any, name: str, model: dict[str, Any], out: Path) -> None:
+    """Write a run's config with another model, and other values for some keys.
 
     Args:
         differs: the keys with other values.
-        checkpoint: a model's folder, whose name is added to the run's.
+        name: is added to the run's.
+        model: the section on the model.
 
     Raises:
         UserError: a section stands in one file where the other has a value, or the result is no config.
     """
     data = merged(config.read_yaml(base), differs, str(base))
-    data["run"] = f"{data['run']}-{checkpoint.name}"
-    files = model_folder.digests(checkpoint, model_folder.files_of(checkpoint))
-    data["model"] = {"folder": checkpoint.as_posix(), "files": files}
+    data["run"] = f"{data['run']}-{name}"
+    data["model"] = model
     config.parse(data, str(base))
     text = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
-    write_whole(out, f"# {base} with the model {checkpoint}, and smaller samples\n{text}")
+    write_whole(out, f"# {base} with another model, and other values for some keys\n{text}")
 
 
 def merged(base: Any, differs: Any, name: str) -> dict[str, Any]:
@@ -51,17 +56,18 @@ def merged(base: Any, differs: Any, name: str) -> dict[str, Any]:
     return out
 
 
-def measure(own: Path) -> None:
-    """Run what a config describes, as far as its claims."""
+def measure(own: Path, *more: str) -> None:
+    """Run what a config describes, as far as its claims; ``more``: other steps to run too."""
     snakemake = ["snakemake", "--cores", "all", "--resources", "gpu=1", "--configfile", str(own), "--", "claims"]
-    subprocess.run(snakemake, check=True)
+    subprocess.run([*snakemake, *more], check=True)
 
 
 def main() -> None:
-    runs = [Path(f"results/demo-gpt2-{updates}") for updates in config.read_yaml(RECIPE)["checkpoints"]]
-    for run in runs:
+    checkpoints = [str(updates) for updates in config.read_yaml(RECIPE)["checkpoints"]]
+    runs = [Path(f"results/demo-gpt2-{updates}") for updates in checkpoints]
+    for run, updates in zip(runs, checkpoints, strict=True):
         own = run / "config.yaml"
-        write_config(BASE, config.read_yaml(DIFFERS), CHECKPOINTS / run.name.rpartition("-")[2], own)
+        write_config(BASE, config.read_yaml(DIFFERS), updates, in_folder(CHECKPOINTS / updates), own)
         measure(own)
     atlas = ["ff-memories", "atlas", *map(str, runs), "--over", "updates", "--out", "results/training-steps"]
     subprocess.run(atlas, check=True)

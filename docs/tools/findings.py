@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import findings_pictures as pictures
-from pages import ROOT, options, renew, replaced, table
+import trainings
+from pages import ROOT, options, read_rows, renew, replaced, table
 
 from ff_memories import tables
 from ff_memories.atlas.member import Member
@@ -99,8 +100,7 @@ its perplexity is high here. The demo's random networks predict the token just r
 
 - Whether the paper's own numbers are right: none of these models and texts is the paper's, and most samples are
   smaller.
-- How numbers differ between training runs: each model was trained once. Intervals resample keys, tokens, examples or
-  memories of one model.
+{trainings}
 - What people would find: an automatic proxy labelled patterns, and which third tokens are far in
   meaning from the two that they replace (distant compositions).
 - What 4-bit weights change in `smollm2` and `qwen`, and what text of its own kind would change in `stories15m`, which
@@ -183,8 +183,8 @@ def _grouped(count: Any) -> str:
 # ---------------------------------------------------------------------------------------------------------------- page
 
 
-def page(known: Sequence[Mapping[str, Any]]) -> str:
-    """Return docs/findings.md from what ``of_run`` says of each run."""
+def page(known: Sequence[Mapping[str, Any]], trained: Sequence[Mapping[str, str]]) -> str:
+    """Return docs/findings.md from what ``of_run`` says of each run, and the rows of ``trainings``."""
     sizes = [[name, *(run["sizes"][name] for run in known)] for name in known[0]["sizes"]]
     return PAGE.format(
         scope=_filled(_scope(known), "> "),
@@ -193,6 +193,7 @@ def page(known: Sequence[Mapping[str, Any]]) -> str:
         headline=headline(known),
         sizes=table(["", *(run["run"] for run in known)], sizes),
         size=_filled(_by_size(known)),
+        trainings=_trainings(trained),
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
         ),
@@ -241,6 +242,22 @@ def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
         f"With size, from {listed([run['run'] for run in same])}, what {said}. Their data, training, bits and samples "
         "differ too: no law."
     )
+
+
+def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return what is known of how numbers differ between trainings."""
+    said = (
+        "- How numbers differ between training runs: each model was trained once. Intervals resample keys, tokens, "
+        "examples or memories of one model."
+    )
+    if rows:
+        by_chance = trainings.of_samples_alone(len(trainings.SEEDS))[0] * len(trainings.compared(rows))
+        said += (
+            f" Between {len(trainings.SEEDS)} short trainings of the demo's model, {trainings.varying(rows)} differ by "
+            f"more than these intervals; samples alone would make about {by_chance:.0f} differ "
+            "([what training again changes](results.md#what-training-again-changes))."
+        )
+    return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _groups(known: Sequence[Mapping[str, Any]]) -> str:
@@ -368,7 +385,9 @@ def main(argv: list[str] | None = None) -> None:
     try:
         runs = members(args.results) if args.results else []
         known = [of_run(run) for run in runs] or json.loads((root / KEPT).read_text(encoding="utf-8"))
-        new, kept = page(known), ledger_csv(known)
+        of_trainings = root / trainings.KEPT
+        new = page(known, read_rows(of_trainings) if of_trainings.is_file() else [])
+        kept = ledger_csv(known)
         leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(known, LED))
     except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, UserError) as error:
         sys.exit(f"{args.out}: cannot be written ({error}); run snakemake for each run first")

@@ -5,8 +5,6 @@
     python docs/tools/later.py --results results/smollm2 results/stories15m results/demo
 """
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,10 +14,9 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import polars as pl
 import torch
-from pages import ROOT, options, renew, replaced, table
+from pages import ROOT, options, read_rows, renew, replaced, table, write_rows
 
 from ff_memories import tables
-from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Execution
 from ff_memories.judge.numbers import measured
 from ff_memories.model import drawn
@@ -212,15 +209,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, nargs="+", help="folders of finished runs")
     args = parser.parse_args(argv)
     if args.results:
-        text = io.StringIO()
-        writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(row for folder in args.results for row in of_run(folder))
-        write_whole(ROOT / KEPT, text.getvalue())
-    with (ROOT / KEPT).open(encoding="utf-8", newline="") as kept:
-        rows = list(csv.DictReader(kept))
+        write_rows(ROOT / KEPT, COLUMNS, (row for folder in args.results for row in of_run(folder)))
     page = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-    renew(args.out, replaced(page, BEGIN, part(rows)), args.check)
+    renew(args.out, replaced(page, BEGIN, part(read_rows(ROOT / KEPT))), args.check)
 
 
 if __name__ == "__main__":

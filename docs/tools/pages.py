@@ -1,9 +1,12 @@
 """Shared code of this folder's scripts, which write a page or check that it is up to date (``--check``)."""
 
 import argparse
+import csv
 import difflib
+import io
 import re
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ff_memories.base.files import write_whole
@@ -41,6 +44,21 @@ def replaced(text: str, begin: str, part: str) -> str:
     if not between.search(text):
         raise ValueError(f"it has no {begin} … {END}")
     return between.sub(lambda _: f"{begin}\n{part}\n{END}", text, count=1)
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file of docs/data."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, str]]) -> None:
+    """Write a CSV file of docs/data."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_whole(path, text.getvalue())
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

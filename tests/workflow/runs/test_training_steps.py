@@ -9,14 +9,14 @@ import yaml
 from running import ROOT
 from safetensors.torch import load_file, save_file
 
-from data import rounding, train_transformer, training_steps
+from data import rounding, train_transformer, training_seeds, training_steps
 from ff_memories import config
 from ff_memories.base.errors import UserError
+from ff_memories.corpus.text import sha256
 from ff_memories.inputs.models import model_folder
 
 BASE, DIFFERS = ROOT / "config" / "demo-gpt2.yaml", ROOT / "config" / "training_steps.yaml"
 RECIPE = ROOT / "config" / "demo_gpt2_model.yaml"
-CHECKPOINTS = ROOT / "results" / "train" / "demo_gpt2-checkpoints"
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +27,14 @@ def trained(tmp_path_factory):
     recipe = yaml.safe_load(RECIPE.read_text()) | {"types": 300, "window": 16, "batch": 2, "updates": 4, "warmup": 1}
     recipe["model"] |= {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_inner": 16, "n_positions": 16}
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"checkpoints": [2, 4]}))
-    train(folder)
+    train_transformer.train(folder / "recipe.yaml", folder / "text.txt", folder / "text.txt", folder / "model")
     return folder
-
-
-def train(folder):
-    text = folder / "text.txt"
-    train_transformer.train(folder / "recipe.yaml", text, text, folder / "model")
 
 
 def written(trained, tmp_path, differs, updates="2"):
     """The config that is written for a checkpoint, checked."""
     checkpoint = trained / "model-checkpoints" / updates
-    training_steps.write_config(BASE, differs, checkpoint, tmp_path / "out.yaml")
+    training_steps.write_config(BASE, differs, updates, training_steps.in_folder(checkpoint), tmp_path / "out.yaml")
     return config.load(tmp_path / "out.yaml")
 
 
@@ -57,7 +52,7 @@ def test_a_checkpoint_that_training_never_reaches_is_refused(trained, tmp_path):
     recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
     (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"checkpoints": [4, 9]}))
     with pytest.raises(UserError, match="has no checkpoint 9, and the training is at its end"):
-        train(folder)
+        train_transformer.train(folder / "recipe.yaml", folder / "text.txt", folder / "text.txt", folder / "model")
 
 
 def test_a_checkpoints_config_is_the_whole_runs_but_for_what_differs(trained, tmp_path):
@@ -69,13 +64,22 @@ def test_a_checkpoints_config_is_the_whole_runs_but_for_what_differs(trained, tm
     assert found["model"]["files"] == model_folder.digests(checkpoint, model_folder.files_of(checkpoint))
     assert found["corpus"]["train"] == {"files": [], "max_sentences": 9}
     assert found["mutations"] == base["mutations"] | {"keys_per_layer": 20}
-    same = ("run", "model", "corpus", "mutations")
-    assert {k: v for k, v in found.items() if k not in same} == {k: v for k, v in base.items() if k not in same}
+    assert {key for key in base if found[key] != base[key]} == {"run", "model", "corpus", "mutations"}
+    assert written(trained, tmp_path, config.read_yaml(DIFFERS), "4").run == "demo-gpt2-4"
 
 
-def test_the_demos_differences_fit_its_config(trained, tmp_path):
-    found = written(trained, tmp_path, yaml.safe_load(DIFFERS.read_text()), "4")
-    assert found.run == "demo-gpt2-4" and found.corpus.source == config.load(BASE).corpus.source
+def test_a_seeds_run_is_the_demos_with_another_model_and_its_training_is_shorter(tmp_path):
+    demo, study = ROOT / training_seeds.BASE, config.read_yaml(ROOT / training_seeds.STUDY)
+    for name in ("model.pt", "dict.txt"):
+        (tmp_path / name).write_text(name)
+    out = tmp_path / "out.yaml"
+    training_steps.write_config(demo, study["differs"], "seed-2", training_seeds.trained(tmp_path), out)
+    found, base = config.load(out).resolved(), config.load(demo).resolved()
+    assert found["run"] == "demo-seed-2" and found["model"]["sha256"] == sha256([tmp_path / "model.pt"])
+    assert {key for key in base if found[key] != base[key]} == {"run", "model", *study["differs"]}
+    own, whole = training_seeds.recipe(2, 1250), config.read_yaml(ROOT / training_seeds.RECIPE)
+    changed = {("seed", 2), ("total-num-update", 1250), ("max-update", 1250)}
+    assert own["options"].items() - whole["options"].items() == changed
 
 
 def test_rounding_takes_blocks_of_a_models_inputs_and_leaves_the_rest(trained, tmp_path):
