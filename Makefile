@@ -90,7 +90,7 @@ docs: .venv/.docs models
 
 # regenerate the documentation pages that follow from the package and from docs/data
 docs-pages: .venv/.tests
-	for page in atlas_pictures bfloat16 campaigns commands config deviations families findings later readme reviewing rounding trainings; do $(BIN)/python docs/tools/$$page.py || exit 1; done
+	for page in atlas_pictures bfloat16 campaigns commands config controls deviations families findings later readme reviewing rounding trainings; do $(BIN)/python docs/tools/$$page.py || exit 1; done
 
 # run everything that needs a GPU: tests, benchmark, precisions, rehearsal; 40 minutes, in parts that can be resumed
 gpu-campaign: .venv/.tests inputs

@@ -1,6 +1,6 @@
 """Round a model's weights to the numbers that GGUF files of 8, 5 and 4 bits have, and measure each rounded model.
 
-    ff-memories fetch stories15m
+    dvc pull data/demo-gpt2.dvc data/demo-llama.dvc
     python -m data.rounding    # minutes a run
 
 ``config/rounding.yaml`` names the models' configs and the types. Q8_0, Q5_0 and Q4_1 round 32 weights of a row

@@ -173,7 +173,7 @@ def made(tool, page):
 
 def test_what_rounding_changes_is_the_numbers_outside_the_interval_and_other_groups(tmp_path):
     kinds: dict = {"whole": {}, "q8_0": {}, "q5_0": {"measured": 0.7}, "q4_1": {"group": "open"}}
-    for run, kind in product(("demo-gpt2", "stories15m"), kinds):
+    for run, kind in product(("demo-gpt2", "demo-llama"), kinds):
         folder = a_run(tmp_path, f"{run}-{kind}", {"K16": K16 | kinds[kind], "K31": {"measured": 0.1}})
         write_whole(folder / "models/same_sample/perplexity.json", '{"in_windows": {"perplexity": 30.25}}')
     said = made(rounding, tmp_path / "docs" / "performance.md")
