@@ -16,6 +16,7 @@ from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import constraints
 
+LOCK = "requirements.lock"
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
 
@@ -34,10 +35,8 @@ def test_the_catalog_of_workflows_finds_what_it_asks_for():
 
 
 def test_the_lock_with_hashes_has_the_pinned_releases_and_names_no_place():
-    text = (ROOT / "workflow/envs/requirements.lock").read_text(encoding="utf-8")
-    pinned, locked = (
-        constraints.pins(ROOT / "workflow/envs" / name) for name in ("constraints.txt", "requirements.lock")
-    )
+    text = (ROOT / f"workflow/envs/{LOCK}").read_text(encoding="utf-8")
+    pinned, locked = (constraints.pins(ROOT / f"workflow/envs/{file}") for file in ("constraints.txt", LOCK))
     assert {name: pinned.get(name, version) for name, version in locked.items()} == locked and "torch" in locked
     assert "://" not in text and text.count("--hash=sha256:") > len(locked)
 

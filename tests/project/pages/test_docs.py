@@ -119,13 +119,7 @@ def test_what_make_and_python_are_told_to_run_is_there(page):
 
 @pytest.mark.parametrize(
     "wrong",
-    [
-        "ff-memories veryfy",
-        "ff-memories verify --certificat x",
-        "snakemake --no-such all",
-        "snakemake nothing",
-        "dvc pul",
-    ],
+    ["ff-memories veryfy", "ff-memories verify --certificat x", "snakemake --no-such", "snakemake nothing", "dvc pul"],
 )
 def test_a_line_that_no_tool_takes_is_found(wrong, capsys):
     with pytest.raises((SystemExit, *REFUSED, AssertionError)):
