@@ -2,7 +2,7 @@
 
 ``--results`` names the folders of finished runs, whose tables and models are read:
 
-    python docs/tools/later.py --results results/smollm2 results/stories15m results/demo
+    python docs/tools/later.py --results results/smollm2 results/stories15m results/qwen results/demo
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import numpy as np
 import polars as pl
@@ -17,12 +18,15 @@ import torch
 from pages import ROOT, options, read_rows, renew, replaced, table, write_rows
 
 from ff_memories import tables
+from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Execution
+from ff_memories.corpus import store
 from ff_memories.judge.numbers import measured
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.info import has_inactive, read_info
 from ff_memories.model.loading import load_model
+from ff_memories.model.transformer.hooked import HookedModel
 from ff_memories.workflow.runs.opening import opened
 
 KEPT = Path("docs/data/later.csv")
@@ -33,6 +37,8 @@ GERSTNER = (
 )
 FAR = 0.5  # a cosine
 WEAKEST, MUCH = 0.02, 0.1  # of the output layer's directions; of a value's squared length
+SENTENCES = 60  # validation sentences that a model reads: how often a gate is positive is known to about a point
+LARGE = 10**9  # parameters; beside a larger model no untrained one is drawn, which takes minutes
 COLUMNS = ("quantity", "run", "measured", "random_low", "random_high")
 
 
@@ -40,14 +46,15 @@ COLUMNS = ("quantity", "run", "measured", "random_low", "random_high")
 class Quantity:
     """What a later paper measured: the question, the paper with its number, and how a model's tables give ours.
 
-    ``of`` takes the folder of one model's tables and the run's model info, and returns ``None`` if it is not defined;
-    or the model alone, if it is ``of_weights``.
+    ``of`` returns ``None`` if it is not defined. It takes the folder of one model's tables and the run's model info; or
+    the model alone, if it ``reads`` weights; or the model and sentences, if it reads text.
     """
 
     question: str
     paper: str
     of: Callable[..., float | None]
-    of_weights: bool = False
+    reads: Literal["tables", "weights", "text"] = "tables"
+    unit: str = "share"
 
 
 def saved(folder: Path, info: dict) -> float | None:
@@ -81,26 +88,47 @@ def controlled(folder: Path, info: dict) -> float | None:
     return float(removals["top_changed"].to_numpy().mean()) if len(removals) else None
 
 
-def cosines(model: LanguageModel, upper: bool) -> np.ndarray:
-    """Return, for the memories of the lower or upper half of the layers, the cosine of what they read and write.
+def cosines(model: LanguageModel) -> np.ndarray:
+    """Return (layers, memories) the cosine of what each memory reads and writes.
 
     A gated memory reads by its row of ``up``: its gate says how much.
     """
-    layers, d = model.layers, model.description.model
-    half = layers[len(layers) // 2 :] if upper else layers[: len(layers) // 2]
-    parts = [
-        torch.cosine_similarity(layer.keys[:, -d:].float(), layer.values[: model.description.keys].float())
-        for layer in half
-    ]
-    return torch.cat(parts).numpy()
+    d, keys = model.description.model, model.description.keys
+    read_and_written = ((layer.keys[:, -d:].float(), layer.values[:keys].float()) for layer in model.layers)
+    return torch.stack([torch.cosine_similarity(*pair) for pair in read_and_written]).numpy()
 
 
 def strengthen(model: LanguageModel, upper: bool) -> float:
-    return float((cosines(model, upper) > FAR).mean())
+    return float((np.array_split(cosines(model)[::-1], 2)[not upper] > FAR).mean())
 
 
 def weaken(model: LanguageModel, upper: bool) -> float:
-    return float((cosines(model, upper) < -FAR).mean())
+    return float((np.array_split(cosines(model)[::-1], 2)[not upper] < -FAR).mean())
+
+
+def open_gates(model: HookedModel, sentences: Sequence[np.ndarray]) -> np.ndarray:
+    """Return (layers, memories) the share of the sentences' tokens at which each memory's gate is positive."""
+    family, found = model.family, list[torch.Tensor]()
+    batch, _ = model.pack_unsorted(sentences)
+
+    def see(_: torch.nn.Module, __: object, out: torch.Tensor) -> None:
+        gates = out.flatten(0, -2)[batch.positions > 0, : model.description.keys]  # of a fused matrix, its first half
+        found.append((gates > 0).float().mean(0))
+
+    gates = [layer.module.get_submodule(family.gate or family.up) for layer in model.layers]
+    hooks = [gate.register_forward_hook(see) for gate in gates]
+    model.forward(batch)
+    for hook in hooks:
+        hook.remove()
+    return torch.stack(found).numpy()
+
+
+def gate_by_cosine(model: LanguageModel, sentences: Sequence[np.ndarray]) -> float | None:
+    """Return the correlation of both over a layer's memories, mean over layers."""
+    if not (isinstance(model, HookedModel) and model.family.gated):
+        return None
+    pairs = zip(open_gates(model, sentences), cosines(model), strict=True)
+    return float(np.mean([np.corrcoef(gates, cosine)[0, 1] for gates, cosine in pairs]))
 
 
 def hardly_read(model: LanguageModel) -> float:
@@ -140,7 +168,7 @@ QUANTITIES = {
             f"{half} half of the layers: memories that {says}",
             GERSTNER if (name, half) == ("strengthen", "lower") else "the same",
             partial(of, upper=half == "upper"),
-            of_weights=True,
+            "weights",
         )
         for name, says, of in (
             ("strengthen", "write what they read (cosine above ½)", strengthen),
@@ -153,21 +181,32 @@ QUANTITIES = {
         "layer reads least",
         "[Stolfo et al. 2024](https://arxiv.org/abs/2406.16254): some neurons write into its null space",
         hardly_read,
-        of_weights=True,
+        "weights",
+    ),
+    "gate_by_cosine": Quantity(
+        "correlation of the cosine of what a gated memory reads and writes with how often its gate is positive, mean "
+        "over layers",
+        "[Gerstner and Schütze 2026](https://arxiv.org/abs/2602.23826): strongly negative",
+        gate_by_cosine,
+        "text",
+        "correlation",
     ),
 }
 
 
-def of_weights(results: Path, untrained: Sequence[str]) -> dict[str, list[float]]:
-    """Return {quantity: its number in the run's model, and in each untrained one}, of those that weights give."""
-    own, found = results / "model" / "model.json", {name: [] for name, q in QUANTITIES.items() if q.of_weights}
-    seed = opened(results).config.seed
-    with TemporaryDirectory() as folder:
+def of_models(results: Path, untrained: Sequence[str]) -> dict[str, list[float | None]]:
+    """Return {quantity: its number in the run's model, and in each untrained one}, of those that no table gives."""
+    own, found = results / "model" / "model.json", {name: [] for name, q in QUANTITIES.items() if q.reads != "tables"}
+    seed, corpus = opened(results).config.seed, store.read(results / "corpus" / "corpus.safetensors")
+    chosen = generator(seed, "later work").permutation(np.arange(corpus.train, len(corpus)))[:SENTENCES]
+    sentences = [corpus.sentence(i) for i in chosen]
+    with TemporaryDirectory() as folder, torch.inference_mode():
         for name in ("same_sample", *untrained):
             drawn.describe(name, seed, own, description := Path(folder, name))
             model = load_model(own.with_name("model.safetensors"), description, Execution(threads=1))
             for quantity, numbers in found.items():
-                numbers.append(QUANTITIES[quantity].of(model))
+                given = (model, sentences) if QUANTITIES[quantity].reads == "text" else (model,)
+                numbers.append(QUANTITIES[quantity].of(*given))
     return found
 
 
@@ -175,13 +214,14 @@ def of_run(results: Path) -> list[dict[str, str]]:
     """Return the rows of a finished run: each quantity of its model, and the range over its untrained models."""
     info, rows = read_info(results / "model" / "info.json"), []
     untrained = sorted(results.glob("models/untrained-*/tables"))
-    weights = of_weights(results, [folder.parent.name for folder in untrained])
+    draws = [folder.parent.name for folder in untrained if info["parameters"] < LARGE]
+    in_models = of_models(results, draws)
     for name, quantity in QUANTITIES.items():
-        if quantity.of_weights:
-            own, *random = weights[name]
+        if quantity.reads == "tables":
+            own, *random = [quantity.of(folder, info) for folder in (results / "tables", *untrained)]
         else:
-            own = quantity.of(results / "tables", info)
-            random = [one for folder in untrained if (one := quantity.of(folder, info)) is not None]
+            own, *random = in_models[name]
+        random = [number for number in random if number is not None]
         ends = (min(random), max(random)) if random else (None, None)
         numbers = ["" if number is None else f"{number:.6g}" for number in (own, *ends)]
         rows.append(dict(zip(COLUMNS, (name, results.name, *numbers), strict=True)))
@@ -192,13 +232,11 @@ def part(rows: Sequence[dict[str, str]]) -> str:
     """Return the table of the page."""
     runs = list(dict.fromkeys(row["run"] for row in rows))
     cells = {(row["quantity"], row["run"]): row for row in rows}
-    share = lambda text: measured(float(text) if text else None, "share")
 
     def cell(row: dict[str, str]) -> str:
-        if not row["measured"]:
-            return "–"
-        low, high = (share(row[name]) for name in ("random_low", "random_high"))
-        return share(row["measured"]) + (f" ({low} to {high})" if row["random_low"] else "")
+        unit = QUANTITIES[row["quantity"]].unit
+        found, low, high = (measured(float(row[name]) if row[name] else None, unit) for name in COLUMNS[2:])
+        return found + (f" ({low} to {high})" if row["random_low"] else "")
 
     lines = [[q.question, q.paper, *(cell(cells[name, run]) for run in runs)] for name, q in QUANTITIES.items()]
     return table(["what", "there", *runs], lines)

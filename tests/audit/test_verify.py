@@ -113,9 +113,8 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
     todo = [task for task in rebuild.tasks(Run.read(DEFAULT))[0] if figure in task.makes]
     (tmp_path / "again").mkdir()
     rebuild.make(tmp_path / "again", todo, Run.read(DEFAULT), cores=2)
-    assert (
-        rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT)).differ == []
-    )  # the record is right, the copy is not
+    made = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))
+    assert made.differ == []  # the record is right, the copy is not
     sign_again(figure)
     assert dvc_lock_file.differing(Run.read(DEFAULT)) == {}
     found = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))

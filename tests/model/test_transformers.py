@@ -659,8 +659,13 @@ def test_what_a_gated_memory_reads_and_writes_and_what_the_output_layer_hardly_r
     ours, (layer, *_, last) = tiny.analysed(made, signs=2), [block.mlp for block in made.model.layers]
     up, down = layer.up_proj.weight.numpy(), layer.down_proj.weight.numpy().T
     cosine = (up * down).sum(1) / np.linalg.norm(up, axis=1) / np.linalg.norm(down, axis=1)
-    np.testing.assert_allclose(later.cosines(ours, upper=False), cosine, atol=1e-6)
+    np.testing.assert_allclose(later.cosines(ours)[0], cosine, atol=1e-6)
     values = last.down_proj.weight.numpy().T
     weakest = np.linalg.svd(made.lm_head.weight.numpy() * made.model.norm.weight.numpy())[2][-1]
     share = np.mean((values @ weakest) ** 2 > later.MUCH * (values**2).sum(1))
     assert later.hardly_read(ours) == pytest.approx(share) and 0 < share < 1
+    sentences = [np.arange(2, 9), np.arange(5, 17) % tiny.TYPES]
+    residuals = [tiny.alone(made, tiny.family("llama"), one)[0][0].residual[1:] for one in sentences]
+    norm = made.model.layers[0].post_attention_layernorm
+    gates = norm(torch.cat(residuals)).numpy() @ layer.gate_proj.weight.numpy().T
+    np.testing.assert_allclose(later.open_gates(ours, sentences)[0], (gates > 0).mean(0), atol=1e-6)

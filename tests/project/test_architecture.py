@@ -111,10 +111,8 @@ def test_a_library_is_known_where_it_is_needed(library):
 
 def test_every_module_is_reached_from_a_step_or_the_workflow():
     """Nothing lies about that no command, rule or test utility of the package leads to."""
-    found = re.compile(
-        r"cli$|api$|commands\.|exports\.|(paper\.\w+\.)?steps\.|paper\.\w+\.(tables|claims|figures)$"
-    )  # by their names
-    begin = {m for m in modules() if found.match(m)}
+    named = r"cli$|api$|commands\.|exports\.|(paper\.\w+\.)?steps\.|paper\.\w+\.(tables|claims|figures)$"
+    begin = {m for m in modules() if re.match(named, m)}
     begin |= {
         name.removeprefix("ff_memories.")
         for file in ("workflow/Snakefile", "workflow/rules/common.smk")

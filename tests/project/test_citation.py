@@ -1,7 +1,9 @@
 """What the project says of itself: CITATION.cff agrees with pyproject.toml, and what is not installed is named."""
 
+import re
 import sys
 import tomllib
+from pathlib import Path
 from typing import Any, cast
 
 import polars as pl
@@ -14,6 +16,7 @@ from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import constraints
 
+LOCK = "requirements.lock"
 CITED = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
 
 
@@ -28,22 +31,27 @@ def test_the_catalog_of_workflows_finds_what_it_asks_for():
     usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text(encoding="utf-8"))["usage"]
     assert set(usage) == {"mandatory-flags", "software-stack-deployment", "report"}
     assert (ROOT / "workflow/Snakefile").is_file() and (ROOT / "config/README.md").is_file()
+    assert {"snakemake", "workflow"} <= set(re.findall(r"\w+", (ROOT / "README.md").read_text("utf-8").lower()))
 
 
 def test_the_lock_with_hashes_has_the_pinned_releases_and_names_no_place():
-    text = (ROOT / "workflow/envs/requirements.lock").read_text(encoding="utf-8")
-    pinned, locked = (
-        constraints.pins(ROOT / "workflow/envs" / name) for name in ("constraints.txt", "requirements.lock")
-    )
+    text = (ROOT / f"workflow/envs/{LOCK}").read_text(encoding="utf-8")
+    pinned, locked = (constraints.pins(ROOT / f"workflow/envs/{file}") for file in ("constraints.txt", LOCK))
     assert {name: pinned.get(name, version) for name, version in locked.items()} == locked and "torch" in locked
     assert "://" not in text and text.count("--hash=sha256:") > len(locked)
 
 
-def test_the_paper_is_named():
+def test_the_paper_is_named_and_a_codecheck_has_what_it_asks_of_authors():
     (paper,) = CITED["references"]
     assert paper["title"] == "Transformer Feed-Forward Layers Are Key-Value Memories"
     assert paper["doi"] == "10.18653/v1/2021.emnlp-main.446" and paper["doi"] in paper["url"]
-    assert [author["family-names"] for author in paper["authors"]] == ["Geva", "Schuster", "Berant", "Levy"]
+    families = [author["family-names"] for author in paper["authors"]]
+    assert families == ["Geva", "Schuster", "Berant", "Levy"]
+    check = yaml.safe_load(text := (ROOT / "codecheck.yml").read_text(encoding="utf-8"))
+    assert "\n%YAML 1.1\n---\n" in text and check["version"] == "https://codecheck.org.uk/spec/config/1.0/"
+    assert check["paper"]["title"] == paper["title"] and paper["doi"] in check["paper"]["reference"]
+    assert [author["name"].split()[-1] for author in check["paper"]["authors"]] == families
+    assert check["manifest"] and not any(Path(item["file"]).is_absolute() for item in check["manifest"])
 
 
 @pytest.mark.parametrize(
