@@ -378,9 +378,8 @@ def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
     assert annotations.filter(pl.col("pattern") == 1).height == 2
     labels = tables.read(tmp_path / "one" / "pattern_labels.parquet")
     assert labels.height == 2 * SHOWN and (labels["label"] == "shallow").sum() >= 24
-    held = (
-        annotations.explode("ranks").filter(pl.col("type") == "shallow").select("layer", "key", rank="ranks").unique()
-    )
+    shallow = annotations.explode("ranks").filter(pl.col("type") == "shallow")
+    held = shallow.select("layer", "key", rank="ranks").unique()
     assert held.join(labels, on=["layer", "key", "rank"])["label"].is_in(["shallow", "both"]).all()
     assert tables.read(tmp_path / "one" / "distance_labels.parquet")["example"].to_list() == list(range(7))
     counts = dict(tables.read(tmp_path / "one" / "counts/proxy.parquet", "counts").select("reason", "n").iter_rows())

@@ -78,9 +78,8 @@ def test_residuals():
     assert said("figure9", layer=[1, 4], mean=[0.02, 0.81], untrained=[0.01, 0.78]) == (
         "The residual predicts the output: 2 % in layer 1, 81 % in layer 4 (random networks: 1 %, 78 %)"
     )
-    assert (
-        said("figure9", layer=[3], mean=[0.9], untrained=[None]) == "The residual predicts the output: 90 % in layer 3"
-    )
+    one = said("figure9", layer=[3], mean=[0.9], untrained=[None])
+    assert one == "The residual predicts the output: 90 % in layer 3"
     assert said("figure10", layer=[1, 4], median=[0.1, 0.2]).endswith("of the output: 10 % in layer 1, 20 % in layer 4")
 
 

@@ -45,9 +45,7 @@ def test_steps_are_said_once_in_the_words_of_their_rules_with_the_share_done(cap
 
 
 def test_an_error_is_said_without_its_place_in_the_snakefile(capsys):
-    text = (
-        'WorkflowError in file "/x/common.smk", line 48:\nmy.yaml: no such file\n  fix: give one\n  File "/x", line 48'
-    )
+    text = 'WorkflowError in file "/x/common.smk", line 4:\nmy.yaml: no such file\n  fix: give one\n  File "/x", line 4'
     said = shown(capsys, record(LogEvent.ERROR, text, logging.ERROR, exception="WorkflowError"))
     assert said == "error: my.yaml: no such file\n  fix: give one\n"
 
