@@ -51,8 +51,7 @@ def mutations(inputs: AuditInputs, row: TableRow) -> Result:
 
 
 def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
-    prefix, parts = inputs.prefix(source), inputs.parts(source)
-    at = row["removed"], row.get("removed_tokens", 1)
+    parts, at = inputs.parts(source), (row["removed"], row.get("removed_tokens", 1))
     random = parts
     if inputs.config.mutations.random == "earlier":
         random = [(first, source["position"] - first + 1) for first, _ in parts]
@@ -64,8 +63,7 @@ def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
     change = row["mutated"] / row["coefficient"] - 1
     own = equal("coefficient", row["coefficient"], source["coefficient"])
     if inputs.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
-        noise = _noise(inputs, inputs.layer(prefix, row["layer"]))
-        own = inputs.near.coefficient("coefficient", row["coefficient"], source["coefficient"], noise)
+        own = inputs.near.coefficient("coefficient", row["coefficient"], source["coefficient"], _noise(inputs, seen))
     return together(
         [
             own,
