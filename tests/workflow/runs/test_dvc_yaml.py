@@ -9,7 +9,7 @@ from running import ROOT
 from ff_memories.workflow import dvc_yaml
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
-LINES = 350  # so that a person reads it
+LINES = 400  # so that a person reads it
 RECORDED = [DEFAULT, *(f"config/{path.parent.name}.yaml" for path in sorted((ROOT / "runs").glob("*/dvc.yaml")))]
 
 
