@@ -12,6 +12,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from math import factorial
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ PAGE = """\
 A [memory](paper.md#memory) is a key with its value. A key's [triggers](paper.md#trigger) are the prefixes that give it
 the highest coefficients. A value agrees if its most likely token is the one that follows its key's top trigger, and is
 confident if it gives that token much probability. The [residual](paper.md#residual) is what a layer's feed-forward adds
-to. Upper layers are the last six of the paper's 16, and those as high here. A program, the [proxy](paper.md#proxy),
-labels patterns.
+to. Upper layers are the last six of the paper's 16, and as large a part here. The demo leaves out tokens
+that its model was never trained to predict; *among all types* counts them too.
 
 {counted}
 
@@ -66,8 +67,9 @@ labels patterns.
 ## Headline numbers
 
 Brackets show what a claim needs, then 95 % intervals. *Chance* is what random pairs of keys and values give, as many
-memories active at random, the most frequent token, or the share of upper layers. *Random networks* are [untrained
-models](paper.md#untrained-model) of each model's shape: their mean.
+memories active at random, the most frequent token, or the share of upper layers. *Random networks*: the mean of
+[untrained models](paper.md#untrained-model) of each shape. Where an interval is clear of what is needed and the mark is
+still ?, they do not decide: their samples are smaller.
 
 {headline}
 
@@ -91,7 +93,7 @@ above have run.*
 
 {sizes}
 
-These numbers do not rank the models: their texts and samples differ. `stories15m` was trained on children's stories, so
+`stories15m` was trained on children's stories, so
 its perplexity is high here. The demo's random networks predict the token just read, which is worse than all alike.
 
 {size}
@@ -101,10 +103,11 @@ its perplexity is high here. The demo's random networks predict the token just r
 - Whether the paper's own numbers are right: none of these models and texts is the paper's, and most samples are
   smaller.
 {trainings}
-- What people would find: an automatic proxy labelled patterns, and which third tokens are far in
+- Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, a coefficient is
+  little above that of a random earlier token ([a control](results.md#controls)).
+- What people would find: a program, the [proxy](paper.md#proxy), labelled patterns, and which third tokens are far in
   meaning from the two that they replace (distant compositions).
-- What 4-bit weights change in `smollm2` and `qwen`, and what text of its own kind would change in `stories15m`, which
-  was trained on children's stories.
+- What 4-bit weights change in `smollm2` and `qwen`, and text of its own kind in `stories15m`.
 - Why a number differs from random networks. The scale of the trained weights alone may do it; too few models with
   shuffled entries were measured to rule that out ([a statistician's review](statistics.md)).
 
@@ -113,9 +116,7 @@ its perplexity is high here. The demo's random networks predict the token just r
 {groups}
 
 [Results](results.md#verdicts) has the rules, [a statistician's review](statistics.md) what they leave open. To cite one
-number, copy its row of `docs/data/ledger.csv` with the commit, such as:
-
-{cited}
+number, copy its row of `docs/data/ledger.csv` with the commit.
 
 ## Ledger
 
@@ -197,7 +198,6 @@ def page(known: Sequence[Mapping[str, Any]], trained: Sequence[Mapping[str, str]
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
         ),
-        cited=_filled(_cited(known), "> "),
         ledger=table(list(COLUMNS), ledger(known)),
     )
 
@@ -225,22 +225,18 @@ def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
     """Return which headline numbers rise or fall with size among the models that read one text."""
     parameters = lambda run: int(run["sizes"]["parameters"].replace(",", "").replace(NOTHING, "0"))
     same = sorted((run for run in known if run["text"] == known[0]["text"]), key=parameters)
-    told: dict[str, list[str]] = {"rise": [], "fall": []}
+    told = []
     for claim in (claim for claim in register() if claim.headline):
         of = _row(same, claim)
         if any(row[name] is None for row in of for name in ("measured", "low", "high")):
             continue
         numbers, first, last = [row["measured"] for row in of], of[0], of[-1]
-        if numbers == sorted(numbers) and first["high"] < last["low"]:
-            told["rise"].append(claim.words)
-        elif numbers == sorted(numbers, reverse=True) and first["low"] > last["high"]:
-            told["fall"].append(claim.words)
-    said = (
-        "; ".join(f"{word}s: {', '.join(names)}" for word, names in told.items() if names) or "nothing rises or falls"
-    )
+        apart = first["high"] < last["low"] or first["low"] > last["high"]
+        if apart and numbers in (sorted(numbers), sorted(numbers, reverse=True)):
+            told.append(f"{claim.words} ({joined(numbers, claim.unit)})")
     return (
-        f"With size, from {listed([run['run'] for run in same])}, what {said}. Their data, training, bits and samples "
-        "differ too: no law."
+        f"From {listed([run['run'] for run in same])}, by size, these go one way: {'; '.join(told) or 'none'}. "
+        f"By luck, a number does one time in {factorial(len(same)) // 2}; data, training, bits and samples differ too."
     )
 
 
@@ -302,16 +298,6 @@ def _with_interval(row: Mapping[str, Any], of: str, unit: str) -> str:
     value, start = (row[of], f"{of}_") if of else (row["measured"], "")
     interval = "" if value is None else spread(row[f"{start}low"], row[f"{start}high"], unit)
     return measured(value, unit) + (f" ({interval})" if interval else "")
-
-
-def _cited(known: Sequence[Mapping[str, Any]]) -> str:
-    claim, run = CLAIMS[LED[0]], known[0]
-    row = _row(known, claim)[0]
-    random = _with_interval(row, "baseline", claim.unit)
-    return (
-        f"{claim.words}, {run['run']}: {_with_interval(row, '', claim.unit)}, n = {_grouped(row['n'])}; chance "
-        f"{measured(row['expected'], claim.unit)}; random networks {random}; {wording.word(row['standing'])}"
-    )
 
 
 def ledger(known: Sequence[Mapping[str, Any]]) -> list[list[str]]:
