@@ -93,9 +93,6 @@ def edit(path, **changes):
     path.write_text(json.dumps({key: value for key, value in content.items() if value is not None}))
 
 
-# --------------------------------------------------------------------------------------------------------- the config
-
-
 def test_init_pins_the_commit_every_files_digest_and_the_licence(web, saved, capsys):
     commit = web.push(NAME, saved, license="apache-2.0")
     made, other = init(NAME).model, init(NAME, "--set", "composition.memories=all", name="other.yaml")
@@ -152,9 +149,6 @@ def test_of_a_repository_only_the_files_of_one_model_are_taken(web, folder, part
     run("fetch", "--configfile", "my.yaml")
     assert sorted(init(folder, "--force").model.files) == sorted([*others, *weights])
     run("fetch", "--configfile", "my.yaml")  # nothing
-
-
-# ------------------------------------------------------------------------------------------------------------ fetching
 
 
 def test_fetching_puts_every_file_in_its_place_and_asks_nothing_twice(web, saved, capsys, offline):
@@ -215,9 +209,6 @@ def test_a_plan_needs_no_weights(web, tmp_path, capsys, offline, name, memories)
     offline()
     shutil.rmtree(hub_constants.HF_HUB_CACHE)
     assert f"{NAME} at " in says(capsys, "plan", "--configfile", "my.yaml")
-
-
-# ------------------------------------------------------------------------------------------------------------ refusals
 
 
 def test_what_the_hub_does_not_have(web, saved, capsys):
@@ -324,9 +315,6 @@ def test_a_runs_model_is_read_from_python(project, folder):
     torch.testing.assert_close(api.memory_coefficients(model, "The cat runs far", 2), seen[0].detach())
     assert model.text(tokens[1:]) == "The cat runs far"
     assert len(api.value_predictions(model, 3, 7, top=5)) == 5
-
-
-# ------------------------------------------------------------------------------------------------------ the whole run
 
 
 @pytest.mark.long

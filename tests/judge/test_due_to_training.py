@@ -102,11 +102,12 @@ def test_the_shuffled_models_number_stands_beside_and_decides_nothing():
     assert without["shuffled"] is None and beside == without | {"shuffled": 0.7}
 
 
-def grouped(shows="yes", models=5, holding=0, sample=0.9, same=1, claim=SHARE, numbers=True, **together):
+def grouped(shows="yes", models=5, holding=0, sample=0.9, same=1, claim=SHARE, numbers=True, shuffled=None, **together):
     """Return the group and why it is open, with as many untrained models, whose numbers are 0.40, 0.41, ..."""
     untrained = of_models(0.4 + 0.01 * np.arange(max(models, 1))) | {"models": models, "holding": holding}
     own = of_run(sample, 0.01) | {"models": 1, "holding": same}
     every = {(claim.id, "same_sample"): own, (claim.id, "untrained"): untrained} if models else {}
+    every |= {(claim.id, "shuffled"): shuffled}
     if not numbers:
         untrained |= {"measured": None}
     if together:
@@ -127,9 +128,7 @@ def test_what_a_run_shows_is_signal_only_if_three_random_networks_and_one_more_w
 
 
 def test_what_only_all_random_networks_together_show_is_said():
-    def words(also, group):
-        return training.in_random({"also_random": also, "random_models": 5, "group": group})
-
+    words = lambda also, group: training.in_random({"also_random": also, "random_models": 5, "group": group})
     assert words(0, "signal") == "0 of 5" and words(4, "common") == "4 of 5"
     assert words(0, "common") == "0 of 5 alone, but all together"
 
@@ -137,7 +136,11 @@ def test_what_only_all_random_networks_together_show_is_said():
 def test_random_networks_that_are_too_small_alone_are_judged_together():
     layers = CLAIMS["K2"]
     assert grouped(claim=layers, holding=0) == grouped(claim=layers, judged=14.0) == ("signal", "")
-    assert grouped(claim=layers, judged=16.0, holding=0)[0] == "open"
+    assert grouped(claim=layers, judged=16.0)[0] == grouped(claim=layers, judged=14.0, judged_high=16.0)[0] == "open"
+    few, half, most = (
+        grouped(shuffled={"measured": 0.7, "models": n, "holding": of}) for n, of in ((4, 4), (6, 3), (5, 3))
+    )
+    assert (few, half, most[0]) == (("signal", ""), ("signal", ""), "open")
     assert grouped(numbers=False) == ("open", "no random network has such a number")
     assert grouped(numbers=False, judged=0.4) == ("signal", "")
     assert grouped(numbers=False, judged=0.4, high=0.95) == ("open", "one more random network could have this number")

@@ -11,7 +11,7 @@ from ff_memories.judge.register import SAME_SAMPLE, SHUFFLED, TOGETHER, UNTRAINE
 from ff_memories.judge.statistics import holm
 
 LEVEL = 0.05
-FEWEST = 3  # untrained models, to say that a claim is not seen in them
+FEWEST, MANY = 3, 5  # untrained models, to say that a claim is not seen in them; shuffled ones, to say that it is
 RARE = 0.1  # share of the untrained models in which a claim may be seen by chance
 # The smallest difference that matters, by unit, for claims that do not say it; of a factor, relative to the untrained
 # models' mean.
@@ -81,16 +81,17 @@ def groups(
 
     ``signal`` (``tables.GROUPS``) needs three untrained models or more, the claim in at most every tenth of them, and
     the run itself to show it on their sentences: a claim that needs more data than they have is not seen in any model
-    there. The run's number there must also lie outside the interval for one more untrained model: of models that show
-    a claim in one case of six, one would seem to be the only one in 7 % of the cases. A claim that each of them has
-    too little data to show may be seen in all of them together: then it is ``common`` too.
+    there. The run's number there must also lie outside the interval for one more untrained model, and of five shuffled
+    models or more, most must not show it. A claim that each untrained model has too little data to show may be seen in
+    all of them together: then it is ``common`` too.
 
     Args:
         shows: whether the run shows the claim; ``None``: it is not judged.
         limit: which the judged number must reach in this model.
         measured: as of ``compared``.
     """
-    untrained, sample, together = (measured.get((claim.id, kind)) for kind in (UNTRAINED, SAME_SAMPLE, TOGETHER))
+    kinds = (UNTRAINED, SAME_SAMPLE, TOGETHER, SHUFFLED)
+    untrained, sample, together, shuffled = (measured.get((claim.id, kind)) for kind in kinds)
     models = untrained["models"] if untrained else 0
     also = untrained["holding"] if untrained else 0
     columns = {"also_random": also if models else None, "random_models": models or None, "group": None}
@@ -103,6 +104,7 @@ def groups(
     numbers, why = compared(claim, measured), ""
     of_layers = claim.judged_by_another and claim.judged_unit == "number"  # which unlike measured numbers may share
     low, number, high = (numbers[name] for name in ("baseline_low", "sample", "baseline_high"))
+    every = [row[name] for row in (untrained, together) if row for name in row if name.startswith("judged")]
     if models < FEWEST:
         why = f"random networks: {models}, and {FEWEST} are needed" if models else "no random networks were measured"
     elif sample is None or not sample["holding"]:
@@ -111,8 +113,10 @@ def groups(
         why = "no random network has such a number"
     elif low is not None and low <= number <= high:
         why = "one more random network could have this number"
-    elif of_layers and limit and together and limit.reached(together["judged"]):
-        why = "random networks reach the limit together, though not clearly"
+    elif of_layers and limit and any(limit.reached(end) for end in every if end is not None):
+        why = "random networks reach the limit, though not clearly"
+    elif shuffled and shuffled["models"] >= MANY and 2 * shuffled["holding"] > shuffled["models"]:
+        why = "most models with shuffled weights show it: the weights' scale may do it"
     return columns | {"group": "open" if why else "signal"}, why
 
 

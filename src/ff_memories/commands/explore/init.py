@@ -28,7 +28,6 @@ from ff_memories.model.info import quantised
 from ff_memories.workflow.runs.opening import refuse_taken
 from ff_memories.workflow.runs.run import Run
 
-RELU = {"relu", "relu2"}  # activation functions that leave memories inactive
 COMPARED = 100  # sentences of a text on which a model's tokenizer is tried
 
 
@@ -136,7 +135,7 @@ def configured(args: argparse.Namespace) -> str:
     _follow(data, given)
     folder = _folder(Run(config.yaml_of(render(data), str(args.config)), str(args.config)))
     chosen = "memories" in shared.get("composition", {}) or "composition.memories" in given
-    if folder is not None and not chosen and not RELU & set(map(str, config_file.read(folder).values())):
+    if folder is not None and not chosen and not {"relu", "relu2"} & set(map(str, config_file.read(folder).values())):
         data["composition"]["memories"] = "share:0.9"  # no memory is ever inactive
     if args.protocol is not None:
         data = {"run": data["run"], config.PROTOCOL: args.protocol.as_posix()} | _without(data, shared)

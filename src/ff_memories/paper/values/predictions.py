@@ -82,7 +82,8 @@ def value_predictions(
     signs, neurons = decoder.signs, decoder.description.keys
     grids = {name: np.zeros((len(target), signs, neurons), kind) for name, kind in kinds.items()}
     wanted, either = target.reshape(-1, signs, neurons), np.asarray(asked.reshape(-1, signs, neurons).any(1))
-    total, mean = int(either.sum()) * signs, mean_length(decoder) if length == "mean" else None
+    total = int(either.sum()) * signs
+    lengths = [layer.values.double().norm(dim=1) for layer in decoder.layers] if length == "mean" else []
     with torch.inference_mode(), Progress(total, "values", "values") as progress:
         for number, layer in enumerate(decoder.layers):
             values = layer.values[:neurons] if either[number].any() else None
@@ -94,8 +95,9 @@ def value_predictions(
                 part = asked_keys if vocabulary.plain else part
                 first, end = int(part[0]), int(part[-1]) + 1
                 asked_for = values[first:end] if end - first == len(part) else values[part]  # a view where it can be
-                if mean is not None:
-                    asked_for = asked_for * (mean / asked_for.double().norm(dim=1, keepdim=True)).to(asked_for.dtype)
+                if lengths:
+                    scale = torch.cat(lengths).mean() / asked_for.double().norm(dim=1, keepdim=True)
+                    asked_for = asked_for * scale.to(asked_for.dtype)
                 tokens = torch.from_numpy(wanted[number][:, part]).to(decoder.device)
                 for sign, prediction in enumerate(vocabulary.predict_signs(asked_for, tokens, signs)):
                     for name, grid in grids.items():
@@ -104,11 +106,6 @@ def value_predictions(
     parts = [grid.reshape(len(target), -1) for grid in grids.values()]
     require_finite("predictions of values", *(torch.from_numpy(parts[i]) for i in (1, 4)))
     return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
-
-
-def mean_length(decoder: LanguageModel) -> float:
-    """Return the mean length of a model's values."""
-    return float(torch.cat([layer.values.double().norm(dim=1) for layer in decoder.layers]).mean())
 
 
 def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.ndarray]:
