@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import findings_pictures as pictures
+import rounding
 import trainings
 from pages import ROOT, options, read_rows, renew, replaced, table
 
@@ -105,9 +106,8 @@ its perplexity is high here. The demo's random networks predict the token just r
 {trainings}
 - Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, a coefficient is
   little above that of a random earlier token ([a control](results.md#controls)).
-- What people would find: a program, the [proxy](paper.md#proxy), labelled patterns, and which third tokens are far in
-  meaning from the two that they replace (distant compositions).
-- What 4-bit weights change in `smollm2` and `qwen`, and text of its own kind in `stories15m`.
+- What people would find: a program, the [proxy](paper.md#proxy), labelled patterns and distant compositions.
+{rounded}
 - Why a number differs from random networks. The scale of the trained weights alone may do it; too few models with
   shuffled entries were measured to rule that out ([a statistician's review](statistics.md)).
 
@@ -185,8 +185,10 @@ def _grouped(count: Any) -> str:
 # ---------------------------------------------------------------------------------------------------------------- page
 
 
-def page(known: Sequence[Mapping[str, Any]], trained: Sequence[Mapping[str, str]]) -> str:
-    """Return docs/findings.md from what ``of_run`` says of each run, and the rows of ``trainings``."""
+def page(
+    known: Sequence[Mapping[str, Any]], trained: Sequence[Mapping[str, str]], rounded: Sequence[Mapping[str, str]]
+) -> str:
+    """Return docs/findings.md from what ``of_run`` says of each run, and the rows of ``trainings`` and ``rounding``."""
     sizes = [[name, *(run["sizes"][name] for run in known)] for name in known[0]["sizes"]]
     return PAGE.format(
         scope=_filled(_scope(known), "> "),
@@ -196,6 +198,7 @@ def page(known: Sequence[Mapping[str, Any]], trained: Sequence[Mapping[str, str]
         sizes=table(["", *(run["run"] for run in known)], sizes),
         size=_filled(_by_size(known)),
         trainings=_trainings(trained),
+        rounded=_rounding(rounded),
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
         ),
@@ -254,6 +257,15 @@ def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
             f"more than these intervals; samples alone would make about {by_chance:.0f} differ "
             "([what training again changes](results.md#what-training-again-changes))."
         )
+    return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _rounding(rows: Sequence[Mapping[str, str]]) -> str:
+    """Return what is not known of 4-bit weights, and what they changed in the models that were rounded."""
+    said = "- What 4-bit weights change in `smollm2` and `qwen`, and text of its own kind in `stories15m`."
+    if rows:
+        said += " In two small models, [rounding to 4 bits](performance.md#what-fewer-bits-change) moves "
+        said += f"{rounding.beyond(rows, 'Q4_1')} numbers beyond their intervals."
     return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -372,8 +384,8 @@ def main(argv: list[str] | None = None) -> None:
     try:
         runs = members(args.results) if args.results else []
         known = [of_run(run) for run in runs] or json.loads((root / KEPT).read_text(encoding="utf-8"))
-        of_trainings = root / trainings.KEPT
-        new = page(known, read_rows(of_trainings) if of_trainings.is_file() else [])
+        studies = (root / study.KEPT for study in (trainings, rounding))
+        new = page(known, *(read_rows(kept) if kept.is_file() else [] for kept in studies))
         kept = ledger_csv(known)
         leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(known, LED))
     except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, UserError) as error:

@@ -57,6 +57,13 @@ def part(rows: Sequence[Row]) -> str:
     return f"{table(HEAD, runs)}\n\n{table(['model, question', 'float32', *kinds], claims)}"
 
 
+def beyond(rows: Sequence[Row], kind: str) -> str:
+    """Return how many numbers a type moves out of float32's interval, of those that have one: ``1 of 66``."""
+    whole = {(row["run"], row["claim"]): row for row in rows if row["type"] == WHOLE and row["low"]}
+    pairs = [(whole[key], row) for row in rows if row["type"] == kind and (key := (row["run"], row["claim"])) in whole]
+    return f"{sum(_outside(*pair) for pair in pairs)} of {len(pairs)}"
+
+
 def _runs(run: str, of_kinds: Mapping[str, Mapping[str, Row]]) -> list[list[str]]:
     """Return a line for each run of a model: its perplexity, and how many claims it changes."""
     lines, whole = [], of_kinds[WHOLE]
