@@ -9,7 +9,7 @@ from running import ROOT
 from ff_memories.workflow import dvc_yaml
 from ff_memories.workflow.runs.run import DEFAULT, Run
 
-LINES = 400  # so that a person reads it
+LINES = {"demo": 350}  # so that a person reads it; of runs whose paths are longer, 400
 RECORDED = [DEFAULT, *(f"config/{path.parent.name}.yaml" for path in sorted((ROOT / "runs").glob("*/dvc.yaml")))]
 
 
@@ -24,7 +24,7 @@ def test_what_is_in_git_is_what_the_rules_say(config, monkeypatch):
     run = Run.read(config)
     every = dvc_yaml.check(run)
     assert dvc_yaml.sources_say(run, every)
-    assert len(run.dvc_yaml.read_text(encoding="utf-8").splitlines()) <= LINES
+    assert len(run.dvc_yaml.read_text(encoding="utf-8").splitlines()) <= LINES.get(run.config.run, 400)
 
 
 def test_a_stage_is_a_file_of_rules_or_a_model(stages):
