@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
-from pages import ROOT, options, read_rows, renew, replaced, table, write_rows
+from pages import table, update_part
 
 from ff_memories import tables
 from ff_memories.judge.numbers import measured
@@ -57,14 +57,7 @@ def _cell(row: Row | None, unit: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = options(__doc__, ROOT / "docs" / "results.md")
-    parser.add_argument("--results", type=Path, nargs="+", help="the runs' folders")
-    args = parser.parse_args(argv)
-    kept = args.out.parents[1] / KEPT
-    if args.results:
-        write_rows(kept, COLUMNS, of_runs(args.results))
-    page = args.out.read_text(encoding="utf-8")
-    renew(args.out, replaced(page, BEGIN, part(read_rows(kept))), args.check)
+    update_part(argv, __doc__, "results.md", BEGIN, part, {KEPT: (COLUMNS, of_runs)})
 
 
 if __name__ == "__main__":

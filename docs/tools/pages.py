@@ -6,7 +6,7 @@ import difflib
 import io
 import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ff_memories.base.files import write_whole
@@ -21,6 +21,33 @@ def options(about: str | None, out: Path) -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=out, help="page to write")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is not up to date")
     return parser
+
+
+def update_part(
+    argv: Sequence[str] | None,
+    about: str | None,
+    page: str,
+    begin: str,
+    part: Callable[..., str],
+    kept: Mapping[Path, tuple[Sequence[str], Callable[[list[Path]], Iterable[Mapping[str, str]]]]],
+) -> None:
+    """Update a page's part from CSV files of docs/data; with ``--results``, write these from runs first.
+
+    Args:
+        about: the script's docstring.
+        page: its name in docs.
+        begin: the marker above the part.
+        part: makes the part from each file's rows.
+        kept: {file: its columns, and what makes its rows from the folders that ``--results`` names}.
+    """
+    parser = options(about, ROOT / "docs" / page)
+    parser.add_argument("--results", type=Path, nargs="+", help="folders of results, as above")
+    args = parser.parse_args(argv)
+    files = {args.out.parents[1] / path: made for path, made in kept.items()}
+    if args.results:
+        for file, (columns, rows) in files.items():
+            write_rows(file, columns, rows(args.results))
+    renew(args.out, replaced(args.out.read_text(encoding="utf-8"), begin, part(*map(read_rows, files))), args.check)
 
 
 def renew(path: Path, new: str, check: bool) -> None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pages import ROOT, options, read_rows, renew, replaced, table, write_rows
+from pages import ROOT, table, update_part
 
 from ff_memories import config, tables
 from ff_memories.judge import wording
@@ -28,9 +28,9 @@ NO_GROUP = "·"
 Row = Mapping[str, str]
 
 
-def of_study(results: Path) -> list[dict[str, str]]:
+def of_study(folders: list[Path]) -> list[dict[str, str]]:
     """Return the rows of all runs: each claim that has a number, with the run's perplexity."""
-    rows, study = [], config.read_yaml(STUDY)
+    (results,), rows, study = folders, [], config.read_yaml(STUDY)
     for run in (Path(base).stem for base in study["runs"]):
         for kind in study["types"]:
             folder = results / f"{run}-{kind.lower()}"
@@ -109,14 +109,7 @@ def _moved(whole: Row, rounded: Row) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = options(__doc__, ROOT / "docs" / "performance.md")
-    parser.add_argument("--results", type=Path, help="folder of the study's runs")
-    args = parser.parse_args(argv)
-    kept = args.out.parents[1] / KEPT
-    if args.results:
-        write_rows(kept, COLUMNS, of_study(args.results))
-    page = args.out.read_text(encoding="utf-8")
-    renew(args.out, replaced(page, BEGIN, part(read_rows(kept))), args.check)
+    update_part(argv, __doc__, "performance.md", BEGIN, part, {KEPT: (COLUMNS, of_study)})
 
 
 if __name__ == "__main__":

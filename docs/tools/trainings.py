@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from pages import ROOT, options, read_rows, renew, replaced, table, write_rows
+from pages import ROOT, read_rows, table, update_part
 from scipy.stats import chi2, norm
 
 from ff_memories import config, tables
@@ -41,8 +41,9 @@ Row = Mapping[str, str]
 # ------------------------------------------------------------------------------------------------------------- numbers
 
 
-def of_runs(results: Path) -> list[dict[str, str]]:
+def of_runs(folders: list[Path]) -> list[dict[str, str]]:
     """Return a row for each claim: its number in each training's run, what they have in common, and the demo's."""
+    (results,) = folders
     runs = [results / f"demo-seed-{seed}" / "tables/claims.parquet" for seed in SEEDS]
     found = [{row["claim"]: row for row in tables.read(run).iter_rows(named=True)} for run in runs]
     demo = {row["claim"]: row for row in read_rows(ROOT / LEDGER) if row["model"] == "demo"}
@@ -63,9 +64,9 @@ def _row(claim: str, of_claim: Sequence[Mapping[str, Any]], demo: Row) -> dict[s
     return dict(zip(COLUMNS, (claim, *cells, *own, *map(str, counts)), strict=True))
 
 
-def of_models(results: Path) -> list[dict[str, str]]:
+def of_models(folders: list[Path]) -> list[dict[str, str]]:
     """Return a row for each training: its updates, what perplexities it ended with, and its checkpoint's digest."""
-    rows = []
+    (results,), rows = folders, []
     for seed in SEEDS:
         folder = results / f"train-seed-{seed}"
         found = json.loads((folder / "perplexities.json").read_text(encoding="utf-8"))
@@ -151,15 +152,9 @@ def _cells(row: Row, unit: str, ratio: float) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = options(__doc__, ROOT / "docs" / "results.md")
-    parser.add_argument("--results", type=Path, help="folder of the trainings and their runs")
-    args = parser.parse_args(argv)
-    root = args.out.parents[1]
-    if args.results:
-        write_rows(root / KEPT, COLUMNS, of_runs(args.results))
-        write_rows(root / MODELS, MODEL_COLUMNS, of_models(args.results))
-    said = part(read_rows(root / KEPT), read_rows(root / MODELS))
-    renew(args.out, replaced(args.out.read_text(encoding="utf-8"), BEGIN, said), args.check)
+    update_part(
+        argv, __doc__, "results.md", BEGIN, part, {KEPT: (COLUMNS, of_runs), MODELS: (MODEL_COLUMNS, of_models)}
+    )
 
 
 if __name__ == "__main__":
