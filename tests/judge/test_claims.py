@@ -81,13 +81,13 @@ def by_probability(rate, tokens=20):
     return "values", table("values", rows)
 
 
-def best_values(upper, agree):
-    """Return 200 values whose 100 most probable include ``upper`` in layer 16 and ``agree`` with agreeing triggers."""
+def best_values(upper, agree, of=5_000):
+    """Return values whose 100 most probable include ``upper`` in layer 16 and ``agree`` with agreeing triggers."""
     rows = [
         {"layer": 16 if key < upper else 3, "key": key, "top_token": key, "next_token": 8, "next_token_rank": 1,
          "top_probability": 0.5 if key < 100 else 0.1, "agrees": False,
          "agreeing_triggers": 2 if key < agree else 0, "triggers": 50}
-        for key in range(200)
+        for key in range(of)
     ]  # fmt: skip
     return "values", table("values", rows)
 
@@ -451,6 +451,12 @@ def test_keys_without_triggers_leave_the_denominators():
     assert verdict("K11", (name, unknown))["measured"] == pytest.approx(6 / 100)
     silent = frame.with_columns(pl.lit(0, dtype=pl.UInt16).alias("triggers"))
     assert verdict("K17", (name, silent))["verdict"] == "not_applicable"
+
+
+@pytest.mark.parametrize("claim", ["K16", "K17"])
+def test_the_most_predictive_of_too_few_values_decide_nothing(claim):
+    made = verdict(claim, best_values(97, 46, of=4_900))
+    assert made["shows"] == "undecided" and "100 are 2.04 % of the values that were read" in made["reason"]
 
 
 Z2 = norm.ppf(0.975) ** 2

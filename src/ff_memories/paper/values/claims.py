@@ -181,7 +181,9 @@ def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
     return Measurement(*estimate, n=values.height, judged=judged, expected=chance, reason=reason, few=few, draws=draws)
 
 
-def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int], limit: Limit) -> Measurement:
+def predictive_values_above(
+    evidence: Evidence, *, most: int, share: float, layers: list[int], limit: Limit
+) -> Measurement:
     """K16: the share of upper layers among the values with the highest top probability."""
     best = predictive_values(evidence.table("values"), most)
     if evidence.table("values").height <= most:
@@ -190,18 +192,23 @@ def predictive_values_above(evidence: Evidence, *, most: int, layers: list[int],
     if len(upper) == evidence.layers:
         return Measurement(reason="the model has no lower layers, so every value is in the upper ones")
     above = best["layer"].is_in(upper).to_numpy()
-    share, layers_above = float(above.mean()), len(upper) / evidence.layers
-    spread = share_interval(above, evidence.seed)
-    draws = resamples(above, evidence.seed) - layers_above
-    judged = itself(share, *spread, limit, draws=draws)
-    return Measurement(share, *spread, n=len(above), judged=judged, expected=layers_above, draws=draws)
+    estimate, layers_above = (float(above.mean()), *share_interval(above, evidence.seed)), len(upper) / evidence.layers
+    draws, few = resamples(above, evidence.seed) - layers_above, _too_many(evidence, most, share)
+    judged = itself(*estimate, limit, draws=draws)
+    return Measurement(*estimate, n=len(above), judged=judged, expected=layers_above, draws=draws, few=few)
 
 
-def predictive_values_agree(evidence: Evidence, *, most: int, limit: Limit) -> Measurement:
+def _too_many(evidence: Evidence, most: int, share: float) -> str:
+    """Say if ``most`` values are more than a share of all that were read: they are then not the most predictive."""
+    read = evidence.table("values").height
+    return f"{most} are {percent(most / read)} of the values that were read" if most > share * read else ""
+
+
+def predictive_values_agree(evidence: Evidence, *, most: int, share: float, limit: Limit) -> Measurement:
     """K17: the share of those values that predict what follows at least one of their key's triggers."""
     best = predictive_values(evidence.table("values"), most).filter(pl.col("triggers") > 0)
-    share = pooled_share(best, pl.col("agreeing_triggers") > 0, "top_token", evidence.seed)
-    if share is None:
+    agree = pooled_share(best, pl.col("agreeing_triggers") > 0, "top_token", evidence.seed)
+    if agree is None:
         return Measurement(reason="no value among the most predictive has a trigger")
-    reason = f"{int(best['triggers'].to_numpy().max())} triggers a key at most"
-    return Measurement(*share, n=len(best), judged=itself(*share, limit), reason=reason)
+    reason, few = f"{int(best['triggers'].to_numpy().max())} triggers a key at most", _too_many(evidence, most, share)
+    return Measurement(*agree, n=len(best), judged=itself(*agree, limit), reason=reason, few=few)
