@@ -61,17 +61,6 @@ def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
     assert "validation.txt: no such text file" in says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
 
 
-def test_a_sentence_longer_than_the_models_positions_is_split_and_counted_if_the_config_says_so(folder):
-    with (folder / "train.txt").open("a") as file:
-        file.write("x " * 130 + "\n")
-    step(*run_corpus(folder, corpus__too_long="split"))
-    counts = dict(pl.read_parquet(folder / "out" / "counts.parquet").select("reason", "n").iter_rows())
-    assert counts["train_sentences_split"] == 1
-    sentences = pl.read_parquet(folder / "out" / "sentences.parquet").filter(pl.col("split") == "train").tail(3)
-    assert sentences["tokens"].to_list() == [63, 63, 4]
-    assert sentences["first_token"].to_list() == [0, 63, 126]
-
-
 # -- dictionary and checkpoint -------------------------------------------------------------------------------------
 
 
@@ -206,17 +195,12 @@ def test_a_checkpoint_or_dictionary_other_than_the_pinned_one(folder, capsys, ke
 # -- what a run asks for ---------------------------------------------------------------------------------------------
 
 
-def test_keys_that_never_fire_are_counted_and_have_no_rows(folder):
+def test_keys_that_never_fire_are_counted(folder):
     rewrite(folder, lambda content: content["model"]["decoder.layers.0.fc1.bias"][:7].fill_(-1e4))
     out = run_steps(folder, config())
-    triggers, values = (pl.read_parquet(out / f"{n}.parquet") for n in ("triggers", "values"))
-    silent = (pl.col("layer") == 1) & (pl.col("key") < 7)
-    assert triggers.filter(silent).is_empty()
-    assert values.filter(silent).height == 7
-    assert values.filter(silent)["agrees"].null_count() == 7
+    fire = pl.read_parquet(out / "triggers.parquet").select("layer", "key").n_unique()
     counts = dict(pl.read_parquet(out / "counts" / "triggers.parquet").select("reason", "n").iter_rows())
-    assert counts["keys_that_never_fire"] >= 7
-    assert counts["keys_that_never_fire"] == 3 * 24 - triggers.select("layer", "key").n_unique()
+    assert counts["keys_that_never_fire"] == 3 * 24 - fire >= 7
 
 
 def test_numbers_that_overflow_are_refused(folder, capsys):

@@ -45,17 +45,6 @@ def rewrite(folder, change):
     save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
 
 
-def header(folder, change):
-    """Change the header of a folder's weights and nothing else."""
-    path = folder / "model.safetensors"
-    raw = path.read_bytes()
-    length = int.from_bytes(raw[:8], "little")
-    plain = json.loads(raw[8 : 8 + length])
-    change(plain)
-    new = json.dumps(plain).encode()
-    path.write_bytes(len(new).to_bytes(8, "little") + new + raw[8 + length :])
-
-
 DOWN = "model.layers.1.mlp.down_proj.weight"
 CONFIGS: dict[str, tuple[dict, str]] = {
     "a billion layers": ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1000000000; expected a whole number from"),
@@ -77,9 +66,6 @@ WEIGHTS = {
     "an infinite weight": (lambda w: w[DOWN].view(-1)[-1].fill_(torch.inf), f"{DOWN} has weights that are infinite or"),
 }  # fmt: skip
 DAMAGED = "model.safetensors: cut, damaged, or not safetensors ("
-HEADERS = {
-    "more numbers than bytes": (lambda h: h[DOWN].update(shape=[48, 10**12]), DAMAGED),
-}  # fmt: skip
 
 
 def cut(folder):
@@ -105,7 +91,6 @@ FILES = [cut, a_deep_header, a_large_index]
 CASES: dict[str, tuple[Callable, str | None]] = {
     **{name: (partial(edit, **change), said) for name, (change, said) in CONFIGS.items()},
     **{name: (partial(rewrite, change=change), said) for name, (change, said) in WEIGHTS.items()},
-    **{name: (partial(header, change=change), said) for name, (change, said) in HEADERS.items()},
     **{spoil.__name__.replace("_", " "): (spoil, None) for spoil in FILES},
 }
 
