@@ -11,7 +11,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule, segmenter
-from ff_memories.corpus.text import is_heading, moses, sentences, sha256
+from ff_memories.corpus.text import is_heading, sentences, sha256
 from ff_memories.inputs.texts import docstrings
 
 WIKITEXT = """\
@@ -90,10 +90,6 @@ def test_a_place_is_kept_for_every_sentence(tmp_path, dictionary):
     assert len(read_) == 3
 
 
-def test_reading_stops_at_max_sentences(tmp_path, dictionary):
-    assert len(read(tmp_path, dictionary, "a . b . c .\nd .\n", max_sentences=2)[0]) == 2
-
-
 def test_padding_in_the_text_is_an_unknown_word(tmp_path, dictionary):
     made, read_ = read(tmp_path, dictionary, "the <pad> the\n")
     assert read_ == [["the", "<unk>", "the"]]
@@ -122,13 +118,6 @@ def test_a_blank_spacy_pipeline_with_its_sentencizer():
     assert cut([]) == []
     with pytest.raises(UserError, match="'no_such_pipeline' is not installed"):
         segmenter("spacy:no_such_pipeline")
-
-
-def test_moses_splits_and_escapes_what_wikitext_holds():
-    tokenize = moses()
-    assert tokenize("Viscount 's vice @-@ president") == ["Viscount", "&apos;", "s", "vice", "@", "-", "@", "president"]
-    assert tokenize("<unk> 1 @,@ 234") == ["&lt;", "unk", "&gt;", "1", "@", ",", "@", "234"]
-    assert tokenize("well-known") == ["well", "@-@", "known"]
 
 
 # -- the demo corpus --------------------------------------------------------------------------------------------------

@@ -81,20 +81,6 @@ def test_a_word_begins_where_a_blank_stands_before_it_in_the_text(kind):
     assert pieces
 
 
-def test_a_type_says_where_words_begin_in_byte_level_tokenizers_alone():
-    """Why each token has a mark of its own: SentencePiece writes blanks as a character that texts may have as well."""
-
-    def by_type(made, words, blank):
-        tokens = made.encode(" ".join(words), add_special_tokens=False).tokens
-        return [n == 0 or token.startswith(blank) for n, token in enumerate(tokens)]
-
-    for made in (byte_level(), byte_level(**LLAMA_3)):
-        for text in [*TEXT, *ODD]:
-            assert by_type(made, text.split(), "Ġ") == Types(made).encode_words(text.split())[1]
-    made, words = sentence_piece(), ["a\u2581the"]
-    assert by_type(made, words, "▁") != Types(made).encode_words(words)[1] == [True, False, False]
-
-
 def corpus_of(tmp_path, texts, max_tokens=60, **options):
     (tmp_path / "text").write_text("\n".join(texts) + "\n", encoding="utf-8")
     types = Types(byte_level())

@@ -13,7 +13,6 @@ from tokenizers import Tokenizer
 
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.exports import neuronpedia
 
 pytestmark = pytest.mark.slow
@@ -219,10 +218,6 @@ def test_batches_hold_1024_features_and_no_empty_file_is_written(tmp_path):
     found = {path.name: [row["n"] for row in lines(path)] for path in (tmp_path / "f").iterdir()}
     assert found == {"batch-0.jsonl.gz": [0, 5, 1023], "batch-1.jsonl.gz": [1024], "batch-4.jsonl.gz": [4096]}
     assert neuronpedia.write_batches(tmp_path / "g", iter([])) == 0 and not (tmp_path / "g").exists()
-
-
-def test_words_of_a_dictionary_are_put_together_with_blanks():
-    assert neuronpedia.token_texts(Dictionary(["cat"]))[-2:] == [" <unk>", " cat"]
 
 
 def test_ids_are_what_the_database_takes():

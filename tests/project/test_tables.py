@@ -22,15 +22,6 @@ def test_a_table_is_written_sorted_by_its_key_with_its_types_and_the_same_bytes_
     assert path.read_bytes() == first and [p.name for p in path.parent.iterdir()] == ["counts.parquet"]
 
 
-def test_another_library_reads_the_same_rows(tmp_path):
-    place = pl.int_range(5000, dtype=pl.UInt32, eager=True)
-    frame = pl.DataFrame({"layer": 1, "key": place, "of": "key", "place": 1, "other_layer": 1, "other_key": place % 7,
-                          "cosine": place / 3})  # fmt: skip
-    tables.write(frame, tmp_path / "similar.parquet")
-    found, held = (pl.read_parquet(tmp_path / "similar.parquet", use_pyarrow=use) for use in (True, False))
-    assert found.with_columns(pl.col("of").cast(held["of"].dtype)).equals(held)
-
-
 @pytest.mark.parametrize(
     "change, said",
     [
