@@ -48,25 +48,6 @@ def records(folder, manifest):
     return every
 
 
-@pytest.mark.slow
-def test_the_workflow_makes_a_gallery_whose_keys_are_the_tables_rows(planted_gallery):
-    results, folder, manifest = planted_gallery
-    triggers, values = (tables.read(results / "tables" / f"{name}.parquet") for name in ("triggers", "values"))
-    words = ["<s>", "<pad>", "</s>", "<unk>", *TYPES]
-    every = records(folder, manifest)
-    for (layer, key), rows in triggers.group_by("layer", "key"):
-        record = every[(layer - 1) * manifest["keys"] + key]
-        assert record["c"] == [number(c) for c in rows["coefficient"]]
-        assert record["n"] == [words[t] for t in rows["next_token"]]
-        assert [
-            len(text.split(" ")) + cut for text, cut in zip(record["t"], record.get("x", [0] * 99), strict=False)
-        ] == (rows["position"].to_list())
-    for record, row in zip(every, values.iter_rows(named=True), strict=True):
-        assert record["v"][0][:2] == [words[row["top_token"]], number(row["top_probability"], 4)]
-        assert len(record["t"]) == row["triggers"] <= manifest["top"]
-    assert (manifest["run"], manifest["scope"]) == ("planted", "surrogate")
-
-
 def test_shading_follows_the_closed_form_of_planted_memories(planted_gallery):
     _, folder, manifest = planted_gallery
     truth, ids = planted(), {word: i for i, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *TYPES])}

@@ -1,4 +1,4 @@
-"""A trace against brute force, against the tables of section 5.2, and what the command refuses."""
+"""A trace against brute force, what a run knows of its memories, and what the command refuses."""
 
 import gzip
 import json
@@ -22,8 +22,7 @@ from ff_memories.api import Model, load_model, trace
 from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.store import Corpus
-from ff_memories.paper.layers import composition, tracing
+from ff_memories.paper.layers import tracing
 from ff_memories.report.gallery import parts
 from ff_memories.report.trace import record
 from ff_memories.report.trace.page import page
@@ -128,22 +127,6 @@ def test_a_transformers_models_trace_is_that_of_brute_force(name, signs):
         said = [t["probability"] for t in memory["promotes"]]
         assert said == pytest.approx(p.topk(5).values.tolist(), rel=1e-4)
         assert said == pytest.approx([float(p[t["id"]]) for t in memory["promotes"]], rel=1e-4)
-
-
-def test_kinds_and_predictions_are_those_of_the_refinement_table(fairseq):
-    model, _ = fairseq
-    tokens = model.encode(TEXT)
-    found = trace(model, TEXT, predictions=1)
-    corpus = Corpus(tokens, np.array([0, len(tokens)]), 0)
-    places = pl.DataFrame({"example": range(7), "sentence": [0] * 7, "position": range(7)})
-    tops = {"all": np.zeros((model.layers, model.keys), np.int64)}
-    seen = composition.observe(
-        model.decoder, corpus, places, lambda _: tops, layer_prediction="ffn", memories="active", batch_tokens=64
-    )
-    table = composition.tables(places, seen, corpus)["refinement"]
-    assert [cell["kind"] for cell in found["cells"]] == table["kind"].to_list()
-    for part, name in zip(PARTS, ("residual_top", "ffn_top", "output_top"), strict=True):
-        assert [cell[part][0]["id"] for cell in found["cells"]] == table[name].to_list()
 
 
 def test_what_is_asked_for_limits_what_is_shown(fairseq):
