@@ -211,16 +211,10 @@ def test_a_page_names_some_faults_and_counts_the_rest():
     [
         (["--share", "2"], "between 0 and 1"),
         (["--only", "hashes"], "no such part"),
-        (["--configfile", "config/none.yaml"], "no such config file"),
     ],
 )
 def test_bad_usage_ends_with_status_2(here, capsys, arguments, said):
     assert said in says(capsys, "verify", *arguments)
-
-
-def test_a_run_that_was_never_recorded_is_bad_usage(here, capsys):
-    (here / "dvc.lock").unlink()
-    assert "this run has not been recorded yet" in says(capsys, "verify", "--only", "files")
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGXCPU, signal.SIGKILL])

@@ -1,12 +1,9 @@
 """Commands do the same for every kind of model: one of fairseq, an ungated and a gated one of `transformers`."""
 
-import json
 import shutil
-from pathlib import Path
 
 import polars as pl
 import pytest
-from projects import due, restored, run
 
 from ff_memories import tables
 from ff_memories.cli import main
@@ -15,7 +12,6 @@ from ff_memories.workflow.runs.run import DEFAULT, Run
 pytestmark = pytest.mark.more
 
 RUNS = {"fairseq": "recorded_run", "ungated": "recorded_ungated_run", "gated": "recorded_transformers_run"}
-TEXT = {"fairseq": "red cat runs far away .", "ungated": "Anna sees a red cat.", "gated": "Anna sees a red cat."}
 
 
 LONG = [pytest.param(name, marks=pytest.mark.long) for name in RUNS if name != "fairseq"]
@@ -62,16 +58,6 @@ def forged(here, folder, name, column, change):
     return folder
 
 
-@pytest.mark.long
-def test_verify_finds_no_fault(here, ended, tmp_path):
-    said = tmp_path / "certificate.json"
-    status, shown = ended("verify", "--seed", 5, "--share", 0.05, "--certificate", said)
-    assert status == 0, shown
-    made = json.loads(said.read_text())
-    assert made["verdict"].startswith("verified") and made["not_checked"] == [] and made["run"] == here.config.run
-    assert {"triggers", "values", "composition", "refinement"} <= made["parts"]["audit"]["tables"].keys()
-
-
 @pytest.mark.parametrize("text", ["claims: 0000000000000000\n", "claims: [\n"])
 def test_verify_names_digests_that_were_edited_by_hand_and_they_are_written_anew(here, ended, text):
     whole = here.sources_yaml.read_text()
@@ -93,44 +79,8 @@ def test_compare_finds_a_run_identical_to_its_record_and_a_forged_one_different(
     assert "triggers" in shown and "coefficient" in shown
 
 
-def test_plan_states_the_models_sizes_and_the_cost_of_the_pass(here, ended):
-    info = json.loads(Path(here.path("model", "info.json")).read_text())
-    status, shown = ended("plan", "--threads", 1)
-    assert status == 0, shown
-    assert f"{here.config.run}: {info['layers']} layers of {info['keys']} keys" in shown and "trigger_shard" in shown
-
-
 def test_show_prints_the_recorded_triggers_of_a_key(here, ended):
     first = tables.read(here.table("triggers")).row(0, named=True)
     status, shown = ended("show", "--layer", first["layer"], "--key", first["key"], "--top", 3)
     assert status == 0, shown
     assert f"1  {first['coefficient']:8.4f}  " in shown and "promotes" in shown
-
-
-def test_trace_prints_a_line_for_every_layer(here, ended, kind):
-    info = json.loads(Path(here.path("model", "info.json")).read_text())
-    status, shown = ended("trace", TEXT[kind])
-    assert status == 0, shown
-    layers = [words[0] for words in map(str.split, shown.splitlines()) if words and words[0].isdecimal()]
-    assert layers == [str(layer + 1) for layer in range(info["layers"])]
-
-
-@pytest.mark.parametrize("name", ["neuronpedia", "hf-dataset"])
-def test_a_run_is_exported(here, ended, tmp_path, name):
-    status, shown = ended("export", name, "--out", tmp_path / "out")
-    assert status == 0, shown
-    assert any(file.stat().st_size for file in (tmp_path / "out").rglob("*") if file.is_file())
-
-
-@pytest.fixture(scope="module")
-def clone(project, tmp_path_factory):
-    return restored(project, tmp_path_factory.mktemp("clones") / "clone")
-
-
-@pytest.mark.long
-def test_a_clone_that_is_pulled_and_restored_has_nothing_to_do_and_nothing_to_adopt(clone):
-    assert not due(clone)
-    assert "up to date" in run(clone, "dvc", "status").stdout
-    before = (clone / "dvc.lock").read_bytes()
-    assert run(clone, "ff-memories", "adopt").stdout == "adopted: nothing new\n"
-    assert (clone / "dvc.lock").read_bytes() == before

@@ -94,6 +94,7 @@ WRONG = {
     f"init new.yaml --model model {TEXTS} --set triggers.topp=3": "unknown key (did you mean top?)",
     "trace hi --model model/config.json": "expected a folder with a model, not a file",
     "trace hi --model none/such": "a model of the hub needs a run",
+    "trace hi --model model --configfile my.yaml": "leave out one of them",
     "trace --model model --file train.txt/x": "fix: part of this path is a file, where a folder is meant",
     "plan --configfile train.txt": "fix: give a config, as ff-memories init writes one",
     "run --txt train.txt": "unrecognized arguments: --txt",

@@ -14,7 +14,6 @@ import tokenizers
 import torch
 import transformers
 from pipeline import step as run
-from refusing import ended
 from running import ROOT, snakemake
 from safetensors.torch import load_file
 
@@ -190,18 +189,3 @@ def test_a_run_on_a_file_names_its_types(capsys):
     shutil.rmtree("data")
     gguf_files.save("m.gguf", seed=1)
     assert "the config's model.files says" in snakemake(Path().absolute(), "-R", "convert", check=False).stderr
-
-
-def test_a_text_is_traced_through_a_file_without_a_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    gguf_files.save("m.gguf", kind="Q8_0", change={"hidden_size": 64, "head_dim": 16, "intermediate_size": 96})
-    run("trace", "The cat runs.", "--model", "m.gguf", "--json", "t.json", "--out", "t.html", "--top", "3")
-    found = json.loads(Path("t.json").read_text())
-    assert found["weights"] == "8-bit weights (Q8_0, F32): the model that people run, not the one that was trained"
-    assert found["weights"] in Path("t.html").read_text() and found["scope"] == "model"
-    with api.load_model("m.gguf") as model:
-        same = api.trace(model, "The cat runs.", top=3, projection="raw")
-    assert found["cells"] == json.loads(json.dumps(same))["cells"]
-    for more, said in ((["--configfile", "my.yaml"], "leave out one of them"), ([], "no such file")):
-        model = "m.gguf" if more else "no.gguf"
-        assert ended("trace", "The cat", "--model", model, *more) == 2 and said in capsys.readouterr().err
