@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 
 import polars as pl
 import pytest
@@ -94,21 +93,6 @@ def test_a_changed_parameter_is_seen_with_another_number_of_shards(planted_copy)
 
 
 @pytest.mark.more
-def test_other_shards_and_another_order_give_the_same_bytes(planted_copy):
-    before = {p.name: p.read_bytes() for p in (planted_copy / "results/planted/tables").glob("*.parquet")}
-    shutil.rmtree(planted_copy / "results")
-    change(planted_copy, "execution.shards", 3)
-    tables_ = [
-        f"results/planted/tables/{name}.parquet"
-        for name in ("triggers", "mutations", "values", "refinement", "samples")
-    ]
-    snakemake(planted_copy, "--", *tables_)
-    for path in tables_:
-        name = path.rpartition("/")[2]
-        assert (planted_copy / path).read_bytes() == before[name], name
-
-
-@pytest.mark.more
 @pytest.mark.parametrize(
     "arguments, says",
     [
@@ -125,12 +109,6 @@ def test_config_overrides_are_refused(planted_copy, arguments, says):
 
 
 RECORDED = sorted(path.name for path in (ROOT / "runs").iterdir() if path.is_dir())
-
-
-@pytest.mark.workflow
-@pytest.mark.parametrize("run", [None, *(pytest.param(name, marks=pytest.mark.more) for name in RECORDED)])
-def test_dvc_yaml_follows_from_the_snakefile(run):
-    command("ff-memories", "dvc-yaml", "--check", *([] if run is None else ["--configfile", f"config/{run}.yaml"]))
 
 
 @pytest.mark.parametrize("folder", ["workflow", *(f"runs/{name}" for name in RECORDED)])
@@ -167,42 +145,6 @@ def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
     for stage in other.values():
         assert stage["wdir"] == "../../" and "--configfile my.yaml" in stage["cmd"]
         assert all(path.startswith("results/mine/") for out in stage["outs"] for path in out)
-
-
-@pytest.fixture(scope="module")
-def dvc_clone(planted_run, tmp_path_factory):
-    """The project as another checkout whose default run is the planted one, with nothing computed."""
-    folder = tmp_path_factory.mktemp("clone")
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
-    for name in listed.split("\n"):
-        if name and not name.startswith((".dvc/artefacts/", "data/")) and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
-    (folder / "data").mkdir(exist_ok=True)
-    settings = yaml.safe_load((planted_run / "my.yaml").read_text())
-    for name in ("model.pt", "dict.txt", "train.txt", "validation.txt"):
-        shutil.copy(planted_run / name, folder / "data" / name)
-    settings["model"] |= {"checkpoint": "data/model.pt", "dictionary": "data/dict.txt"}
-    settings["corpus"]["train"]["files"] = ["data/train.txt"]
-    settings["corpus"]["validation"]["files"] = ["data/validation.txt"]
-    (folder / "config" / "config.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
-    (folder / "dvc.lock").unlink(missing_ok=True)
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
-    subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
-    subprocess.run([*git, "commit", "-qm", "x"], cwd=folder, check=True)
-    command("ff-memories", "dvc-yaml", cwd=folder)
-    command("dvc", "repro", "--quiet", cwd=folder)
-    return folder
-
-
-@pytest.mark.long
-def test_dvc_repro_computes_the_same_tables_as_snakemake(dvc_clone, planted_run):
-    for path in (planted_run / "results/planted/tables").glob("*.parquet"):
-        if path.stem == "sentences":
-            continue  # names the text files, which lie elsewhere here
-        assert (dvc_clone / "results/planted/tables" / path.name).read_bytes() == path.read_bytes(), path.name
-    assert "Nothing to be done" in (lambda d: d.stdout + d.stderr)(command("snakemake", "-n", cwd=dvc_clone))
 
 
 @pytest.mark.workflow
