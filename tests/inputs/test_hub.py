@@ -195,16 +195,15 @@ def test_another_file_than_the_pinned_one_is_refused(web, saved, capsys):
     assert [p.name for p in Path("data").rglob("model*")] == []
 
 
-@pytest.mark.parametrize("name, memories", [("llama", 320)])
-def test_a_plan_needs_no_weights(web, tmp_path, capsys, offline, name, memories):
+def test_a_plan_needs_no_weights(web, tmp_path, capsys, offline):
     """A gated layer's memories count for both signs."""
-    web.push(NAME, tiny.save(tmp_path / name, name))
+    web.push(NAME, tiny.save(tmp_path / "llama", "llama"))
     init(NAME)
     run("plan", "--configfile", "my.yaml", "--threads", "1")
     words = len(tiny.WORDS.split())
-    tokens = len(Tokenizer.read(tmp_path / name / "tokenizer.json").encode(tiny.WORDS.split()))
+    tokens = len(Tokenizer.read(tmp_path / "llama" / "tokenizer.json").encode(tiny.WORDS.split()))
     assert tokens > words
-    assert f"my: 3 layers of {memories} keys, 300 types, {tokens} + {tokens} tokens" in capsys.readouterr().out
+    assert f"my: 3 layers of 320 keys, 300 types, {tokens} + {tokens} tokens" in capsys.readouterr().out
     assert "model.safetensors" not in web.downloads() and not Path("data").exists()
     offline()
     shutil.rmtree(hub_constants.HF_HUB_CACHE)

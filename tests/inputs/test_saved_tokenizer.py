@@ -135,8 +135,6 @@ def test_a_token_beyond_the_model_is_refused_where_a_text_has_it(tmp_path):
 @pytest.mark.parametrize(
     "name, content, said",
     [
-        ("config.json", {"num_labels": 10**9}, None),
-        ("config.json", {"sliding_window": "x"}, "sliding_window is x; expected a whole number"),
         ("config.json", {"quantization_config": {}}, "the weights are quantised"),
         ("tokenizer_config.json", {"model_max_length": "x"}, "`transformers` cannot use tokenizer_config.json"),
         ("tokenizer_config.json", [1], "tokenizer_config.json: Input should be an object"),
@@ -148,8 +146,5 @@ def test_foreign_files_beside_a_tokenizer_are_read_within_bounds(tmp_path, name,
     folder = tiny.save(tmp_path / "model", "gpt2")
     before = json.loads((folder / name).read_text())
     (folder / name).write_text(json.dumps(before | content if isinstance(content, dict) else content))
-    if said is None:
-        model_folder.check(folder, "auto", "model")
-        return
     with pytest.raises(UserError, match=f"(?s){said}"):
         model_folder.check(folder, "auto", "model")

@@ -52,13 +52,6 @@ def get(wanted, **options):
     return download.download(wanted, Path("got"), wait=0, **options)
 
 
-def test_a_download_is_the_served_file_with_its_hash(web):
-    got = get(part(web, payload()))
-    assert got.path.read_bytes() == payload()
-    assert got.sha256 == hashlib.sha256(payload()).hexdigest()
-    assert sorted(p.name for p in Path("got").iterdir()) == ["file.bin"]
-
-
 def test_a_connection_that_ends_early_is_taken_up_where_it_ended(web):
     web[2]["/a/file.bin"] = [("cut", 1_000_000), ("cut", 500_000)]
     assert get(part(web, payload())).path.read_bytes() == payload()
@@ -221,12 +214,6 @@ def test_a_source_is_fetched_unpacked_and_recorded(web):
     lock = json.loads(fetch.LOCK.read_text())
     assert lock["wt.zip"]["sha256"] == hashlib.sha256((web[0] / "wt.zip").read_bytes()).hexdigest()
     assert not any(fetch.DOWNLOADS.iterdir())
-
-
-def test_the_parquet_mirror_gives_the_same_text(web):
-    web[2]["/z/wt.zip"] = [404] * 9
-    assert run("fetch", "tiny", *own_registry(web)) == 0
-    assert texts() == TEXT
 
 
 def test_the_first_download_is_trusted_and_another_one_later_refused(web, capsys):

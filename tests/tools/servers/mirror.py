@@ -11,7 +11,7 @@ from pathlib import Path
 class Mirror(BaseHTTPRequestHandler):
     """Serves a folder. ``faults`` maps a path to what goes wrong there, one entry per request; then all is well.
 
-    A number is an HTTP status; ``("cut", n)`` ends the connection after n bytes; ``("no range",)`` ignores ranges;
+    A number is an HTTP status; ``("cut", n)`` ends the connection after n bytes;
     ``("wrong",)`` sends other bytes of the same length; ``("other range",)`` says that they begin elsewhere;
     ``("no length", n)`` sends n bytes without saying how many there are, and ends the connection.
     """
@@ -35,7 +35,7 @@ class Mirror(BaseHTTPRequestHandler):
         size, tag = file.stat().st_size, f'"{file.stat().st_size}-{file.stat().st_mtime_ns}"'
         first, kind = 0, fault[0] if fault else None
         asked = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-        if asked and kind != "no range" and self.headers.get("If-Range") in (None, tag):
+        if asked and self.headers.get("If-Range") in (None, tag):
             first = int(asked[1])
         if first >= size:
             self.send_response(416)
