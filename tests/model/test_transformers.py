@@ -13,7 +13,6 @@ import pytest
 import tiny
 import torch
 import transformers
-from opt import as_decoder
 from second_device import SecondDevice
 from tiny import CONFIGS
 from torch import nn
@@ -25,14 +24,14 @@ from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model import decoder
 from ff_memories.model import drawn as drawn_models
-from ff_memories.model.batches import batching, packed
+from ff_memories.model.batches import packed
 from ff_memories.model.families import families, proof
 from ff_memories.model.families.families import FAMILIES
 from ff_memories.model.families.proof import TOLERANCES, prove
 from ff_memories.model.matmul import Scoring, attention
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe, matrix, scale_of
-from ff_memories.paper.keys import mutations, trigger_table, triggers
+from ff_memories.paper.keys import mutations
 from ff_memories.paper.layers import composition
 
 EXACT = {torch.float32: 1e-5, torch.float64: 1e-6}  # several families compute parts of a layer in float32
@@ -471,7 +470,7 @@ def test_layers_are_read_the_same_however_values_are(name):
     assert not torch.allclose(scaled, ours.vocabulary.reading("raw").predict(h).probability)
 
 
-# ------------------------------------------------------------------------------------------------- closed forms and OPT
+# --------------------------------------------------------------------------------------------------------- closed forms
 
 TYPES = 32  # and as many dimensions: a token's vector is its own axis
 TRIGGER, PROMOTED, KEY = 7, 11, 5
@@ -540,41 +539,6 @@ def test_a_memory_planted_behind_a_gate_has_its_closed_form_in_both_signs(up):
     assert (int(lowest) == PROMOTED) == (up < 0)
     both = tiny.analysed(made, signs=2)
     assert int(both.vocabulary.predict(-both.layers[0].values[len(m[0]) + KEY][None]).top) == PROMOTED
-
-
-def opt(dtype):
-    """Return OPT as `transformers` runs it and as the product's own decoder does, and a corpus."""
-    made, rng = tiny.model("opt", dtype), np.random.default_rng(5)
-    sentences = [rng.integers(4, tiny.TYPES, n) for n in rng.integers(2, 40, 120)]
-    tokens = np.concatenate(sentences).astype(np.int32)
-    corpus = Corpus(tokens, np.cumsum([0, *map(len, sentences)]), len(sentences))
-    return tiny.analysed(made, start=2), as_decoder(made, dtype), corpus
-
-
-@pytest.mark.parametrize("dtype", EXACT, ids=str)
-def test_opt_through_transformers_and_through_the_products_own_decoder_is_one_model(dtype):
-    theirs, ours, corpus = opt(dtype)
-    sentences = sorted((corpus.sentence(s) for s in range(20)), key=len)
-    for one, other in zip(tiny.run(theirs, sentences)[0], tiny.run(ours, sentences)[0], strict=True):
-        assert max(off(a, b) for a, b in zip(one, other, strict=True)) < EXACT[dtype] / 10
-    o = ours.forward(ours.pack(sentences))
-    found = [model.vocabulary.log_probabilities(model.vocabulary.output(o)) for model in (theirs, ours)]
-    assert off(*found) < EXACT[dtype] / 10
-
-
-@pytest.mark.parametrize("per_sentence", ["best", "all"])
-def test_opt_has_the_same_triggers_both_ways(per_sentence):
-    *models, corpus = opt(torch.float32)
-    frames = []
-    for model in models:
-        best = triggers.trigger_examples(model, corpus, batching.blocks(corpus.lengths), top=10, batch_tokens=512,
-                                         per_sentence=per_sentence)  # fmt: skip
-        frames.append(trigger_table.table(best, corpus))
-    one, other = (frame.select("layer", "key", "rank", "sentence", "position", "next_token") for frame in frames)
-    assert one.height == other.height > 1000
-    np.testing.assert_allclose(frames[0]["coefficient"], frames[1]["coefficient"], rtol=1e-5, atol=1e-5)
-    differ = int((one != other).select(pl.any_horizontal(pl.all())).to_series().sum())
-    assert differ <= 4  # two prefixes may be equal but for rounding, and change places
 
 
 # -------------------------------------------------------------------------------------------- what no row is there for
