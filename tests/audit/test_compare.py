@@ -145,6 +145,13 @@ def test_a_file_that_differs_though_no_table_does_is_different(two, monkeypatch)
     assert told(monkeypatch, a, b).different == ["claims: differs, but the tables that it follows from are the same"]
 
 
+def test_without_the_model_an_open_decision_does_not_pass(two):
+    a, b = two
+    write(b, "triggers", [*triggers()[:3], {**triggers()[3], "sentence": 9}])
+    found = compare.compare(a, b)
+    assert found.answer == "different" and compare.NOT_TOLD in found.different[0]
+
+
 # -- the precision
 
 
@@ -172,6 +179,8 @@ def test_two_runs_whose_configs_name_two_precisions_are_compared_within_the_wide
     Path("config/rounded.yaml").write_text(yaml.safe_dump(other))
     found = told(monkeypatch, a, b)
     assert found.others == [] and found.answer == "equal"
+    told_ = "A was measured in float32, B in bfloat16; the limits are those of bfloat16"
+    assert next(compare.page(found)) == told_ and compare.data(found)["precisions"] == ("float32", "bfloat16")
 
 
 # -- numbers
@@ -184,6 +193,24 @@ def compare_tables(a, b):
 def frame(name, rows):
     schema = tables.TABLES[name]
     return pl.DataFrame(rows, schema={column: schema.columns[column] for column in rows[0]})
+
+
+CHANGED: dict[str, tuple[dict, dict, str]] = {  # a row, what the other run has, and what becomes of it
+    "triggers": (triggers()[0], {"coefficient": 1.001}, "coefficient differs"),
+    "claims": (CLAIM, {"verdict": "fails"}, "verdict differs"),
+    "composition": ({"example": 0, "layer": 1, "active": 3, "ffn_top": 1, "output_top": 1, "agreeing_memories": 0},
+                    {"active": 43}, "open"),
+    "counts": ({"step": "triggers", "reason": "keys", "n": 72}, {"n": 10**6}, "follows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_differs_is_named_or_recomputed_or_made_again_by_its_rule(name):
+    row, change, says = CHANGED[name]
+    one, other = ({f"tables/{name}": frame(name, [own])} for own in (row, row | change))
+    (found,) = compare_tables(one, other).values()
+    assert [line.rpartition(": ")[2] for line in found.different] == ([says] if " " in says else [])
+    assert bool(found.open["a"]) == (says == "open") and found.follows == (name in ("claims", "counts"))
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])
@@ -306,6 +333,23 @@ def test_mutations_of_a_baselines_tied_triggers_are_settled_by_the_model_and_oth
         with mock.patch.object(structure, "faults", lambda basis: []):
             compare._recompute(outcomes, sides, FLOAT32, lambda model: known)
         assert bool(outcomes[name].different) == (found is wrong)
+
+
+def test_a_forged_entry_at_the_end_of_a_list_is_no_near_tie(sound):
+    """Another sentence takes the last place, where a list of the other run cannot tell."""
+    own, corpus = sound.tables["triggers"], sound.corpus
+    last = own.filter(rank=own["rank"].max()).row(0, named=True)
+    prefix = lambda number: corpus.sentence(number)[: last["position"]].tolist()
+    longer = [number for number in range(corpus.train) if corpus.lengths[number] > last["position"]]
+    other = next(number for number in longer if prefix(number) != prefix(last["sentence"]))
+    here = pl.all_horizontal(pl.col(name) == last[name] for name in ("layer", "key", "rank"))
+    moved = own.with_columns(sentence=pl.when(here).then(other).otherwise("sentence").cast(pl.UInt32))
+    name = "tables/triggers"
+    sides: dict[compare.Letter, compare.NamedTables] = {"a": {name: own}, "b": {name: moved}}
+    outcomes = compare_tables(sides["a"], sides["b"])
+    with mock.patch.object(structure, "faults", lambda basis: []):
+        compare._recompute(outcomes, sides, FLOAT32, lambda model: sound)
+    assert "coefficient is" in outcomes[name].different[0]
 
 
 def test_rows_of_a_trigger_that_changed_places_count_as_near_ties_of_the_triggers_alone():

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 import yaml
 from factories import convert, words, write_checkpoint
 from pipeline import config, run_steps, step, write_inputs
-from second_device import SecondDevice, another_job, tf32
+from second_device import SecondDevice, another_job
 
 from ff_memories import api, tables
 from ff_memories.audit import compare
@@ -118,13 +118,6 @@ def test_attention_rounds_its_factors_and_its_result_to_bfloat16():
     assert 0 < (found.double() - wanted).abs().max() < 3 * ROUNDOFF["bfloat16"] * v.abs().max()
 
 
-def test_tf32_keeps_eleven_bits():
-    numbers = torch.randn(10_000, generator=torch.Generator().manual_seed(3))
-    off = (tf32(numbers) - numbers).abs() / numbers.abs()
-    assert 0.9 * ROUNDOFF["tf32"] < off.max() <= ROUNDOFF["tf32"]
-    assert torch.equal(tf32(tf32(numbers)), tf32(numbers))
-
-
 def test_weights_that_are_multiplied_by_are_held_rounded_and_nothing_else(tmp_path):
     write_checkpoint(tmp_path / "model.pt", TYPES)
     decoder = Decoder(*checkpoint.read(tmp_path / "model.pt"), precision="bfloat16")
@@ -184,22 +177,6 @@ def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, ch
 
 
 # -- never mixed -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_compare_says_which_precisions_it_compares(rounded, exact, tmp_path):
-    (precision, _), _, _, out = rounded
-    for name, tables_ in (("a", exact), ("b", out)):
-        (tmp_path / name / "tables").mkdir(parents=True)
-        for path in tables_.glob("*.parquet"):
-            if path.stem in ("triggers", "sentences"):
-                (tmp_path / name / "tables" / path.name).write_bytes(path.read_bytes())
-    found = compare.compare(tmp_path / "a", tmp_path / "b", None)
-    assert found.precisions == ("float32", precision)
-    assert next(compare.page(found)) == (
-        f"A was measured in float32, B in {precision}; the limits are those of {precision}"
-    )
-    assert compare.data(found)["precisions"] == ("float32", precision)
 
 
 @pytest.mark.slow
