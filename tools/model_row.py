@@ -3,7 +3,7 @@
     python -m tools.model_row FOLDER
 
 The folder holds config.json and safetensors. The row says where the memories are; paste it into
-``src/ff_memories/model/families/families.py`` and give the type a model in ``tests/tools/models/tiny.py``.
+``src/ff_memories/model/families.py`` and give the type a model in ``tests/tools/models/tiny.py``.
 
 What a module computes is told by one forward pass of 22 tokens: a module reads what another one gave if the numbers are
 the same. ``proof.prove`` then checks the row in every layer.
@@ -22,8 +22,9 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.families.families import FAMILIES, LEFT_OUT, Family, Wiring
-from ff_memories.model.families.proof import (
+from ff_memories.model.families import FAMILIES, LEFT_OUT, Family, Wiring
+from ff_memories.model.files import config_file
+from ff_memories.model.proof import (
     EQUATIONS,
     TOLERANCES,
     Call,
@@ -34,7 +35,6 @@ from ff_memories.model.families.proof import (
     some_tokens,
     watch,
 )
-from ff_memories.model.files import config_file
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import attention, layers_of, matrix
 

@@ -13,7 +13,6 @@ import torch
 
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -117,7 +116,7 @@ def columns(
     with torch.inference_mode():
         tops = [vocabulary.predict(layer.values).top for layer in decoder.layers]
         may_move = [scalable(vocabulary, layer.values) for layer in decoder.layers]
-    run_batches(run, _parts(examples, batch_tokens), "examples", "released columns")
+    batching.run_batches(run, _parts(examples, batch_tokens), "examples", "released columns")
     return pl.concat(layers), pl.concat(dims)
 
 
@@ -133,7 +132,7 @@ def output_distributions(decoder: Decoder, corpus: Corpus, examples: pl.DataFram
             rows = vocabulary.output(x[batch.last[start : start + FULL]])
             out[part[start : start + FULL]] = vocabulary.log_probabilities(rows).exp().cpu().numpy()
 
-    run_batches(run, _parts(examples, batch_tokens), "examples", "output distributions")
+    batching.run_batches(run, _parts(examples, batch_tokens), "examples", "output distributions")
     return out
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from pages import ROOT, options, renew, replaced
 
 from ff_memories.base.files import write_whole
-from ff_memories.model.families.families import FAMILIES, Family
+from ff_memories.model.families import FAMILIES, Family
 
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tools" / "models")]
 

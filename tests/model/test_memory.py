@@ -9,7 +9,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.model.batches import buffers
+from ff_memories.model.batches import batching
 from ff_memories.model.batches.branches import Branches
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.vocabulary import Vocabulary
@@ -30,7 +30,7 @@ def test_batches_are_halved_until_they_fit(error, capsys):
             raise error
         seen.append(list(part))
 
-    buffers.retry_smaller(run, list(range(13)), 13, lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
+    batching.retry_smaller(run, list(range(13)), 13, lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
     assert [i for part in seen for i in part] == list(range(13)) and max(map(len, seen)) == 3
     assert "a batch of 13 sentences goes on in halves" in capsys.readouterr().err
 
@@ -40,13 +40,13 @@ def test_other_errors_pass():
         raise RuntimeError("shapes differ")
 
     with pytest.raises(RuntimeError, match="shapes differ"):
-        buffers.retry_smaller(other, [1, 2], 2, lambda p: (p[:1], p[1:]))
+        batching.retry_smaller(other, [1, 2], 2, lambda p: (p[:1], p[1:]))
 
 
 def test_an_allocation_that_the_machine_refuses_is_recognised():
     with pytest.raises(RuntimeError) as refused:
         torch.empty(1 << 60, dtype=torch.uint8)
-    assert buffers.out_of_memory(refused.value)
+    assert batching.out_of_memory(refused.value)
 
 
 def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, capsys):

@@ -22,13 +22,12 @@ from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.store import Corpus, Words
-from ff_memories.model import decoder
+from ff_memories.model import decoder, families, proof
 from ff_memories.model import drawn as drawn_models
 from ff_memories.model.batches import packed
-from ff_memories.model.families import families, proof
-from ff_memories.model.families.families import FAMILIES
-from ff_memories.model.families.proof import TOLERANCES, prove
+from ff_memories.model.families import FAMILIES
 from ff_memories.model.matmul import Scoring, attention
+from ff_memories.model.proof import TOLERANCES, prove
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe, matrix, scale_of
 from ff_memories.paper.keys import mutations

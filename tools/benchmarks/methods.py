@@ -10,7 +10,6 @@ import torch
 
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import ScratchBuffer
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.paper.keys.topk import TopTriggers
 from ff_memories.paper.keys.trigger_table import Prefixes
@@ -25,7 +24,7 @@ def pack(decoder: Decoder, corpus: Corpus, part: batching.Plan) -> Batch:
 
 
 def forward(
-    decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], None] | None, space: ScratchBuffer
+    decoder: Decoder, batch: Batch, look: Callable[[int, torch.Tensor], None] | None, space: batching.ScratchBuffer
 ) -> None:
     """Run a batch, and show ``look`` each layer's number and coefficients (rows, d_m)."""
     x = decoder.embed(batch)
@@ -37,13 +36,13 @@ def forward(
 
 
 def floor(decoder: Decoder, corpus: Corpus) -> Method:
-    space = ScratchBuffer()
+    space = batching.ScratchBuffer()
     return lambda part: forward(decoder, pack(decoder, corpus, part), None, space)
 
 
 def engine(decoder: Decoder, corpus: Corpus, per_sentence: str, best: TopTriggers) -> Method:
     """Ours, as ``trigger_examples`` runs it."""
-    prefixes, space, columns = Prefixes.of(corpus), ScratchBuffer(), [AllKeys()] * decoder.description.layers
+    prefixes, space, columns = Prefixes.of(corpus), batching.ScratchBuffer(), [AllKeys()] * decoder.description.layers
     return lambda part: run_batch(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, columns, space)
 
 
@@ -55,7 +54,7 @@ def lists(decoder: Decoder, top: int) -> TopTriggers:
 
 def hook_and_cache(decoder: Decoder, corpus: Corpus, running: "RunningLists") -> Method:
     """As analysis libraries do it: cache all activations of a batch, then take the top of each layer and merge."""
-    space = ScratchBuffer()
+    space = batching.ScratchBuffer()
 
     def run(part: batching.Plan) -> None:
         batch = pack(decoder, corpus, part)

@@ -52,7 +52,7 @@ def batch_tokens(asked: int | str, device: str) -> int:
     """Return the tokens of a forward pass: ``asked``, or for ``auto`` as many as fit the device.
 
     A GPU takes 1,024 for each GB of its memory, and at most ``MOST_TOKENS``: more make no pass faster. A model so wide
-    that its batch does not fit goes on in halves (``buffers.retry_smaller``).
+    that its batch does not fit goes on in halves (``batching.retry_smaller``).
     """
     if asked != "auto":
         return int(asked)

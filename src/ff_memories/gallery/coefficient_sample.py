@@ -12,7 +12,6 @@ from ff_memories.base.draws import generator
 from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.tables import concat
 from ff_memories.tables.gallery import HISTOGRAM_BINS as BINS
@@ -104,7 +103,7 @@ class _Sample:
                     out[number][rows] = activations.coefficients[inside][:, columns[number]].cpu().numpy()
                 x = activations.output
 
-        run_batches(run, batching.by_length(lengths, batch_tokens), "sentences", "sampled coefficients")
+        batching.run_batches(run, batching.by_length(lengths, batch_tokens), "sentences", "sampled coefficients")
         return out
 
 

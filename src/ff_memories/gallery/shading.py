@@ -13,7 +13,6 @@ import torch
 from ff_memories.base.parameters import Shard, share
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel, signed_coefficients
 from ff_memories.tables.gallery import TOP_LEVEL
 
@@ -96,7 +95,7 @@ def prefix_coefficients(
         _read(decoder, tokens, int(depth[part[0]]), {n: a[rows] for n, a in read.items()}, part[0], starts, out)
 
     batches = _batches(sequences, batch_tokens)
-    run_batches(run, batches, "token layers", "shading", amount=work)
+    batching.run_batches(run, batches, "token layers", "shading", amount=work)
     return out, starts
 
 

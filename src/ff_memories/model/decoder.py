@@ -150,7 +150,7 @@ def signed_coefficients(coefficients: torch.Tensor, rows: torch.Tensor, memories
 
 
 class AnyLayer(Protocol):
-    """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.layer.Layer``."""
+    """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.hooked.Layer``."""
 
     @property
     def keys(self) -> torch.Tensor:

@@ -14,7 +14,6 @@ from ff_memories.config.running import SAME_SAMPLE
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.types import Types
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import halved, retry_smaller
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -54,10 +53,7 @@ def perplexity(
         own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
         nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()
 
-    with torch.inference_mode(), Progress(len(chosen), "sentences", "perplexity") as progress:
-        for part in batching.sequences(lengths, np.argsort(lengths, kind="stable"), batch_tokens):
-            retry_smaller(run, part, len(part), halved)
-            progress.step(len(part))
+    batching.run_batches(run, batching.by_length(lengths, batch_tokens), "sentences", "perplexity")
     context = "validation sentences, each by itself"
     return _found(nats.tolist(), lengths.tolist()) | {"sentences": len(chosen), "context": context}
 
@@ -98,9 +94,7 @@ def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: 
 def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequence[np.ndarray]) -> torch.Tensor:
     """Return -log p (tokens,) in float64 of every token of sentences that are sorted by length."""
     batch = decoder.pack(sentences)
-    x = decoder.embed(batch)
-    for layer in decoder.layers:
-        x = layer(x, batch).output
+    x = decoder.forward(batch)
     first = batch.positions == batch.positions[0]
     inner = ~first.roll(-1)  # the last row of a sentence predicts its end
     found = vocabulary.read(x[inner], batch.tokens.roll(-1)[inner], rank=False)

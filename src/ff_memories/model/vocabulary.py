@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.model import random_projections
-from ff_memories.model.batches.buffers import retry_smaller, sliced
+from ff_memories.model.batches.batching import retry_smaller, sliced
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import linear, widened
 

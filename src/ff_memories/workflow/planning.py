@@ -139,7 +139,7 @@ def _shape(run_: Run, source: registry.Source | None) -> Shape:
 
 
 def _transformer(run_: Run, described: Path) -> Shape:
-    from ff_memories.model.families import families
+    from ff_memories.model import families
     from ff_memories.model.files import config_file
     from ff_memories.model.transformer import load  # the library takes seconds to load
 

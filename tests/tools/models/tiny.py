@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from data.train_transformer import tokenizer
-from ff_memories.model.families import families
+from ff_memories.model import families
 from ff_memories.model.transformer.describe import TransformerDescription, layers_of, positions_of
 from ff_memories.model.transformer.hooked import HookedModel
 

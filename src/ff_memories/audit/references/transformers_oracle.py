@@ -21,7 +21,7 @@ from torch import nn
 from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations, Changed, Enough, held, predicts, stop
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
-from ff_memories.model.families import families
+from ff_memories.model import families
 from ff_memories.model.files import config_file
 from ff_memories.model.transformer.describe import layers_of
 from ff_memories.model.transformer.load import load_folder

@@ -12,7 +12,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, sha256
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import saved_tokenizer
-from ff_memories.model.families import families
+from ff_memories.model import families
 from ff_memories.model.files import config_file, safetensors_check
 
 CONFIG, TOKENIZER, PICKLED = "config.json", saved_tokenizer.FILE, "pytorch_model.bin"

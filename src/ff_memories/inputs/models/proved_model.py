@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
 from ff_memories.inputs.models import model_folder, saved_tokenizer
-from ff_memories.model.families import families
-from ff_memories.model.families.proof import Proof, prove, prove_lengths
+from ff_memories.model import families
 from ff_memories.model.files import config_file
+from ff_memories.model.proof import Proof, prove, prove_lengths
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.hooked import HookedModel
 from ff_memories.model.transformer.load import load_folder, own_weights

@@ -10,7 +10,7 @@ from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.families.families import Family
+from ff_memories.model.families import Family
 from ff_memories.model.files.config_file import SAVED
 from ff_memories.model.files.converted import Description
 from ff_memories.tables import MOST_NEURONS

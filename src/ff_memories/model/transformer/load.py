@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, rebuild_hint
-from ff_memories.model.families.families import row
+from ff_memories.model.families import row
 from ff_memories.model.files import checkpoint, config_file, safetensors_check
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.hooked import HookedModel

@@ -19,7 +19,6 @@ from ff_memories.base.parameters import WHOLE, Shard
 from ff_memories.config.experiments import Causal
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.interventions import Vectors, logit_changes, logit_vectors, prediction_changes, run_changed
 from ff_memories.model.matmul import widened
@@ -202,7 +201,7 @@ def table(
         parts.append(batch_rows.with_columns(**effects).with_columns(pl.col("loss").fill_nan(None)))
 
     batches = batching.by_length(surveyed.position[tested], batch_tokens, shard, changes)
-    run_batches(run, batches, "changed coefficients", "causal", of="prefix", amount=changes)
+    batching.run_batches(run, batches, "changed coefficients", "causal", of="prefix", amount=changes)
     return rows, tables.concat("causal", parts)
 
 

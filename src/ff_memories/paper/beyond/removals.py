@@ -17,7 +17,6 @@ from ff_memories import tables
 from ff_memories.base.parameters import WHOLE, Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import AnyLayer, LanguageModel
 from ff_memories.model.interventions import (
     LOGITS,
@@ -82,7 +81,7 @@ def table(
 
     rows = decoder.description.layers * (1 + len(numbers))
     batches = batching.by_length(position, batch_tokens, shard, rows)
-    run_batches(run, batches, "prefixes without memories", "removals", of="prefix")
+    batching.run_batches(run, batches, "prefixes without memories", "removals", of="prefix")
     return tables.concat("removals", parts)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.matmul import require_finite
 
@@ -74,7 +73,7 @@ def survey(decoder: LanguageModel, corpus: Corpus, seed: int, batch_tokens: int,
             active = (m[~is_tested] > 0).sum(0)
             fires[number] += active if decoder.signs == 1 else np.concatenate([active, (m[~is_tested] < 0).sum(0)])
 
-    run_batches(run, batching.by_length(position, batch_tokens), "surveyed prefixes", "causal survey")
+    batching.run_batches(run, batching.by_length(position, batch_tokens), "surveyed prefixes", "causal survey")
     lengths = np.stack([block.values[:neurons].double().norm(dim=1).cpu().numpy() for block in decoder.layers])
     others = int((~tested).sum())
     return Survey(sentence[tested], position[tested], coefficients, total / max(1, others), fires, others, lengths)

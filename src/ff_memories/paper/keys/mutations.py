@@ -18,7 +18,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.config.experiments import Mutations
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model.batches import prefix_tree
-from ff_memories.model.batches.buffers import retry_smaller, sliced
+from ff_memories.model.batches.batching import retry_smaller, sliced
 from ff_memories.model.decoder import LanguageModel, signed_coefficients
 from ff_memories.model.matmul import require_finite
 

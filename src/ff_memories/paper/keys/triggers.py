@@ -13,7 +13,6 @@ from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import ScratchBuffer, retry_smaller
 from ff_memories.model.decoder import Batch, LanguageModel
 from ff_memories.model.matmul import require_finite
 from ff_memories.paper.keys.topk import Entries, TopTriggers
@@ -74,7 +73,7 @@ def trigger_examples(
         depth = int(asked[:, 0].max())
         columns = [SomeKeys(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
         best.expect(max(layer_columns.count for layer_columns in columns))
-    space = ScratchBuffer()
+    space = batching.ScratchBuffer()
 
     def run(part: batching.Plan) -> None:
         try:
@@ -95,7 +94,7 @@ def trigger_examples(
         total = sum(part.size(corpus)[0] for part in parts)
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
         for part in parts:
-            retry_smaller(run, part, len(part.sentences), batching.Plan.halves)
+            batching.retry_smaller(run, part, len(part.sentences), batching.Plan.halves)
             if best.again:
                 best.finish()
                 best.again = False
@@ -114,7 +113,7 @@ def run_batch(
     high: int,
     per_sentence: str,
     columns: "list[AllKeys] | list[SomeKeys]",
-    space: ScratchBuffer,
+    space: batching.ScratchBuffer,
 ) -> None:
     """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate.
 

@@ -15,7 +15,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Shard
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.buffers import run_batches
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.matmul import require_finite
 
@@ -129,7 +128,7 @@ def observe(
             observation.active[part, index] = active.sum(1).cpu().numpy()
             fires[index, part] = np.packbits(active.cpu().numpy(), axis=1)
 
-    run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
+    batching.run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
     predictions = (observation.ffn_top if layer_prediction == "ffn" else observation.output_top).T
     for name, tops in value_tops([np.unique(layer) for layer in predictions]).items():
         observation.agreeing[name] = np.stack(

@@ -19,7 +19,7 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.model.batches import packed
 from ff_memories.model.decoder import Batch
-from ff_memories.model.families.families import Family
+from ff_memories.model.families import Family
 from ff_memories.model.files import config_file
 from ff_memories.model.matmul import widened
 from ff_memories.model.transformer.describe import attention, layers_of, matrix, rows_of
