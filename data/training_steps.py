@@ -15,7 +15,7 @@ import yaml
 from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import model_folder
 
 BASE, DIFFERS = Path("config/demo-gpt2.yaml"), Path("config/training_steps.yaml")
 RECIPE, CHECKPOINTS = Path("config/demo_gpt2_model.yaml"), Path("results/train/demo_gpt2-checkpoints")

@@ -25,7 +25,7 @@ sys.path[:0] = [str(Path(__file__).parent)]  # mkdocs takes hooks from their fil
 
 import notebook  # noqa: E402
 
-from ff_memories.inputs.texts.docstrings import PACKAGES  # noqa: E402
+from ff_memories.inputs.docstrings import PACKAGES  # noqa: E402
 
 ELSEWHERE = {
     "README.md": "readme.md",

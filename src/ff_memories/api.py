@@ -120,10 +120,10 @@ def load_model(
 
 def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
     if gguf_file.looks_like(folder):
-        from ff_memories.inputs.models import from_gguf
+        from ff_memories.inputs import from_gguf
 
         folder = from_gguf.folder(folder)
-    from ff_memories.inputs.models import model_folder, proved_model  # the library takes seconds to load
+    from ff_memories.inputs import model_folder, proved_model  # the library takes seconds to load
     from ff_memories.model.transformer.hooked import HookedModel
 
     model_folder.files_of(folder)

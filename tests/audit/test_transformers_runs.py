@@ -25,7 +25,7 @@ from ff_memories.audit.references.activations import Activations
 from ff_memories.audit.references.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import POSITIONS
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import model_folder
 from ff_memories.workflow.runs.run import Run
 
 SOME = Aim(0.95, 0.05, seed=1)  # 59 rows of each table

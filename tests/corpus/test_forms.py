@@ -18,7 +18,7 @@ import pytest
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import forms
 from ff_memories.corpus.text import lines, paragraphs
-from ff_memories.inputs.texts.one_text import split
+from ff_memories.inputs.one_text import split
 
 TELLERS = ["The miller", "Her aunt", "A tall sailor", "My cousin Ruth", "The café's owner", "Old Mr. Bell"]
 PARAGRAPHS = [

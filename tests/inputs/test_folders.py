@@ -13,8 +13,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.models import model_folder
-from ff_memories.inputs.models.proved_model import take_in
+from ff_memories.inputs import model_folder
+from ff_memories.inputs.proved_model import take_in
 
 pytestmark = pytest.mark.slow
 IDS = torch.arange(3, 20)[None]

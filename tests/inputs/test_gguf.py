@@ -19,8 +19,8 @@ from safetensors.torch import load_file
 
 from ff_memories import api
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.models import converted_folder, from_gguf
-from ff_memories.inputs.models.proved_model import take_in
+from ff_memories.inputs import from_gguf, model_folder
+from ff_memories.inputs.proved_model import take_in
 from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.slow
@@ -157,7 +157,7 @@ def test_a_file_is_converted_once_and_a_damaged_folder_again(capsys):
     assert (folder / "model.safetensors").stat().st_mtime_ns == first
     (folder / "tokenizer.json").unlink()
     from_gguf.folder(Path("m.gguf"))
-    assert converted_folder.is_whole(folder, json.loads((folder / "made_from.json").read_text())["sha256"])
+    assert model_folder.is_converted(folder, json.loads((folder / "made_from.json").read_text())["sha256"])
 
 
 def test_a_disk_that_is_too_small_leaves_nothing(monkeypatch):

@@ -22,8 +22,7 @@ from running import ROOT, command
 from ff_memories import api
 from ff_memories.config import load
 from ff_memories.corpus.tokenizer import Tokenizer
-from ff_memories.inputs.fetching import hub
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import hub, model_folder
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.workflow.runs.run import Run
 

@@ -3,7 +3,7 @@
 import pytest
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.texts.one_text import FEWEST, SHARE, split
+from ff_memories.inputs.one_text import FEWEST, SHARE, split
 
 ARTICLES = "".join(
     f" = Title {i} = \n\n A sentence of {i}. \n\n = = Part {i} = = \n\n Another of {i}. \n\n" for i in range(40)

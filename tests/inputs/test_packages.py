@@ -20,9 +20,7 @@ from refusing import ended
 from safetensors.torch import load_file
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import fetch, registry
-from ff_memories.inputs.models import converted_folder, from_gguf, from_llama2c
-from ff_memories.inputs.texts import enwik8
+from ff_memories.inputs import enwik8, fetch, from_gguf, from_llama2c, model_folder, registry
 from ff_memories.model.files import gguf_file
 
 pytestmark = pytest.mark.slow
@@ -191,7 +189,7 @@ def test_a_model_of_llama2c_is_the_one_that_was_written(project):
     for token, score in zip(words["tokens"], words["scores"], strict=True):
         content += struct.pack("<fi", score, len(plain(token).encode())) + plain(token).encode()
     Path("m.bin").write_bytes(content)
-    converted_folder.write(from_llama2c.model(Path("m.bin")), Path("data/it"), "it", "0" * 64)
+    model_folder.write_converted(from_llama2c.model(Path("m.bin")), Path("data/it"), "it", "0" * 64)
     found = load_file("data/it/model.safetensors")
     assert found.keys() == state.keys() - {"lm_head.weight"}
     assert all(torch.equal(tensor, made.state_dict()[name]) for name, tensor in found.items())

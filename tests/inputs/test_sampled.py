@@ -15,9 +15,7 @@ from pipeline import config, step, write_inputs
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import fetch, registry
-from ff_memories.inputs.models import converted_folder, from_gguf
-from ff_memories.inputs.texts import sampled
+from ff_memories.inputs import fetch, from_gguf, model_folder, registry, sampled_text
 from ff_memories.judge import wording
 from ff_memories.model.files import gguf_file
 
@@ -25,7 +23,7 @@ from ff_memories.model.files import gguf_file
 def test_every_token_is_the_one_that_its_draw_falls_on():
     model = tiny.model("llama", torch.float64).eval()
     uniform = np.random.default_rng(0).random((4, 12))
-    found = sampled.sample(model, uniform)
+    found = sampled_text.sample(model, uniform)
     first, ends = model.config.bos_token_id, {model.config.bos_token_id, model.config.eos_token_id}
     for text, draws in zip(found, uniform, strict=True):
         for place, token in enumerate(text):
@@ -36,14 +34,14 @@ def test_every_token_is_the_one_that_its_draw_falls_on():
 
 def test_a_text_ends_where_the_model_ends_it():
     model = tiny.model("llama", torch.float64).eval()
-    model.config.eos_token_id = sampled.sample(model, np.full((1, 12), 0.5))[0][3]
-    assert len(sampled.sample(model, np.full((1, 12), 0.5))[0]) <= 3
+    model.config.eos_token_id = sampled_text.sample(model, np.full((1, 12), 0.5))[0][3]
+    assert len(sampled_text.sample(model, np.full((1, 12), 0.5))[0]) <= 3
 
 
 def test_a_story_is_cut_behind_its_last_whole_sentence():
-    assert sampled.whole('Tim ran. "Stop!" she said. Then he') == 'Tim ran. "Stop!" she said.'
-    assert sampled.whole('He said, "No." It cost 3.50 and') == 'He said, "No."'
-    assert sampled.whole("nothing ends") == ""
+    assert sampled_text.whole('Tim ran. "Stop!" she said. Then he') == 'Tim ran. "Stop!" she said.'
+    assert sampled_text.whole('He said, "No." It cost 3.50 and') == 'He said, "No."'
+    assert sampled_text.whole("nothing ends") == ""
 
 
 REGISTRY = """
@@ -78,7 +76,7 @@ def known(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("registry.toml").write_text(REGISTRY.replace("SHA", "0" * 64))
     monkeypatch.setattr(registry, "OWN", Path("registry.toml"))
-    monkeypatch.setattr(sampled, "STORIES", {"train": 6, "validation": 3})
+    monkeypatch.setattr(sampled_text, "STORIES", {"train": 6, "validation": 3})
     registry.sources.cache_clear()
     yield
     registry.sources.cache_clear()
@@ -87,8 +85,8 @@ def known(tmp_path, monkeypatch):
 def test_the_text_is_written_once_and_the_same_again(known, monkeypatch):
     gguf_files.save("m.gguf")
     model = from_gguf.model(gguf_file.read(Path("m.gguf")))
-    converted_folder.write(model, Path(registry.source("it").folder), "it", "0" * 64)
-    monkeypatch.setattr(sampled, "whole", lambda story: story)  # words of a random model end nowhere
+    model_folder.write_converted(model, Path(registry.source("it").folder), "it", "0" * 64)
+    monkeypatch.setattr(sampled_text, "whole", lambda story: story)  # words of a random model end nowhere
     fetch.fetch("text", registry.source("text"))
     first = [Path(f"data/text/{name}.txt").read_text() for name in "ab"]
     assert all(first) and first[0] != first[1]

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.types import read_types, write_types
-from ff_memories.inputs.models import model_folder, saved_tokenizer
+from ff_memories.inputs import model_folder
 
 AWKWARD = ("The cat", "A dog sings to 12345 birds, 7.30!", "🙂 naïve 河川 ＡＢ", "a <|endoftext|> b<s></s>",
            "<bos>x[CLS]", "e\u0301 ½", "a", "it's we'LL")  # fmt: skip
@@ -76,7 +76,7 @@ def test_ids_are_those_of_transformers(name, tmp_path, monkeypatch):
     (folder / "own.py").write_text("raise SystemExit('code was run')")
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("reached the network"))
     theirs = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    ours = saved_tokenizer.read(folder)
+    ours = model_folder.read_tokenizer(folder)
     write_types(ours, tmp_path / "types.json")
     kept = read_types(tmp_path / "types.json")
     for text in (*AWKWARD, *BLANKS):
@@ -107,10 +107,10 @@ def test_a_tokenizer_without_settled_ids_is_refused(settings, change, said, tmp_
     (folder / "tokenizer.json").write_text(json.dumps(plain))
     (folder / "own.py").write_text("raise SystemExit('code was run')")
     if said is None:
-        saved_tokenizer.read(folder)  # transformers has the family's class itself
+        model_folder.read_tokenizer(folder)  # transformers has the family's class itself
     else:
         with pytest.raises(UserError, match=f"(?s){said}"):
-            saved_tokenizer.read(folder)
+            model_folder.read_tokenizer(folder)
 
 
 def test_a_pattern_that_fails_on_a_text_is_one_line(tmp_path):
@@ -120,13 +120,13 @@ def test_a_pattern_that_fails_on_a_text_is_one_line(tmp_path):
     )
     folder = write(tmp_path / "m", (fast, options), {"tokenizer_class": "PreTrainedTokenizerFast"})
     with pytest.raises(UserError, match="the tokenizer fails on 'xxx"):
-        saved_tokenizer.read(folder).encode_words(["x" * 60 + "z"])
+        model_folder.read_tokenizer(folder).encode_words(["x" * 60 + "z"])
 
 
 def test_a_token_beyond_the_model_is_refused_where_a_text_has_it(tmp_path):
     folder = write(tmp_path / "m", byte_level(), {"tokenizer_class": "GPTNeoXTokenizer"}, "gpt_neox")
     types = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()
-    ours = saved_tokenizer.read(folder, types)
+    ours = model_folder.read_tokenizer(folder, types)
     assert len(ours) == types
     with pytest.raises(UserError, match=r"the text has '<\|padding\|>'"):
         ours.encode(["a<|padding|>"])

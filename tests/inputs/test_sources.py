@@ -16,9 +16,8 @@ from mirror import serving
 from refusing import ended as run
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import fetch, registry
-from ff_memories.inputs.fetching import download
-from ff_memories.inputs.fetching.unpack import unpack
+from ff_memories.inputs import download, fetch, registry
+from ff_memories.inputs.unpack import unpack
 
 TEXT = {
     "wiki.train.tokens": " \n = Robert = \n \n A film , by <unk> . \n The 2 @.@ 5 m é . \n",

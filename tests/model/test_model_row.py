@@ -8,8 +8,8 @@ import tiny
 import transformers
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.models import model_folder
-from ff_memories.inputs.models.proved_model import take_in
+from ff_memories.inputs import model_folder
+from ff_memories.inputs.proved_model import take_in
 from ff_memories.model import families
 from ff_memories.model.proof import prove
 from tools.model_row import as_python, propose, row_of

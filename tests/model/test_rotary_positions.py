@@ -12,7 +12,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.models import proved_model
+from ff_memories.inputs import proved_model
 from ff_memories.model import interventions, proof
 from ff_memories.model.transformer import describe, hooked
 

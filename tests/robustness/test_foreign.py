@@ -16,7 +16,7 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import SafeStream
 from ff_memories.corpus import tokenizer
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import model_folder
 from ff_memories.model.files import config_file, safetensors_check
 from ff_memories.model.info import read_info
 from ff_memories.model.loading import is_transformer

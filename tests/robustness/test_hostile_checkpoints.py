@@ -21,7 +21,7 @@ from hostile import PROGRAMS, Touch, legacy, zipped
 
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
-from ff_memories.inputs.fetching.unpack import unpack
+from ff_memories.inputs.unpack import unpack
 from ff_memories.model.files import checkpoint, converted
 
 pytestmark = pytest.mark.more

@@ -11,7 +11,7 @@ import torch
 from refusing import says
 from safetensors.torch import load_file, save_file
 
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import model_folder
 
 pytestmark = pytest.mark.more
 TEXTS = ["--train", "train.txt", "--validation", "valid.txt"]

@@ -9,10 +9,9 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, sha256, write_json
 from ff_memories.inputs import registry
-from ff_memories.inputs.fetching import download as downloads
-from ff_memories.inputs.fetching import packages
-from ff_memories.inputs.fetching.unpack import lines_of_parquet, opened, unpack
+from ff_memories.inputs.download import Got, download
 from ff_memories.inputs.registry import Download, Source
+from ff_memories.inputs.unpack import lines_of_parquet, opened, unpack
 
 DOWNLOADS = Path("data/downloads")
 LOCK = Path("data/sources.lock.json")
@@ -23,7 +22,7 @@ def read_lock() -> dict[str, dict[str, Any]]:
     return foreign.read_json(LOCK, dict[str, dict[str, Any]], f"restore {LOCK}, or remove it") if LOCK.exists() else {}
 
 
-def _record(got: downloads.Got) -> None:
+def _record(got: Got) -> None:
     with alone(DOWNLOADS):  # text and checkpoint are fetched in parallel and share the record
         lock = read_lock()
         lock[got.path.name] = {"sha256": got.sha256, "bytes": got.bytes, "url": got.url}
@@ -48,35 +47,33 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
         return
     if not source.downloads:
         raise UserError(f"{name}: {', '.join(lacking)} is missing; it is built, not downloaded", "run the workflow")
-    if offline and not any(all((DOWNLOADS / p.name).is_file() for p in d.parts) for d in source.downloads):
+    here = lambda way: all((DOWNLOADS / part.name).is_file() for part in way.parts)
+    ways = [way for way in source.downloads if not offline or here(way)]
+    if not ways:
         raise UserError(f"{name}: missing {', '.join(lacking)}", by_hand(name, source))
     _require_disk(name, source)
     said = []
     with alone(Path(source.folder)):
-        for way in source.downloads if missing(source) else ():  # another run may have fetched them meanwhile
-            if offline and not all((DOWNLOADS / p.name).is_file() for p in way.parts):
-                continue
+        for way in ways if missing(source) else ():  # another run may have fetched them meanwhile
             try:
                 _by(way, source)
+                print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
+                break
             except UserError as error:
                 said.append(str(error).splitlines()[0])
-                continue
-            print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
-            break
-    if not missing(source):
-        return
-    raise UserError(f"{name}: not fetched: {'; '.join(said)}", by_hand(name, source))
+    if missing(source):
+        raise UserError(f"{name}: not fetched: {'; '.join(said)}", by_hand(name, source))
 
 
 def _sample(name: str, source: Source, offline: bool) -> None:
     """Let a model write a text; the model is fetched if needed."""
-    from ff_memories.inputs.texts import sampled  # torch and transformers take seconds to load
+    from ff_memories.inputs import sampled_text  # torch and transformers take seconds to load
 
     writer = registry.source(str(source.sampled_from))
     fetch(str(source.sampled_from), writer, offline)
     with alone(Path(source.folder)):
         if missing(source):  # another run may have made it meanwhile
-            sampled.make(source, Path(writer.folder))
+            sampled_text.make(source, Path(writer.folder))
             print(f"{name}: {source.folder}, sampled from {source.sampled_from} ({source.licence})", file=sys.stderr)
 
 
@@ -84,8 +81,7 @@ def _by(way: Download, source: Source) -> None:
     """Download all parts in one way and unpack them, then remove the downloads."""
     lock, got = read_lock(), []
     for part in way.parts:
-        trusted = lock.get(part.name, {}).get("sha256")
-        found = packages.fetch(part, DOWNLOADS) if part.package else downloads.download(part, DOWNLOADS, trusted)
+        found = download(part, DOWNLOADS, lock.get(part.name, {}).get("sha256"))
         if part.name not in lock:
             _record(found)
         got.append(found.path)
@@ -104,8 +100,7 @@ def _by(way: Download, source: Source) -> None:
 
 def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
     """Join archives' members to the one file that a source is about, check it, and make the source's files from it."""
-    from ff_memories.inputs.models import converted_folder, from_gguf, from_llama2c  # they take seconds to load
-    from ff_memories.inputs.texts import enwik8
+    from ff_memories.inputs import enwik8, from_gguf, from_llama2c, model_folder  # they take seconds to load
     from ff_memories.model.files import gguf_file
 
     joined, limit = DOWNLOADS / f"{source.sha256}.joined", source.bytes or 0
@@ -126,7 +121,7 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
             enwik8.make(joined, source)
         else:
             model = from_gguf.model(gguf_file.read(joined)) if source.form == "gguf" else from_llama2c.model(joined)
-            converted_folder.write(model, Path(source.folder), Path(source.folder).name, str(source.sha256))
+            model_folder.write_converted(model, Path(source.folder), Path(source.folder).name, str(source.sha256))
     finally:
         joined.unlink(missing_ok=True)
 

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ff_memories.config import Config, FairseqModel, TransformersModel
-from ff_memories.inputs import registry
-from ff_memories.inputs.fetching import hub
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import hub, model_folder, registry
 
 
 @dataclass(frozen=True)

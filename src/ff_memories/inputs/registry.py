@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapte
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import model_folder
 
 OWN = Path(__file__).with_name("registry.toml")
 MODELS = ("gguf", "llama2c")  # forms that become a folder of `transformers`
@@ -65,7 +65,7 @@ class Source(Row):
     unpacked_bytes: int  # approximate; an archive that unpacks to more than twice as much is refused
     licence: str
     citation: str
-    sampled_from: Name | None = None  # the model that writes the text (``inputs.sampled``)
+    sampled_from: Name | None = None  # the model that writes the text (``inputs.sampled_text``)
     inside: Below | None = None
     golden: Name | None = None
     tokens: dict[str, int] = {}  # number of tokens in each split of a text

@@ -86,7 +86,7 @@ def _changed(keys: CorpusSection, files: list[Path], digest: str) -> str:
     names = ", ".join(map(str, files))
     what = f"{names}: their joint SHA-256 is {digest}, but corpus.sha256 in the config is {keys.sha256}"
     if keys.source == "docstrings":
-        from ff_memories.inputs.texts.docstrings import PACKAGES
+        from ff_memories.inputs.docstrings import PACKAGES
 
         what += "; the text comes from " + ", ".join(f"{p} {v}" for p, v in PACKAGES.items())
     return what

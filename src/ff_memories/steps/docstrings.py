@@ -2,7 +2,7 @@
 
 from ff_memories.base.files import atomic_write
 from ff_memories.base.parameters import Output, Threads
-from ff_memories.inputs.texts import docstrings
+from ff_memories.inputs import docstrings
 
 
 def run(train: Output, validation: Output, raw_train: Output, raw_validation: Output, threads: Threads | None) -> None:

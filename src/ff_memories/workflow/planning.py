@@ -18,10 +18,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.progress import duration
 from ff_memories.config import ABSENT, Config, by_file, parse, value_at
 from ff_memories.corpus.tokenizer import Tokenizer
-from ff_memories.inputs import registry
+from ff_memories.inputs import from_gguf, hub, model_folder, registry
 from ff_memories.inputs.fetch import fetch, missing
-from ff_memories.inputs.fetching import hub
-from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.judge.register import register
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device

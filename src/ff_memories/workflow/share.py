@@ -26,11 +26,9 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, require_file, write_whole
 from ff_memories.config import FairseqModel, TransformersModel, read_yaml
+from ff_memories.inputs import from_gguf, hub, model_folder, one_text, unpack
 from ff_memories.inputs.fetch import fetch
-from ff_memories.inputs.fetching import hub, unpack
-from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.inputs.of_run import Inputs
-from ff_memories.inputs.texts import one_text
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, record_check, snakemake_metadata
 from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, workflow
 from ff_memories.workflow.runs.run import Run, refuse_unfinished

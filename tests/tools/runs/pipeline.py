@@ -11,7 +11,7 @@ from factories import write_checkpoint, write_dictionary, write_text
 from ff_memories import config as configs
 from ff_memories import declaration, tables
 from ff_memories.cli import main
-from ff_memories.inputs.models.model_folder import files_of
+from ff_memories.inputs.model_folder import files_of
 
 SMALL = yaml.safe_load(
     """

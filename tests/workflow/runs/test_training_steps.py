@@ -13,7 +13,7 @@ from data import rounding, train_transformer, training_seeds, training_steps
 from ff_memories import config
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.text import sha256
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import model_folder
 
 BASE, DIFFERS = ROOT / "config" / "demo-gpt2.yaml", ROOT / "config" / "training_steps.yaml"
 RECIPE = ROOT / "config" / "demo_gpt2_model.yaml"

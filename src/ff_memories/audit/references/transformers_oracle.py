@@ -20,7 +20,7 @@ from torch import nn
 
 from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations, Changed, Enough, held, predicts, stop
 from ff_memories.corpus.tokenizer import start_of
-from ff_memories.inputs.models import model_folder, saved_tokenizer
+from ff_memories.inputs import model_folder
 from ff_memories.model import families
 from ff_memories.model.files import config_file
 from ff_memories.model.transformer.describe import layers_of
@@ -58,7 +58,7 @@ class TransformersOracle:
         self.head = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
-        tokenizer = saved_tokenizer.read(folder, self.head.weight.shape[0])
+        tokenizer = model_folder.read_tokenizer(folder, self.head.weight.shape[0])
         self.start = start_of(folder, plain, tokenizer, start, str(folder))
         self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
         self.beside = residual == "read" and self.family.wiring == "parallel"

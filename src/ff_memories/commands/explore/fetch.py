@@ -10,10 +10,8 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import load
-from ff_memories.inputs import registry
+from ff_memories.inputs import from_gguf, hub, registry
 from ff_memories.inputs.fetch import fetch, missing
-from ff_memories.inputs.fetching import hub
-from ff_memories.inputs.models import from_gguf
 from ff_memories.inputs.of_run import Inputs
 
 

@@ -18,11 +18,8 @@ from ff_memories.base.parameters import seconds
 from ff_memories.corpus import forms, segment
 from ff_memories.corpus.text import paragraphs
 from ff_memories.figures.registry import FIGURES
-from ff_memories.inputs import registry
+from ff_memories.inputs import from_gguf, hub, model_folder, one_text, registry
 from ff_memories.inputs.fetch import fetch
-from ff_memories.inputs.fetching import hub
-from ff_memories.inputs.models import from_gguf, model_folder, saved_tokenizer
-from ff_memories.inputs.texts import one_text
 from ff_memories.model.files import config_file, gguf_file
 from ff_memories.model.info import quantised
 from ff_memories.workflow.runs.opening import refuse_taken
@@ -149,7 +146,7 @@ def configured(args: argparse.Namespace) -> str:
     refuse_taken(run_)
     if folder is not None:
         sentences = list(islice(_sentences(run_.inputs.texts("train")), COMPARED))
-        saved_tokenizer.read(folder, sentences=sentences)
+        model_folder.read_tokenizer(folder, sentences=sentences)
     return text
 
 

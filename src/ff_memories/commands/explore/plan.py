@@ -10,7 +10,7 @@ from ff_memories.base.files import write_json
 from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
-from ff_memories.inputs.models import model_folder
+from ff_memories.inputs import model_folder
 from ff_memories.model.info import quantised
 from ff_memories.report.cost import Cost, costs
 from ff_memories.report.wording import looked_at

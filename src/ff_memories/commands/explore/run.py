@@ -26,8 +26,7 @@ from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.parameters import whole
 from ff_memories.commands.explore import init
 from ff_memories.config import PROTOCOL, read_yaml, usual
-from ff_memories.inputs import registry
-from ff_memories.inputs.texts import one_text
+from ff_memories.inputs import one_text, registry
 from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
 from ff_memories.workflow.runs.run import Run

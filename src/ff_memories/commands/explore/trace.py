@@ -16,9 +16,8 @@ from ff_memories.base.text import escape_invisible
 from ff_memories.config import TransformersModel
 from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
-from ff_memories.inputs import registry
+from ff_memories.inputs import from_gguf, model_folder, registry
 from ff_memories.inputs.fetch import fetch
-from ff_memories.inputs.models import from_gguf, model_folder
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow.runs import opening

@@ -1,9 +1,19 @@
-"""Download one file: try mirrors in order, resume partial downloads, limit the size, compute the SHA-256."""
+"""Get one file: from mirrors, or out of a package of an index; and compute its SHA-256.
+
+Mirrors are tried in order, partial downloads are resumed, and the size is limited. A package's archive is fetched by
+the user's own pip or npm, from the index that the user set up; it is read, never run, and nothing is installed. pip
+would build a source archive's metadata; ``NOTHING`` stands where its build system would be.
+"""
 
 import json
+import os
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import requests
@@ -17,6 +27,16 @@ CHUNK = 1 << 16  # bytes; a broken connection loses at most this many
 ATTEMPTS = 5  # per mirror
 TIMEOUT = (15, 60)  # seconds to connect, and to wait for the next chunk
 PASSING = {408, 425, 429, 500, 502, 503, 504}
+BUILDERS = ("hatchling/build", "setuptools/build_meta", "flit_core/buildapi", "poetry/core/masonry/api")
+NOTHING = """
+def prepare_metadata_for_build_wheel(folder, *_):
+    import os
+
+    os.mkdir(os.path.join(folder, "NAME-VERSION.dist-info"))
+    with open(os.path.join(folder, "NAME-VERSION.dist-info", "METADATA"), "w") as file:
+        file.write("Metadata-Version: 2.1\\nName: NAME\\nVersion: VERSION\\n")
+    return "NAME-VERSION.dist-info"
+"""
 
 
 class MirrorFailed(Exception):
@@ -34,24 +54,25 @@ class Got:
 
 
 def download(part: Part, folder: Path, trusted: str | None = None, wait: float = 2.0) -> Got:
-    """Download a file into ``folder``.
+    """Get a file into ``folder``.
 
     Args:
-        part: the file's mirrors, size and checksum.
+        part: the file's mirrors or package, size and checksum.
         folder: the folder to write to; the file is ``name.partial`` until it is complete.
         trusted: the SHA-256 of an earlier download of this file, if the registry has none.
         wait: seconds before the second attempt; doubled before each further one.
 
     Raises:
-        UserError: every mirror failed; the message has each one's reason.
+        UserError: every mirror failed, and the message has each one's reason; pip or npm is not installed or failed; or
+            the file is another one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     target, wanted, said = folder / part.name, part.sha256 or trusted, []
     if target.is_file():  # put here by hand, or left by a run that stopped before unpacking
-        found = sha256(target)
-        if wanted in (None, found):
-            return Got(target, "file already there", found, target.stat().st_size)
-        raise UserError(f"{target}: SHA-256 is {found}, expected {wanted}", f"remove {target} and fetch again")
+        return _checked(target, wanted, "file already there")
+    if part.package is not None:
+        _from_index(part, part.package, target)
+        return _checked(target, wanted, part.package)
     for url in part.urls:
         try:
             got = _from(url, part, target, wanted, wait)
@@ -61,8 +82,15 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
             continue
         got.replace(target)
         _note(target).unlink(missing_ok=True)
-        return Got(target, url, sha256(target), target.stat().st_size)
+        return _checked(target, wanted, url)
     raise UserError(f"{part.name}: every mirror failed: {'; '.join(said)}", f"download the file yourself to {target}")
+
+
+def _checked(target: Path, wanted: str | None, source: str) -> Got:
+    """Return a complete file and where it came from. Raises ``UserError`` if it is another one than was wanted."""
+    if wanted not in (None, found := sha256(target)):
+        raise UserError(f"{target}: SHA-256 is {found}, expected {wanted}", f"remove {target} and fetch again")
+    return Got(target, source, found, target.stat().st_size)
 
 
 def _note(target: Path) -> Path:
@@ -156,3 +184,44 @@ def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
                 bar.step(len(piece))
         if at < (total or part.bytes or 0):
             raise requests.ConnectionError(f"the connection ended at {at:,} of {total or part.bytes:,} bytes")
+
+
+def _from_index(part: Part, package: str, target: Path) -> None:
+    """Have pip or npm fetch the archive of a package such as ``pip NAME VERSION``."""
+    tool, name, version = package.split(" ")
+    with tempfile.TemporaryDirectory(dir=target.parent) as place:
+        command, environment = (_pip if tool == "pip" else _npm)(part, name, version, Path(place))
+        print(f"{part.name}: fetched by {tool}, from the index that it is set up for", file=sys.stderr)
+        done = subprocess.run(
+            command, cwd=place, capture_output=True, text=True, errors="replace", env=os.environ | environment
+        )
+        if done.returncode or not (Path(place) / part.name).is_file():
+            errors = [line for line in done.stderr.splitlines() if "err" in line.lower()]
+            reason = errors[0].strip()[:300] if errors else f"no {part.name}"
+            raise UserError(
+                f"{name} {version}: {tool} could not fetch it ({reason})",
+                f"check {tool}'s settings and the network, or put the archive at {target}",
+            )
+        (Path(place) / part.name).replace(target)
+
+
+def _pip(part: Part, name: str, version: str, place: Path) -> tuple[list[str], dict[str, str]]:
+    own = [sys.executable, "-m", "pip"] if find_spec("pip") else [shutil.which("pip") or shutil.which("pip3") or ""]
+    if not own[0]:
+        raise UserError(f"{name}: pip is not installed", "python -m ensurepip, or uv pip install pip")
+    (place / "wanted.txt").write_text(f"{name}=={version} --hash=sha256:{part.sha256}\n", encoding="utf-8")
+    for builder in BUILDERS:
+        module = place / "nothing" / f"{builder}.py"
+        module.parent.mkdir(parents=True, exist_ok=True)
+        for above in [folder for folder in module.parents if folder.is_relative_to(place / "nothing")][:-1]:
+            (above / "__init__.py").touch()
+        module.write_text(NOTHING.replace("NAME", name.replace("-", "_")).replace("VERSION", version), encoding="utf-8")
+    kind = ["--only-binary", name] if part.name.endswith(".whl") else ["--no-binary", name, "--no-build-isolation"]
+    command = [*own, "download", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check", *kind]
+    return [*command, "--dest", ".", "--requirement", "wanted.txt"], {"PYTHONPATH": str((place / "nothing").absolute())}
+
+
+def _npm(part: Part, name: str, version: str, place: Path) -> tuple[list[str], dict[str, str]]:
+    if (npm := shutil.which("npm")) is None:
+        raise UserError(f"{name}: npm is not installed", "install Node.js, which npm comes with")
+    return [npm, "pack", "--ignore-scripts", f"{name}@{version}"], {}

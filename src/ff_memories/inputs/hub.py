@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, sha256
-from ff_memories.inputs.models.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests
+from ff_memories.inputs.model_folder import CONFIG, INDEX, OTHERS, TOKENIZER, check, chosen, digests
 
 SMALL = (CONFIG, TOKENIZER, INDEX, *OTHERS)  # all but the weights
 CARD = "README.md"

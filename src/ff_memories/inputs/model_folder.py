@@ -1,32 +1,36 @@
-"""A folder with a model of `transformers`: which of its files a run reads, and their digests."""
+"""A folder with a model of `transformers`: which of its files a run reads, their digests, and its tokenizer.
+
+A model in another format is written once as such a folder, which everything else reads. The folder stands in a cache
+outside the results, under the digest of what it was made from. ``MADE_FROM`` in it says what that was, and names the
+folder's other files with their digests.
+"""
 
 import re
-from collections.abc import Callable, Collection, Iterable
+import shutil
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+import psutil
 from pydantic import BaseModel
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file, sha256
+from ff_memories.base.files import atomic_folder, atomic_write, require_file, sha256, write_json, write_whole
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
-from ff_memories.inputs.models import saved_tokenizer
 from ff_memories.model import families
 from ff_memories.model.files import config_file, safetensors_check
 
-CONFIG, TOKENIZER, PICKLED = "config.json", saved_tokenizer.FILE, "pytorch_model.bin"
+CONFIG, TOKENIZER, PICKLED = "config.json", "tokenizer.json", "pytorch_model.bin"
 ADAPTER = "adapter_config.json"
 SINGLE, INDEX = safetensors_check.SINGLE, safetensors_check.INDEX
 MADE_FROM = "made_from.json"  # of a model that was converted from another format
-OTHERS = (
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    MADE_FROM,
-)  # read where they are there
-CONVERTED = (CONFIG, SINGLE, TOKENIZER, OTHERS[0])  # what a converted model consists of, besides MADE_FROM
+TOKENIZER_CONFIG, *OF_TOKENIZER = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+OTHERS = (TOKENIZER_CONFIG, *OF_TOKENIZER, MADE_FROM)  # read where they are there
+CONVERTED = (CONFIG, SINGLE, TOKENIZER, TOKENIZER_CONFIG)  # what a converted model consists of, besides MADE_FROM
 PLACE = Path("data/converted")  # outside the results
+SAVE_TOKENIZER = "save it with `transformers`: tokenizer.save_pretrained(folder)"
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
 
 
@@ -141,7 +145,7 @@ def check(folder: Path, start: str, where: str) -> None:
         Tokenizer.read(folder / TOKENIZER, vocab)
         load.check(folder, plain, family.architecture, str(folder))
         safetensors_check.refuse_odd_numbers(folder)
-        tokenizer = saved_tokenizer.read(folder, vocab)
+        tokenizer = read_tokenizer(folder, vocab)
         start_of(folder, plain, tokenizer, start, str(folder))
     except UserError as error:
         raise UserError(str(error).replace(str(folder), where)) from None
@@ -184,3 +188,126 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
                 f"{folder}/{name}: its SHA-256 is {found}, the config's model.files says {digest}",
                 "fetch the file again, or set model.files to the new file's",
             )
+
+
+class ConvertedModel(NamedTuple):
+    """A model in another format, to write as a folder.
+
+    Attributes:
+        config: the content of config.json.
+        names: of its tensors, in `transformers`.
+        tensor: returns one of them, in float32.
+        tokenizer: the content of tokenizer.json.
+        special: the special tokens for tokenizer_config.json, such as ``bos_token``.
+        told: what made_from.json says besides, such as the types of the file's tensors.
+        numbers: how many numbers all tensors hold.
+    """
+
+    config: dict[str, Any]
+    names: list[str]
+    tensor: Callable[[str], np.ndarray]
+    tokenizer: str
+    special: dict[str, str]
+    told: dict[str, Any]
+    numbers: int
+
+
+def is_converted(folder: Path, digest: str) -> bool:
+    """Return whether a folder holds all files of the model that was made from a file with this SHA-256."""
+    return all((folder / n).is_file() for n in (*CONVERTED, MADE_FROM)) and made_from(folder)["sha256"] == digest
+
+
+def write_converted(model: ConvertedModel, folder: Path, source: str, digest: str) -> None:
+    """Write a model as a folder, whole or not at all.
+
+    Args:
+        source: the name of what it is made from.
+        digest: its SHA-256.
+
+    Raises:
+        UserError: the disk or the memory is too small.
+    """
+    import torch  # takes a second to load, and most commands only ask whether a model was converted
+    from safetensors.torch import save_file
+
+    need = 4 * model.numbers
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for what, free in (("disk", shutil.disk_usage(folder.parent).free), ("memory", psutil.virtual_memory().available)):
+        if free < need * 1.1:
+            raise UserError(
+                f"{source}: needs {need / 1e9:.1f} GB of {what} in float32, and {free / 1e9:.1f} GB are free",
+                "free some, or use a smaller model",
+            )
+    with atomic_folder(folder) as partial:
+        rows = {name: np.require(model.tensor(name), requirements=["C", "W"]) for name in model.names}
+        weights = {name: torch.from_numpy(found) for name, found in rows.items()}
+        with atomic_write(partial / SINGLE) as file:
+            save_file(weights, file, metadata={"format": "pt"})
+        write_json(partial / CONFIG, model.config)
+        write_whole(partial / TOKENIZER, model.tokenizer)
+        write_json(partial / TOKENIZER_CONFIG, model.special)
+        files = digests(partial, CONVERTED)
+        told = {"source": source, "sha256": digest, **model.told, "files": files}
+        write_json(partial / MADE_FROM, told)
+        if folder.is_dir():  # what Snakemake made, or an older conversion left
+            shutil.rmtree(folder)
+
+
+def read_tokenizer(folder: Path, vocab: int | None = None, sentences: Sequence[str] = ()) -> Tokenizer:
+    """Return a folder's tokenizer as the installed `transformers` makes it: what a run reads text with.
+
+    Its class may build it anew and use only some of tokenizer.json, and tokenizer_config.json may change it further.
+    Code that the folder names is never run.
+
+    Args:
+        vocab: how many types the model has.
+        sentences: on which its ids are compared with those that ``transformers`` gives, besides a few short texts.
+
+    Raises:
+        UserError: a file is damaged or names more types than the model, tokens are drawn, ``transformers`` reads no
+            fast tokenizer, or one that tokenizer.json cannot hold, or the ids differ.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+    from transformers.utils import logging
+
+    Tokenizer.read(folder / TOKENIZER, vocab)
+    for path in (*folder.glob("*.json"), *folder.glob("**/*.jinja")):
+        require_file(path)
+    config = config_file.as_class(config_file.read(folder), str(folder))  # which holds nothing that is endless
+    for name in (TOKENIZER_CONFIG, *OF_TOKENIZER):
+        if (folder / name).exists():
+            foreign.read_json(folder / name, dict[str, Any], SAVE_TOKENIZER, text=True)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        theirs = AutoTokenizer.from_pretrained(folder, config=config, local_files_only=True, trust_remote_code=False)
+        if not isinstance(theirs, PreTrainedTokenizerFast):
+            raise TypeError(f"{type(theirs).__name__} is no fast tokenizer")
+    except Exception as error:
+        said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise UserError(
+            f"{folder}: `transformers` makes no tokenizer of {TOKENIZER} and {TOKENIZER_CONFIG} ({said})",
+            SAVE_TOKENIZER,
+        ) from None
+    finally:
+        logging.set_verbosity(verbosity)
+    tokenizer = Tokenizer.of(theirs.backend_tokenizer.to_str(), str(folder / TOKENIZER))
+    added = [str(token.content) for token in tokenizer.fast.get_added_tokens_decoder().values()]
+    for text in ("The cat", *(f"a {token}b" for token in added[:20]), *sentences):
+        ours = tokenizer.encode([text])
+        try:
+            wanted = theirs(text, add_special_tokens=False, verbose=False)["input_ids"]
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"{folder}: `transformers` cannot use {TOKENIZER_CONFIG} ({error})", SAVE_TOKENIZER
+            ) from None
+        if wanted != ours:
+            split = (
+                f"remove split_special_tokens from {TOKENIZER_CONFIG}"
+                if theirs.split_special_tokens
+                else SAVE_TOKENIZER
+            )
+            raise UserError(
+                f"{folder}: {TOKENIZER} gives {text[:40]!r} the ids {ours[:12]}, `transformers` {wanted[:12]}", split
+            )
+    return Tokenizer(tokenizer.fast, vocab)

@@ -13,8 +13,8 @@ import numpy as np
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, require_file, sha256
-from ff_memories.inputs.models import converted_folder, model_folder
-from ff_memories.inputs.models.converted_folder import Model
+from ff_memories.inputs import model_folder
+from ff_memories.inputs.model_folder import ConvertedModel
 from ff_memories.model.files import gguf_file
 from ff_memories.model.files.gguf_file import Header
 
@@ -31,7 +31,7 @@ def folder(path: Path, wanted: str | None = None) -> Path:
         UserError: the file is refused (``gguf_file.read``) or another one, or disk or memory are too small.
     """
     require_file(path)
-    if wanted is not None and converted_folder.is_whole(there := model_folder.converted(wanted), wanted):
+    if wanted is not None and model_folder.is_converted(there := model_folder.converted(wanted), wanted):
         return there
     header = gguf_file.read(path)
     digest = sha256(path)
@@ -42,14 +42,14 @@ def folder(path: Path, wanted: str | None = None) -> Path:
         )
     found = model_folder.converted(digest)
     with alone(found):  # a second run waits for the first
-        if not converted_folder.is_whole(found, digest):
+        if not model_folder.is_converted(found, digest):
             held = f"a {header.architecture} model in {', '.join(header.types)}"
             print(f"{path.name}: {held}; converted to {found}", file=sys.stderr)
-            converted_folder.write(model(header), found, path.name, digest)
+            model_folder.write_converted(model(header), found, path.name, digest)
     return found
 
 
-def model(header: Header) -> Model:
+def model(header: Header) -> ConvertedModel:
     """Return a file's model, as its folder is written."""
     names = {own: name for name, (own, _) in gguf_file.tensors(header).items()}
     types = header.arrays["tokenizer.ggml.tokens"]
@@ -57,7 +57,7 @@ def model(header: Header) -> Model:
     special = {f"{word}_token": types[number] for word, number in numbers.items() if number is not None}
     if header.architecture != "llama":  # else `transformers` builds it anew as that family's class does
         special["tokenizer_class"] = "PreTrainedTokenizerFast"
-    return Model(
+    return ConvertedModel(
         config(header),
         list(names),
         lambda own: tensor(header, names[own]),

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs.models import from_gguf
-from ff_memories.inputs.models.converted_folder import Model
+from ff_memories.inputs import from_gguf
+from ff_memories.inputs.model_folder import ConvertedModel
 
 CONTROL, BYTE, NORMAL = 3, 6, 1  # kinds of types, as a GGUF file numbers them
 SPECIAL = ["<unk>", "<s>", "</s>"]
 
 
-def model(path: Path) -> Model:
+def model(path: Path) -> ConvertedModel:
     """Return the model of a file. Raises ``UserError`` if its sizes are not the file's."""
     raw = path.read_bytes()
     width, keys, layers, heads, shared, types, longest = struct.unpack_from("<7i", raw)
@@ -72,7 +72,7 @@ def model(path: Path) -> Model:
         "rms_norm_eps": 1e-5,
     }
     special = {"bos_token": "<s>", "eos_token": "</s>"}
-    return Model(
+    return ConvertedModel(
         config,
         [f"{name}.weight" for name in names],
         tensor,

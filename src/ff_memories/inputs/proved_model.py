@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ff_memories.corpus.tokenizer import Tokenizer, start_of
-from ff_memories.inputs.models import model_folder, saved_tokenizer
+from ff_memories.inputs import model_folder
 from ff_memories.model import families
 from ff_memories.model.files import config_file
 from ff_memories.model.proof import Proof, prove, prove_lengths
@@ -42,7 +42,7 @@ def take_in(folder: Path, start: str = "auto", signs: str = "auto") -> Proved:
     plain = config_file.read(folder)
     family = families.row(plain, str(folder / model_folder.CONFIG))
     loaded = load_folder(folder, plain, family.architecture)
-    tokenizer = saved_tokenizer.read(folder, loaded.get_output_embeddings().weight.shape[0])
+    tokenizer = model_folder.read_tokenizer(folder, loaded.get_output_embeddings().weight.shape[0])
     begins = start_of(folder, plain, tokenizer, start, str(folder))
     shape = describe(loaded, plain, family, begins, signs, LONGEST)
     state = {name: tensor.contiguous() for name, tensor in own_weights(loaded).items()}

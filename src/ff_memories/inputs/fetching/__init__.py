@@ -1,1 +1,0 @@
-"""Get files from mirrors, indexes of packages and the Hugging Face hub."""

@@ -1,1 +1,0 @@
-"""Folders with a model of `transformers`, and what is converted to one."""
