@@ -19,7 +19,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.progress import duration
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
-from ff_memories.report.cost import costs
+from ff_memories.report.outcome import costs
 
 KEPT = Path("docs/data/bfloat16.json")
 VERDICT = ["shows", "training"]

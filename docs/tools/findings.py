@@ -22,8 +22,7 @@ import trainings
 from pages import ROOT, options, read_rows, renew, replaced, table
 
 from ff_memories import tables
-from ff_memories.atlas.member import Member
-from ff_memories.atlas.runs import members
+from ff_memories.atlas.runs import Member, members
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.text import listed

@@ -9,8 +9,8 @@ import polars as pl
 from atlas_pictures import side_by_side, small
 
 from ff_memories.atlas import chart
-from ff_memories.atlas.member import BEYOND_PAPER, Member, Tables
 from ff_memories.atlas.panels import PANELS, REFINEMENT, Measure, Panel, numbers
+from ff_memories.atlas.runs import BEYOND_PAPER, Member, Tables
 from ff_memories.figures import render
 from ff_memories.figures.marks import Options, source
 from ff_memories.figures.theme import BLACK, FAINT, MODEL_COLOURS

@@ -25,7 +25,7 @@ from ff_memories.model.files import checkpoint, gguf_file
 from ff_memories.model.loading import read_model, use_precision
 from ff_memories.paper.keys import trigger_table, triggers
 from ff_memories.paper.layers import tracing
-from ff_memories.report.trace import record
+from ff_memories.report.trace import changed_record, join, read_setting, record
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def trace(
     Raises:
         UserError: the text is empty or too long, the model has no such layer, or a setting names no memory or number.
     """
-    sets = [record.read_setting(text, model, results) for text in settings]
+    sets = [read_setting(text, model, results) for text in settings]
     asked = sorted(set(range(1, model.layers + 1) if layers is None else layers))
     for layer in asked:
         model.require(layer)
@@ -297,7 +297,7 @@ def trace(
     steps = tracing.trace(
         model.decoder, layered, tokens, layers=asked, top=top, predictions=predictions, residual=residual
     )
-    traced = record.record(model.decoder, model.dictionary, tokens, words, steps, values=values, among=types)
+    traced = record(model.decoder, model.dictionary, tokens, words, steps, values=values, among=types)
     if sets:
-        traced |= record.changed_record(model, layered, tokens, sets, predictions)
-    return traced if results is None else record.join(traced, Path(results), model.decoder.neurons)
+        traced |= changed_record(model, layered, tokens, sets, predictions)
+    return traced if results is None else join(traced, Path(results), model.decoder.neurons)

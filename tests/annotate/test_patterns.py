@@ -16,11 +16,10 @@ from factories import convert, write_checkpoint, write_dictionary
 from refusing import ended
 
 from ff_memories import tables
-from ff_memories.annotate import distance, study
-from ff_memories.annotate.automatic import proxy, quality, semantic, shallow
-from ff_memories.annotate.automatic.permutation_test import SETS, Candidate, Correction, distinct, frequent, tail
-from ff_memories.annotate.automatic.words import is_content, shape
+from ff_memories.annotate import distance, proxy, semantic, shallow, study
+from ff_memories.annotate.permutation_test import SETS, Candidate, Correction, distinct, frequent, tail
 from ff_memories.annotate.study import SampledKey
+from ff_memories.annotate.words import is_content, shape
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus, Sentences
@@ -405,7 +404,7 @@ class Says:
 def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
     """A found pattern is right if 80 % of its prefixes have the planted one, found if half of its are."""
     prefixes = ((4,),) * 25
-    case = lambda sort, n, **planted: quality.Case(
+    case = lambda sort, n, **planted: proxy.Case(
         sort,
         SampledKey(0, n, tuple(range(1, 26)), prefixes),
         {kind: (frozenset(), frozenset(h)) for kind, h in planted.items()},
@@ -424,19 +423,19 @@ def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
         4: [("semantic", range(10)), ("shallow", range(20))], 5: [("shallow", range(10))],
         6: [], 7: [("shallow", [1, 2, 3]), ("semantic", [1, 2, 3])], 8: [],
     })  # fmt: skip
-    assert quality.measure(says, planted) == [
+    assert proxy.measure(says, planted) == [
         ("foil_rate", 1, 3), ("shallow_precision", 3, 4), ("shallow_recall", 1, 3), ("semantic_precision", 2, 3),
         ("semantic_recall", 1, 2), ("passage_recall", 1, 2),
     ]  # fmt: skip
-    name, value, low, high, n = quality.scores(says, planted)[0]
+    name, value, low, high, n = proxy.scores(says, planted)[0]
     assert (name, n) == ("foil_rate", 3) and value == pytest.approx(1 / 3) and low < value < high
 
 
 def test_what_is_planted_is_where_it_is_said_to_be(annotator, monkeypatch):
     language, found = annotator
-    monkeypatch.setattr(quality, "PLANTED", {"shallow": 9, "semantic": 9, "both": 9, "passage": 9, "none": 5})
-    cases = quality.cases(found, language.corpus(), language.triggers(), 25, 1, np.random.default_rng(1))
-    assert Counter(case.sort for case in cases) == quality.PLANTED
+    monkeypatch.setattr(proxy, "PLANTED", {"shallow": 9, "semantic": 9, "both": 9, "passage": 9, "none": 5})
+    cases = proxy.cases(found, language.corpus(), language.triggers(), 25, 1, np.random.default_rng(1))
+    assert Counter(case.sort for case in cases) == proxy.PLANTED
     lexicon = found.topics.lexicon
     starts = {tuple(s[:n]) for s in language.sentences for n in range(len(s) + 1)}
     for case in cases:
@@ -451,12 +450,12 @@ def test_what_is_planted_is_where_it_is_said_to_be(annotator, monkeypatch):
                 assert min(len({prefixes[i][-n:] for i in members}) for n in (1, 2, 3)) == 1
                 assert any(lexicon.term[t] >= 0 for t in tokens)
             if kind == "semantic":
-                assert len({lexicon.term[t] for t in tokens}) == len(tokens) == quality.GROUP
+                assert len({lexicon.term[t] for t in tokens}) == len(tokens) == proxy.GROUP
                 assert all(tokens & set(prefixes[i]) for i in members)
             if kind == "passage":
                 assert all(prefixes[i] in starts and len(prefixes[i]) >= 8 for i in members)
     short = Corpus(np.tile(np.arange(4, 11, dtype=np.int32), 9), np.arange(0, 64, 7), train=9)  # nothing is long enough
-    cases = quality.cases(found, short, language.triggers(), 25, 1, np.random.default_rng(1))
+    cases = proxy.cases(found, short, language.triggers(), 25, 1, np.random.default_rng(1))
     assert {case.sort for case in cases} == {"none"}
 
 

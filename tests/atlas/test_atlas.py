@@ -15,8 +15,7 @@ from reports import SVG, Tags
 from ff_memories import tables
 from ff_memories.atlas import match, panels
 from ff_memories.atlas.match import OTHER, RELATED, SAME, relation
-from ff_memories.atlas.member import Text
-from ff_memories.atlas.runs import members
+from ff_memories.atlas.runs import Text, members
 from ff_memories.base.errors import UserError
 from ff_memories.judge.register import register
 

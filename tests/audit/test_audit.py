@@ -19,7 +19,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.annotate.automatic import proxy
+from ff_memories.annotate import proxy
 from ff_memories.audit.recompute import baselines, checks
 from ff_memories.audit.recompute.audit import LEFT_OUT, Finding, audit, contradictions, draw
 from ff_memories.audit.recompute.audit_inputs import AuditInputs

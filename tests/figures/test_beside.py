@@ -11,7 +11,7 @@ from fontTools.ttLib import TTFont
 
 from ff_memories import tables
 from ff_memories.config import Settings
-from ff_memories.figures import draw, font, render
+from ff_memories.figures import draw, render
 from ff_memories.judge.evidence import OTHER_TYPES
 from ff_memories.report.html import inline
 
@@ -97,11 +97,11 @@ def test_untrained_models_of_several_seeds_are_a_faint_band_and_the_runs_own_lin
 
 
 def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():
-    svg = font.carried(drawing("figure4"))
+    svg = render.carried(drawing("figure4"))
     (held,) = re.findall(r"url\(data:font/ttf;base64,([\w+/=]+)\)", svg)
     carried_ = TTFont(io.BytesIO(base64.b64decode(held)))
-    assert {chr(code) for code in carried_.getBestCmap()} == set(font.LETTERS)
-    assert font._part() == font._part()
+    assert {chr(code) for code in carried_.getBestCmap()} == set(render.LETTERS)
+    assert render._part() == render._part()
     assert svg.count("@font-face") == 1 and "agreement rate" in texts(svg)
-    assert re.findall(r'@font-face\{font-family:"([^"]+)"', font.face()) == ["Liberation Sans"]
+    assert re.findall(r'@font-face\{font-family:"([^"]+)"', render.face()) == ["Liberation Sans"]
     assert inline(svg, "figure4", "it").count("@font-face") == 0

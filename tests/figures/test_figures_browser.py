@@ -10,7 +10,7 @@ from drawings import SECTIONS, chosen, looking, synthetic
 
 from ff_memories import tables
 from ff_memories.config import Settings
-from ff_memories.figures import draw, font, render
+from ff_memories.figures import draw, render
 from ff_memories.figures.registry import DRAWN, FIGURES
 from ff_memories.steps import figures
 
@@ -65,7 +65,7 @@ def drawn(figure: str, target: str = "next", vocab: int | None = 10_288, empty: 
 def faults(driver, spec: dict, figure: str, folder) -> list[str]:
     """Return what is clipped or overlaps in the static figure, as a browser renders it."""
     page = folder / "it.html"
-    page.write_text(f"<!DOCTYPE html><body>{font.carried(render.svg(spec, figure))}", encoding="utf-8")
+    page.write_text(f"<!DOCTYPE html><body>{render.carried(render.svg(spec, figure))}", encoding="utf-8")
     driver.get(page.as_uri())
     driver.execute_async_script("document.fonts.ready.then(arguments[0])")
     assert driver.execute_script("return [...document.fonts].map((f) => f.status)") == ["loaded"]

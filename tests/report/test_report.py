@@ -32,8 +32,8 @@ from ff_memories.figures.registry import FIGURES
 from ff_memories.judge.evidence import OTHER_TYPES, other_types
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.judge.register import register
-from ff_memories.report.cost import costs
 from ff_memories.report.html import inline, render
+from ff_memories.report.outcome import costs
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.passages import LONGEST
 from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, table1, table2, table3

@@ -24,8 +24,7 @@ from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.paper.layers import tracing
 from ff_memories.report.gallery import parts
-from ff_memories.report.trace import record
-from ff_memories.report.trace.page import page
+from ff_memories.report.trace import join, page
 
 PARTS = ("residual", "update", "output")
 TEXT = "the lamp , zzz the ."
@@ -232,7 +231,7 @@ def test_tables_and_gallery_of_a_run_are_joined_by_key_and_sign(gated, tmp_path)
     (results / "gallery" / "data" / "manifest.js").write_text("part(")
     assert trace(gated, "w9 w3 w40", results=results)["gallery"] is None
     with pytest.raises(UserError, match="other signs"):
-        record.join(found, results, None)
+        join(found, results, None)
 
 
 def test_a_run_without_tables_says_nothing_of_triggers(gated, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from galleries import HOSTILE
 
 from ff_memories.api import load_model, trace
-from ff_memories.report.trace.page import page
+from ff_memories.report.trace import page
 
 browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 

@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.annotate.automatic.words import sort_of, stem
 from ff_memories.annotate.study import content_hash, identity
+from ff_memories.annotate.words import sort_of, stem
 from ff_memories.base.draws import generator
 from ff_memories.base.text import escape_invisible
 from ff_memories.corpus.store import Corpus
@@ -88,7 +88,7 @@ class WordCloseness:
         return bool(self._cosines(torch.tensor([one]), torch.tensor([other])) > torch.quantile(cosines, CLOSE))
 
     def _cosines(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        from ff_memories.annotate.automatic.semantic import closeness_vectors
+        from ff_memories.annotate.semantic import closeness_vectors
 
         one, other = (closeness_vectors(self.embedding[ids], self.centre) for ids in (left, right))
         return (one * other).sum(1)

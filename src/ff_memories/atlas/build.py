@@ -14,14 +14,14 @@ import polars as pl
 from markupsafe import Markup, escape
 
 from ff_memories.atlas import chart, match, panels
-from ff_memories.atlas.member import Member
 from ff_memories.atlas.panels import PANELS, Panel
+from ff_memories.atlas.runs import Member
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, write_whole
 from ff_memories.base.text import csv_text, listed
-from ff_memories.figures import font
-from ff_memories.figures.plotted import plotted
+from ff_memories.figures.draw import plotted
 from ff_memories.figures.registry import DRAWN, title
+from ff_memories.figures.render import face
 from ff_memories.figures.render import files as drawn_files
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured
@@ -204,7 +204,7 @@ def side_by_side(members: Sequence[Member]) -> str:
         "atlas/side_by_side.html.j2",
         labels=[member.label for member in members],
         figures=figures,
-        font=Markup(font.face()),
+        font=Markup(face()),
         policy=Markup(policy(None)),
     )
 
@@ -254,7 +254,7 @@ def page(
         figures=figures,
         scopes=[str(member.info["scope"]) for member in members],
         used=[name for name in wording.WORDS if any(cell["standing"] == name for cell in cells)],
-        font=Markup(font.face()),
+        font=Markup(face()),
         policy=Markup(policy(None)),
     )
 

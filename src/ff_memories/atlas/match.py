@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
-from ff_memories.atlas.member import Member, Text
+from ff_memories.atlas.runs import Member, Text
 from ff_memories.base.errors import UserError
 from ff_memories.config import TransformersModel
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ff_memories.atlas.member import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
+from ff_memories.atlas.runs import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
 from ff_memories.base.draws import ends
 from ff_memories.judge import measures
 from ff_memories.judge.statistics import medians

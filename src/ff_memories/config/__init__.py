@@ -4,7 +4,7 @@
 a step cannot depend on a key that Snakemake and DVC do not watch.
 """
 
-from ff_memories.config.corpus import CorpusSection as CorpusSection
+from ff_memories.config.experiments import CorpusSection as CorpusSection
 from ff_memories.config.model import FairseqModel as FairseqModel
 from ff_memories.config.model import ModelSection as ModelSection
 from ff_memories.config.model import TransformersModel as TransformersModel

@@ -7,8 +7,16 @@ from pydantic import Field, model_validator
 from pydantic.fields import FieldInfo
 
 from ff_memories.base import sections
-from ff_memories.config.corpus import CorpusSection
-from ff_memories.config.experiments import Causal, Composition, Mutations, Patterns, Removals, Triggers, Values
+from ff_memories.config.experiments import (
+    Causal,
+    Composition,
+    CorpusSection,
+    Mutations,
+    Patterns,
+    Removals,
+    Triggers,
+    Values,
+)
 from ff_memories.config.model import AnyModel
 from ff_memories.config.running import Baselines, ExecutionSection, Extraction, Sensitivity, Sources
 from ff_memories.config.section import MemorySelection, Section, keys_of

@@ -1,7 +1,8 @@
-"""Turn tables into a figure's frame, and the frame into its chart."""
+"""Turn tables into a figure's frame, the frame into its chart, and the figures' CSV files into frames again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import altair as alt
 import polars as pl
@@ -38,3 +39,16 @@ def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     if frame.is_empty():
         context = replace(context, options=context.options.model_copy(update={"paper_values": False}))
     return DRAWINGS[context.figure].chart(frame, context)
+
+
+def plotted(paths: Iterable[Path]) -> pl.DataFrame:
+    """Return the numbers of all figures in the report's order, given their files, such as figure2.csv.
+
+    A row per mark: ``figure``, and the columns of the figure's file; null in those that only other figures have.
+    """
+    by_name = {path.stem: path for path in paths}
+    parts = [pl.DataFrame(schema={"figure": pl.String})]
+    for name in (name for name in DRAWN if name in by_name):
+        numbers = pl.read_csv(by_name[name], infer_schema_length=None)
+        parts.append(numbers.select(pl.lit(name).alias("figure"), pl.all()))
+    return pl.concat(parts, how="diagonal_relaxed")

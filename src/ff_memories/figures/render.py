@@ -1,8 +1,15 @@
-"""Render a chart to files: a Vega-Lite specification, an SVG, and PDF and PNG made from that SVG."""
+"""Render a chart to files: a Vega-Lite specification, an SVG, and PDF and PNG made from that SVG.
 
+An SVG embeds the font for browsers: the glyphs used, taken from vl-convert, so every machine shows the same. vl-convert
+compiles its fonts in without an interface to them, so we read the font from its library file.
+"""
+
+import base64
+import io
 import json
 import os
 import re
+import string
 import struct
 import zlib
 from functools import cache
@@ -11,9 +18,12 @@ from typing import Any
 
 import altair as alt
 import vl_convert
+from fontTools.subset import Options, Subsetter
+from fontTools.ttLib import TTFont, TTLibError
 
-from ff_memories.figures import font, theme
+from ff_memories.figures import theme
 from ff_memories.figures.registry import DRAWN
+from ff_memories.figures.theme import FONT
 
 VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
@@ -128,7 +138,55 @@ def files(chart: alt.TopLevelMixin, figure: str) -> dict[str, bytes]:
     drawing = svg(specification, figure)
     return {
         ".pdf": pdf(drawing),
-        ".svg": font.carried(drawing).encode(),
+        ".svg": carried(drawing).encode(),
         ".png": png(drawing),
         ".vl.json": (json.dumps(specification, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(),
     }
+
+
+LETTERS = string.ascii_letters + string.digits + string.punctuation + " −×–≥≤≈→·…“”‘’"
+FAMILY, STYLE = 1, 2  # the entries of a font's name table
+_START = re.compile(b"\x00\x01\x00\x00\x00[\x08-\x20]")
+
+
+@cache
+def face() -> str:
+    """Return the CSS rule that embeds the font, for use once per page or once per standalone SVG."""
+    address = f"data:font/ttf;base64,{base64.b64encode(_part()).decode()}"
+    return f'@font-face{{font-family:"{FONT}";src:url({address}) format("truetype")}}'
+
+
+def carried(drawing: str) -> str:
+    """Return an SVG with the font embedded. Text stays text: it can be searched, selected and read aloud."""
+    return re.sub(r"(<svg\b[^>]*>)", lambda match: f"{match[1]}<style>{face()}</style>", drawing, count=1)
+
+
+def _part() -> bytes:
+    """Return the font reduced to ``LETTERS``, with the same bytes each time."""
+    font = _whole()
+    options = Options()
+    options.drop_tables += ["FFTM"]  # FontForge's times
+    options.hinting, options.layout_features, options.name_IDs, options.recalc_timestamp = False, [], [], False
+    subsetter = Subsetter(options)
+    subsetter.populate(text=LETTERS)
+    subsetter.subset(font)
+    out = io.BytesIO()
+    font.save(out)
+    return out.getvalue()
+
+
+def _whole() -> TTFont:
+    """Return the font embedded in vl-convert. Raises ``RuntimeError`` if it has no font of that name."""
+    for library in sorted(Path(vl_convert.__file__).parent.glob("vl_convert*")):
+        if library.suffix not in (".so", ".pyd", ".dylib"):
+            continue
+        content = library.read_bytes()
+        for start in _START.finditer(content):
+            try:
+                font = TTFont(io.BytesIO(content[start.start() : start.start() + (1 << 20)]), recalcTimestamp=False)
+                names = font["name"]
+                if (names.getDebugName(FAMILY), names.getDebugName(STYLE)) == (FONT, "Regular"):
+                    return font
+            except (TTLibError, KeyError, AssertionError, ValueError):
+                continue  # these bytes only start like a font
+    raise RuntimeError(f"vl-convert has no font named {FONT}")

@@ -1,6 +1,6 @@
 """Tell a run's claims in sentences: its first lines, an answer for each section, and how many claims are in each group.
 
-What is said of a claim is in ``claims.toml``.
+What is said of a claim is in ``claims.toml``; ``counted``, ``finished`` and ``looked_at`` format pieces of sentences.
 """
 
 from collections import Counter
@@ -15,7 +15,6 @@ from ff_memories.config import Settings
 from ff_memories.judge.numbers import number
 from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, Row, control, self_sampled, sentence, told
 from ff_memories.model.info import quantised
-from ff_memories.report.wording import counted, finished, looked_at
 
 FIRST = "first"  # claims of the first screen (``shown`` in claims.toml)
 SOURCES = {
@@ -156,3 +155,28 @@ def _open(rows: Sequence[Row], scope: str) -> str:
     if kinds := sorted({row["resampled"].partition(" by ")[0] for row in rows if row["resampled"]}):
         parts.append(f"how numbers differ between training runs: intervals come from other {listed(kinds, 'or')} alone")
     return finished("; ".join(parts) or "nothing was left open")
+
+
+def counted(n: int, one: str, many: str) -> str:
+    """Return a number with its noun in the singular or plural."""
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def finished(text: str) -> str:
+    """Return text with a capital and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def looked_at(asked: int | dict[int, list[int]] | None, neurons: int, seed: int) -> str:
+    """Return in words which memories a run looks at (``triggers.keys``); empty for all.
+
+    Args:
+        neurons: d_m.
+        seed: of the sample.
+    """
+    if asked is None:
+        return ""
+    if isinstance(asked, int):
+        return f"{asked:,} of {neurons:,} memories per layer, drawn with seed {seed}"
+    named = counted(sum(map(len, asked.values())), "listed memory", "listed memories")
+    return f"{named} in {counted(len(asked), 'layer', 'layers')} of {neurons:,} memories each"

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from ff_memories.base.text import environment as templates
 from ff_memories.base.text import latex, opened
-from ff_memories.figures.font import face
+from ff_memories.figures.render import face
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.model.info import NOTICES, mark_latex
@@ -41,7 +41,7 @@ def render(template: str, **context: object) -> str:
 
 
 def inline(source: str, name: str, label: str) -> str:
-    """Return an SVG document as an element of a page, without its font, which the page embeds once (``font.face``).
+    """Return an SVG document as an element of a page, without its font, which the page embeds once (``face``).
 
     Args:
         source: the SVG file's text.

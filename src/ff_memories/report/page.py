@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from ff_memories.base.text import escape_invisible, listed
 from ff_memories.config import Settings
-from ff_memories.figures import font
 from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
+from ff_memories.figures.render import face
 from ff_memories.judge import training, wording
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
@@ -25,10 +25,9 @@ from ff_memories.judge.sensitivity import changes
 from ff_memories.judge.wording import word
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import outline
-from ff_memories.report.answers import SOURCES, answer, first_lines, named
+from ff_memories.report.answers import SOURCES, answer, finished, first_lines, looked_at, named
 from ff_memories.report.html import embedded, inline, policy, render, script
 from ff_memories.report.tables123 import EXCERPTS
-from ff_memories.report.wording import finished, looked_at
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED
 
 
@@ -93,7 +92,7 @@ def report(
         shuffled=_models(baselines, "shuffled"),
         looked_at=some,
         claims_command=command(targets.get("claims")),
-        font=Markup(font.face()),
+        font=Markup(face()),
         policy=Markup(policy(code)),
         script=code and Markup(code),
         live=[part for part in parts.values() if part["spec"]],

@@ -8,7 +8,7 @@ from ff_memories import tables as schemas
 from ff_memories.base.files import atomic_write, in_project, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
 from ff_memories.config import Settings
-from ff_memories.figures import plotted as shown
+from ff_memories.figures import draw
 from ff_memories.model.info import read_info
 from ff_memories.report.page import report
 
@@ -64,7 +64,7 @@ def run(
         write_whole(summary, short)
     if plotted is not None:
         with atomic_write(plotted) as file:
-            shown.plotted(numbers).write_parquet(file)
+            draw.plotted(numbers).write_parquet(file)
 
 
 def _text(path: Path) -> str:

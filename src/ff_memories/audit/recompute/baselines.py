@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.annotate import distance
-from ff_memories.annotate.automatic import proxy
-from ff_memories.annotate.automatic.words import train_counts
+from ff_memories.annotate import distance, proxy
 from ff_memories.annotate.study import Prefix, SampledKey, read_keys
+from ff_memories.annotate.words import train_counts
 from ff_memories.audit.recompute import structure
 from ff_memories.audit.recompute.audit_inputs import (
     BATCH,

@@ -12,8 +12,8 @@ from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.inputs import model_folder
 from ff_memories.model.info import quantised
-from ff_memories.report.cost import Cost, costs
-from ff_memories.report.wording import looked_at
+from ff_memories.report.answers import looked_at
+from ff_memories.report.outcome import Cost, costs
 from ff_memories.workflow.cards import cards
 from ff_memories.workflow.rules import refuse_bad_inputs
 from ff_memories.workflow.runs import opening

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
         name, scope, weights, traced = _of_run(opening.opened(args.configfile), text, shown)
     about = {"weights": weights} if weights else {}
     traced = {"format": traced.pop("format"), "run": name, "scope": scope, **about, **traced}
-    from ff_memories.report.trace.page import lines, page
+    from ff_memories.report.trace import lines, page
 
     unknown = [p.get("written", p["token"]) for p in traced["positions"][1:] if p["unknown"]]
     if unknown:

@@ -8,9 +8,8 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.annotate import distance, scoring, study
-from ff_memories.annotate.automatic import proxy, quality
-from ff_memories.annotate.automatic.words import train_counts
+from ff_memories.annotate import distance, proxy, scoring, study
+from ff_memories.annotate.words import train_counts
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Output, Wildcard
@@ -76,8 +75,8 @@ def run(
     }
     rows = [(ANNOTATOR, *row) for row in scoring.of_annotator(patterns, labelled, seed)]
     if not model:
-        planted = quality.cases(annotator, text, triggered, options.top, seed, generator(seed, "planted patterns"))
-        rows = [*((ANNOTATOR, *row) for row in quality.scores(annotator, planted)), *rows]
+        planted = proxy.cases(annotator, text, triggered, options.top, seed, generator(seed, "planted patterns"))
+        rows = [*((ANNOTATOR, *row) for row in proxy.scores(annotator, planted)), *rows]
     vectors, occurrences = decoder.vocabulary.word_vectors().float(), train_counts(text, len(types))
     closer = distance.WordCloseness.of(vectors, occurrences, types.types, seed)
     judged = distance.label(distance.compositions(refined, seed), types.types, closer)

@@ -14,9 +14,9 @@ import numpy as np
 import scipy.sparse
 import torch
 
-from ff_memories.annotate.automatic.permutation_test import Candidate, Correction, frequent, tail
-from ff_memories.annotate.automatic.words import is_content, stem, train_counts
+from ff_memories.annotate.permutation_test import Candidate, Correction, frequent, tail
 from ff_memories.annotate.study import FEWEST, Prefix
+from ff_memories.annotate.words import is_content, stem, train_counts
 from ff_memories.corpus.store import Corpus
 
 SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # numbers of words in a topic that are tried, nearest first

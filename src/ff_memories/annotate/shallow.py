@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ff_memories.annotate.automatic.permutation_test import Candidate, Correction, distinct, frequent, tail
-from ff_memories.annotate.automatic.words import is_content, shape, stem
+from ff_memories.annotate.permutation_test import Candidate, Correction, distinct, frequent, tail
 from ff_memories.annotate.study import FEWEST, Prefix
+from ff_memories.annotate.words import is_content, shape, stem
 
 WINDOW = 5  # tokens at the end of a prefix in which n-grams may recur
 LONGEST = 3

@@ -1,1 +1,0 @@
-"""The automatic proxy: it finds patterns by counting, where the paper asked people."""
