@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.tokenizer import Types, read_types
 
 
 def argument(parser: argparse.ArgumentParser) -> None:

@@ -18,7 +18,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.text import memory_of
 from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.tokenizer import Types, read_types
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import checkpoint, gguf_file

@@ -10,7 +10,7 @@ from transformers_run import prepare
 
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.tokenizer import read_types
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models
 
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.tokenizer import Tokenizer as Types
-from ff_memories.corpus.types import folded
+from ff_memories.corpus.tokenizer import folded
 
 TEXTS = ["The", "{}The", "the", "{}the", "THE", "then", "{}", "{}{}", "x", "{}X", ",", "{},", "{}a", "tHe"]
 CLASSES = [{"The", "{}The", "the", "{}the", "THE", "tHe"}, {"x", "{}X"}, {",", "{},"}]

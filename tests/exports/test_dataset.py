@@ -15,7 +15,7 @@ from refusing import says
 from ff_memories import tables
 from ff_memories.atlas.match import without_folders
 from ff_memories.corpus import store
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.tokenizer import read_types
 from ff_memories.exports import hf_dataset as dataset
 
 RESULTS = "results/small"

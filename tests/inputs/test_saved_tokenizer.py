@@ -9,7 +9,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from transformers import AutoTokenizer
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus.types import read_types, write_types
+from ff_memories.corpus.tokenizer import read_types, write_types
 from ff_memories.inputs import model_folder
 
 AWKWARD = ("The cat", "A dog sings to 12345 birds, 7.30!", "🙂 naïve 河川 ＡＢ", "a <|endoftext|> b<s></s>",

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories.base.errors import UserError
-from ff_memories.config.experiments import Mutations
+from ff_memories.config.sections import Mutations
 from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch

@@ -8,7 +8,7 @@ import pytest
 import torch
 from factories import convert, words, write_checkpoint
 
-from ff_memories.config.experiments import Mutations
+from ff_memories.config.sections import Mutations
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder

@@ -20,7 +20,7 @@ from torch import nn
 from ff_memories import api
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.config.experiments import Mutations
+from ff_memories.config.sections import Mutations
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model import decoder, families, proof
 from ff_memories.model import drawn as drawn_models

@@ -23,7 +23,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
 from ff_memories.config import parse
-from ff_memories.config.experiments import Mutations, Values
+from ff_memories.config.sections import Mutations, Values
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model import decoder as decoders
 from ff_memories.model.batches import batching

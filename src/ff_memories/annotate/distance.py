@@ -23,7 +23,7 @@ from ff_memories.annotate.words import sort_of, stem
 from ff_memories.base.draws import generator
 from ff_memories.base.text import escape_invisible
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types
+from ff_memories.corpus.tokenizer import Types
 from ff_memories.tables.annotation import ANNOTATOR
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ff_memories.annotate.shallow import Shallow
 from ff_memories.annotate.study import Prefix, SampledKey, random_prefixes
 from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types
+from ff_memories.corpus.tokenizer import Types
 from ff_memories.tables.annotation import ANNOTATOR
 
 ALPHA = 0.007  # probability of any pattern in a key with random prefixes; half of it for each type

@@ -17,7 +17,7 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import escape_invisible
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types
+from ff_memories.corpus.tokenizer import Types
 
 FEWEST = 3  # prefixes that a pattern needs (section 3.1); a key with fewer triggers can have none
 REPEATS = FOILS = 0.1  # share of the sampled keys, at least one each

@@ -1,4 +1,4 @@
-"""The one door for JSON and YAML that somebody else may have written: read within bounds, or refused in one line.
+"""The one door for text, JSON and YAML that somebody else may have written: read within bounds, or refused in one line.
 
 What comes out is plain: texts, whole and finite numbers, lists, mappings with texts as keys, none twice; no deeper than
 ``DEEPEST``; of the type that was asked for.
@@ -18,6 +18,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 
 LARGEST = 4 << 20  # bytes of a file, unless its reader allows more
+LARGEST_TEXT = 256 << 20  # bytes of a text, such as a vocabulary's
 DEEPEST = 64  # lists and mappings inside each other
 VALUES, EVENTS = 1_000_000, 200_000  # in JSON and in YAML, which take two seconds at most
 SHOWN = 60  # characters of what a message quotes
@@ -65,12 +66,19 @@ def json_of(raw: bytes | str, where: str, kind: type[T], hint: str | None = None
 
 def read_yaml(path: str | Path, kind: type[T], hint: str | None = None, what: str = "file") -> T:
     """Return a YAML file's data, as ``read_json`` does; ``what``: the file, for the message that it is missing."""
-    raw = _bytes(path, hint, what, LARGEST, None)
+    return yaml_of(read_text(path, what, hint, LARGEST), str(path), kind, hint)
+
+
+def read_text(path: str | Path, what: str, hint: str | None = None, largest: int = LARGEST_TEXT) -> str:
+    """Return a text file's content in UTF-8; ``what`` the file is and ``hint``, for the message that it is missing.
+
+    Raises:
+        UserError: the file is missing, larger than ``largest`` bytes or not UTF-8.
+    """
     try:
-        plain = raw.decode("utf-8")
+        return _bytes(path, hint, what, largest, None).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"{path}: cannot be read as UTF-8: {error}", f"save the {what} as UTF-8") from None
-    return yaml_of(plain, str(path), kind, hint)
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}", f"save the {what} as UTF-8") from None
 
 
 def yaml_of(plain: str, where: str, kind: type[T], hint: str | None = None) -> T:

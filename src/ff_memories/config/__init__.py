@@ -4,7 +4,6 @@
 a step cannot depend on a key that Snakemake and DVC do not watch.
 """
 
-from ff_memories.config.experiments import CorpusSection as CorpusSection
 from ff_memories.config.model import FairseqModel as FairseqModel
 from ff_memories.config.model import ModelSection as ModelSection
 from ff_memories.config.model import TransformersModel as TransformersModel
@@ -21,7 +20,8 @@ from ff_memories.config.reading import yaml_of as yaml_of
 from ff_memories.config.run import FIDELITY as FIDELITY
 from ff_memories.config.run import RELEASED_ONLY as RELEASED_ONLY
 from ff_memories.config.run import Config as Config
-from ff_memories.config.run import FigureOptions as FigureOptions
 from ff_memories.config.run import usual as usual
-from ff_memories.config.section import about as about
-from ff_memories.config.section import keys_of as keys_of
+from ff_memories.config.sections import CorpusSection as CorpusSection
+from ff_memories.config.sections import FigureOptions as FigureOptions
+from ff_memories.config.sections import about as about
+from ff_memories.config.sections import keys_of as keys_of

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from ff_memories.config.section import OF_TRANSFORMERS, FilePath, Section
+from ff_memories.config.sections import OF_TRANSFORMERS, FilePath, Section
 
 FAIRSEQ, TRANSFORMERS = "fairseq", "transformers"
 KINDS = {library: f"<{library}>" for library in (FAIRSEQ, TRANSFORMERS)}  # as pydantic names them in a fault's place

@@ -10,11 +10,9 @@ from pydantic.fields import FieldInfo
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.config.experiments import Triggers
 from ff_memories.config.model import KINDS
 from ff_memories.config.run import Config, FigureOptions
-from ff_memories.config.running import Extraction
-from ff_memories.config.section import MemorySelection, keys_of, plain_path
+from ff_memories.config.sections import Extraction, MemorySelection, Triggers, keys_of, plain_path
 
 ABSENT = object()  # the value of a key that a file does not have
 PROTOCOL = "protocol"  # a config's key: the file of the keys that several runs share

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
 
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
@@ -61,15 +61,7 @@ class Dictionary:
 
         Raises ``UserError``, with the line number, if the file is not a dictionary or lists a type twice.
         """
-        require_file(path)
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise UserError(
-                f"{path}: no such dictionary", "set model.dictionary to the checkpoint's dict.txt"
-            ) from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 at byte {error.start}") from None
+        text = foreign.read_text(path, "dictionary", "set model.dictionary to the checkpoint's dict.txt")
         if text.startswith(BYTE_ORDER_MARK):
             raise UserError(
                 f"{path}: begins with a byte order mark, which would become part of the first word", REMOVE_MARK

@@ -15,8 +15,7 @@ from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter, inside, raw_rule
 from ff_memories.corpus.store import Sentences
-from ff_memories.corpus.tokenizer import Tokenizer
-from ff_memories.corpus.types import Types
+from ff_memories.corpus.tokenizer import Tokenizer, Types
 
 BOUNDARY = "\x1e"  # stands where a mark of a document's end or beginning stood, character by character: a blank
 _HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
@@ -218,9 +217,8 @@ def _read_back(sentences: pl.DataFrame, tokenize: Callable[[str], Sized]) -> Ite
     last = set(sentences.group_by("split").agg(pl.col("sentence").max())["sentence"])
     for (_, file), rows in sentences.sort("sentence").group_by("split", "file", maintain_order=True):
         wanted: dict[int, list[tuple[int, int, int, int | None, int | None]]] = {}
-        for name in ("first_character", "characters"):
-            rows = rows if name in rows.columns else rows.with_columns(pl.lit(None).alias(name))
         inside = ("first_character", "characters")
+        rows = rows.with_columns(pl.lit(None).alias(name) for name in inside if name not in rows.columns)
         for row in rows.select("sentence", "line", "first_token", "tokens", *inside).iter_rows():
             number, line, first, tokens, before, characters = row
             wanted.setdefault(line, []).append((first, number, tokens, before, characters))

@@ -1,9 +1,10 @@
-"""A fast tokenizer of `tokenizers` (tokenizer.json) in the place of fairseq's dictionary.
+"""A model's token types: those of fairseq's dictionary, or of a fast tokenizer of `tokenizers` (tokenizer.json).
 
-A sentence is encoded by itself, its words with one blank between them, without special tokens. No code runs that comes
-with the file.
+A tokenizer encodes a sentence by itself, its words with one blank between them, without special tokens. No code runs
+that comes with the file.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ff_memories.base import foreign
-from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
+from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.files import write_whole
+from ff_memories.corpus.dictionary import BOS, PAD, Dictionary
 
 if TYPE_CHECKING:
     from tokenizers import Encoding
@@ -180,13 +182,7 @@ class Tokenizer:
         Raises:
             UserError: `tokenizers` is not installed, the file is no tokenizer, or it names more types than the model.
         """
-        require_file(path)
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            raise UserError(f"{path}: no such tokenizer", "give a folder with the model's tokenizer.json") from None
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}: not UTF-8 at byte {error.start}", "fetch the file again") from None
+        text = foreign.read_text(path, "tokenizer", "give a folder with the model's tokenizer.json")
         return cls.of(text, str(path), vocab)
 
     @classmethod
@@ -253,3 +249,34 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
 def _json(path: Path) -> dict[str, Any]:
     """Return a JSON file's mapping; an empty one where there is none. Raises ``UserError`` where it is damaged."""
     return foreign.read_json(path, dict[str, Any], "fetch the file again", text=True) if path.exists() else {}
+
+
+Types = Dictionary | Tokenizer
+
+
+def read_types(path: str | Path) -> Types:
+    """Read a ``dict.txt``, or a ``types.json`` that the model step wrote. Raises ``UserError`` where it is neither."""
+    path = Path(path)
+    if path.suffix != ".json":
+        return Dictionary.read(path)
+    try:
+        saved = json.loads(foreign.read_text(path, "list of types", rebuild_hint(path)))
+        return Tokenizer.of(json.dumps(saved["tokenizer"]), str(path), saved["vocab"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: not the types of a model ({error})", rebuild_hint(path)) from None
+
+
+def write_types(tokenizer: Tokenizer, path: Path) -> None:
+    """Write a tokenizer as tokenizer.json has it, with the number of types that its model has."""
+    content = {"vocab": len(tokenizer), "tokenizer": json.loads(tokenizer.fast.to_str())}
+    write_whole(path, json.dumps(content, ensure_ascii=False) + "\n")
+
+
+def never_trained(path: Path | None) -> list[int]:
+    """Return ``never_trained`` of a file's types; without a file, what every dictionary has: ``<s>`` and ``<pad>``."""
+    return [BOS, PAD] if path is None else read_types(path).never_trained()
+
+
+def folded(types: Types) -> np.ndarray | None:
+    """Return ``Tokenizer.folded``; ``None`` for a dictionary, whose runs compare ids alone."""
+    return types.folded() if isinstance(types, Tokenizer) else None

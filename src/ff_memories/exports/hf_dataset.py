@@ -29,7 +29,7 @@ from ff_memories.base.files import atomic_folder, require_new, write_whole
 from ff_memories.base.text import environment
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.tokenizer import Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.schema import SENTENCE, TOKEN
 from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person

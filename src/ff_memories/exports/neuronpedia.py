@@ -28,8 +28,7 @@ from ff_memories.base.text import key_and_sign
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.tokenizer import BLANK
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.tokenizer import BLANK, Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.tables.gallery import HISTOGRAM_BINS
 from ff_memories.workflow.runs import opening

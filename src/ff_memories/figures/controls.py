@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import altair as alt
 import polars as pl
 
-from ff_memories.config.running import SAME_SAMPLE, UNTRAINED
+from ff_memories.config.sections import SAME_SAMPLE, UNTRAINED
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import HALO, Options, layer_axis, source
 from ff_memories.figures.theme import BLACK, FAINT, INK

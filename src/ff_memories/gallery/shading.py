@@ -110,12 +110,11 @@ def _read(
 ) -> None:
     """Run sentences up to layer ``depth`` and put the coefficients of their triggers' keys where they belong."""
     batch = decoder.pack(sentences)
-    begin = np.concatenate([[0], np.cumsum([len(s) + 1 for s in sentences])[:-1]])
+    begin, _ = batch.sentences()
     x = decoder.embed(batch)
-    for index in range(depth):
-        block = decoder.layers[index]
-        activations = block(x, batch, last=index + 1 == depth)
-        here = np.flatnonzero(read["layer"] == index + 1)
+    for number, block in enumerate(decoder.layers[:depth], 1):
+        activations = block(x, batch, last=number == depth)
+        here = np.flatnonzero(read["layer"] == number)
         if len(here):
             count = read["position"][here]
             inside = np.arange(count.sum()) - np.repeat(count.cumsum() - count, count)

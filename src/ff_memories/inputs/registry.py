@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
 from ff_memories.inputs import model_folder
 
 OWN = Path(__file__).with_name("registry.toml")
@@ -104,12 +104,10 @@ class Source(Row):
 
 def read(path: Path) -> dict[str, Source]:
     """Read a registry file. Raises ``UserError`` naming the row with an error."""
-    require_file(path)
+    text = foreign.read_text(path, "registry of sources", "check sources.registry")
     try:
-        plain = tomllib.loads(path.read_text(encoding="utf-8"))
+        plain = tomllib.loads(text)
         return TypeAdapter(dict[str, Source]).validate_python(plain)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such registry of sources", "check sources.registry") from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -117,7 +115,7 @@ def read(path: Path) -> dict[str, Source]:
             f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
             f"see the package's {OWN.name} for all keys",
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
 
 

@@ -10,7 +10,7 @@ import polars as pl
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.tokenizer import Types, read_types
 from ff_memories.judge.measures import NEAR_ZERO
 from ff_memories.model.info import has_inactive
 from ff_memories.tables import annotation as annotators

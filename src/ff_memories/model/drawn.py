@@ -14,7 +14,7 @@ from ff_memories.base import foreign
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
-from ff_memories.config.running import SAME_SAMPLE, SHUFFLED, UNTRAINED
+from ff_memories.config.sections import SAME_SAMPLE, SHUFFLED, UNTRAINED
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted
 from ff_memories.model.files.converted import Description, Weights

@@ -10,9 +10,9 @@ import torch
 
 from ff_memories.base.draws import generator
 from ff_memories.base.progress import Progress
-from ff_memories.config.running import SAME_SAMPLE
+from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types
+from ff_memories.corpus.tokenizer import Types
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary

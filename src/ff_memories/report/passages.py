@@ -7,7 +7,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import escape_invisible
 from ff_memories.corpus import store
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.tokenizer import Types, read_types
 
 LONGEST = 40
 

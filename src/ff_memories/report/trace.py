@@ -24,7 +24,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.text import MINUS, environment, escape_invisible, key_and_sign, parse_memory
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.types import Types
+from ff_memories.corpus.tokenizer import Types
 from ff_memories.model import interventions
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.info import NOTICES, TITLES

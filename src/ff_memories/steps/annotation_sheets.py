@@ -14,7 +14,7 @@ from ff_memories.base.parameters import Input, Output
 from ff_memories.base.text import environment
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.tokenizer import read_types
 
 
 def run(

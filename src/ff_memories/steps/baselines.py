@@ -9,7 +9,7 @@ from ff_memories import tables as schemas
 from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.tokenizer import read_types
 from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.register import TOGETHER, UNTRAINED, register
 from ff_memories.model.info import read_info

@@ -10,7 +10,7 @@ from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output, Thread
 from ff_memories.config import CorpusSection, Settings
 from ff_memories.corpus import forms, store, text
 from ff_memories.corpus.segment import Segmenter, cuts, segmenter
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.tokenizer import read_types
 from ff_memories.inputs import registry
 from ff_memories.model.info import read_info
 

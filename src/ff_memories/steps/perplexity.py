@@ -6,7 +6,7 @@ from ff_memories.base.files import write_json
 from ff_memories.base.parameters import Execution, Input, Inputs, Outputs
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import never_trained, read_types
+from ff_memories.corpus.tokenizer import never_trained, read_types
 from ff_memories.model import perplexity
 from ff_memories.model.loading import load_model
 

@@ -10,7 +10,7 @@ from ff_memories import config as configs
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_json
 from ff_memories.base.parameters import Inputs, Output, Param
-from ff_memories.corpus.types import write_types
+from ff_memories.corpus.tokenizer import write_types
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.proved_model import take_in
 from ff_memories.model.info import quantised

@@ -17,7 +17,7 @@ import torch
 from ff_memories.base import arithmetic, machine
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
-from ff_memories.config.running import ExecutionSection
+from ff_memories.config.sections import ExecutionSection
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.vocabulary import ROWS, Vocabulary

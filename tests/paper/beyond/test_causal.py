@@ -16,7 +16,7 @@ from planted import EPSILON, SLOPE
 from planted_run import planted
 
 from ff_memories.base.draws import generator
-from ff_memories.config.experiments import Causal
+from ff_memories.config.sections import Causal
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.interventions import (

@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 from ff_memories import tables
-from ff_memories.config.experiments import Values
+from ff_memories.config.sections import Values
 from ff_memories.corpus.store import Corpus
 from ff_memories.paper.values import predictions as values
 

@@ -57,7 +57,7 @@ def source(folder):
 
 def comment(folder):
     append(folder, "src/ff_memories/schema.py", "\n# edited\n")
-    edit(folder, "src/ff_memories/config/experiments.py", "number of triggers per key", "triggers per key")
+    edit(folder, "src/ff_memories/config/sections.py", "number of triggers per key", "triggers per key")
 
 
 def reads_more(folder):

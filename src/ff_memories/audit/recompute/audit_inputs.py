@@ -24,7 +24,7 @@ from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus import sample, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import POSITIONS, Corpus
-from ff_memories.corpus.types import Types, folded, read_types
+from ff_memories.corpus.tokenizer import Types, folded, read_types
 from ff_memories.inputs import model_folder
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel

@@ -30,10 +30,10 @@ from ff_memories.audit.recompute.audit_inputs import (
 )
 from ff_memories.audit.recompute.near_equal import DIFFERS, FEW, NEAR_TIE, Result, tolerances
 from ff_memories.config import Settings
-from ff_memories.config.running import SAME_SAMPLE
+from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.types import Types, read_types
+from ff_memories.corpus.tokenizer import Types, read_types
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.paper.beyond import survey

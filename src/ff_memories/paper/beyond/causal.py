@@ -16,7 +16,7 @@ import torch
 from ff_memories import tables
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import WHOLE, Shard
-from ff_memories.config.experiments import Causal
+from ff_memories.config.sections import Causal
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import LanguageModel

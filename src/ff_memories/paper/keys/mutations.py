@@ -15,7 +15,7 @@ import torch
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.config.experiments import Mutations
+from ff_memories.config.sections import Mutations
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.batches.batching import retry_smaller, sliced

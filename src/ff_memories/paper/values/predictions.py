@@ -10,7 +10,7 @@ import torch
 
 from ff_memories.base.parameters import WHOLE, Shard, share
 from ff_memories.base.progress import Progress
-from ff_memories.config.experiments import Values
+from ff_memories.config.sections import Values
 from ff_memories.corpus.dictionary import BOS
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import LanguageModel

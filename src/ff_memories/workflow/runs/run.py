@@ -10,7 +10,7 @@ from typing import Any
 from ff_memories import config as configs
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import require_file
-from ff_memories.config.section import plain_path
+from ff_memories.config.sections import plain_path
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.model.info import read_info

@@ -10,7 +10,7 @@ from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output
 from ff_memories.base.text import csv_text
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.tokenizer import read_types
 
 
 def run(

@@ -15,7 +15,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Input, Output, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import read_types
+from ff_memories.corpus.tokenizer import read_types
 from ff_memories.model.loading import read_model
 from ff_memories.paper.keys import memory_selection
 from ff_memories.tables.annotation import ANNOTATOR

@@ -10,7 +10,7 @@ from ff_memories.config import Settings
 from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store
 from ff_memories.corpus.text import of_sentences
-from ff_memories.corpus.types import never_trained, read_types
+from ff_memories.corpus.tokenizer import never_trained, read_types
 from ff_memories.model.loading import load_model
 from ff_memories.paper.layers import composition as compositions
 from ff_memories.paper.values.predictions import every_top, value_tops

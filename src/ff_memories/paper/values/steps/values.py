@@ -6,7 +6,7 @@ from ff_memories import tables
 from ff_memories.base.parameters import Execution, Input, Output, Shard, Wildcard
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.corpus.types import folded, never_trained, read_types
+from ff_memories.corpus.tokenizer import folded, never_trained, read_types
 from ff_memories.model.loading import load_model
 from ff_memories.paper.keys import memory_selection, trigger_table
 from ff_memories.paper.values import predictions
