@@ -10,8 +10,8 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.model.batches import batching
-from ff_memories.model.batches.branches import Branches
 from ff_memories.model.decoder import Batch, Layer
+from ff_memories.model.interventions import Branches
 from ff_memories.model.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.more

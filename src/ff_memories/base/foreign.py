@@ -26,6 +26,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which no file can hold
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
 T = TypeVar("T")
+_adapter: Any = cache(TypeAdapter)
 
 
 def read_json(
@@ -185,15 +186,10 @@ def _checked(data: Any, where: str, kind: type[T], hint: str | None, text: bool)
     if kind is Any:
         return data
     try:
-        return _adapter(cast(Any, kind)).validate_json(json.dumps(data), strict=True)
+        return _adapter(kind).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False)[0]
         raise _refused(where, fault["loc"], fault["msg"].removeprefix("Value error, "), hint) from None
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 def _refused(where: str, at: tuple[Any, ...], what: str, hint: str | None) -> UserError:

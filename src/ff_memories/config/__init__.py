@@ -1,27 +1,341 @@
 """The config file of a run: its keys, their types, and checks for combinations that would give wrong numbers.
 
-``load`` reads and checks a whole file. A step gets ``Settings``, which has only the sections that its rule declares:
-a step cannot depend on a key that Snakemake and DVC do not watch.
+``load`` reads and checks a whole file; every fault names its key. A step gets ``Settings``, which has only the sections
+that its rule declares: a step cannot depend on a key that Snakemake and DVC do not watch.
 """
 
+import json
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from ff_memories.base import foreign
+from ff_memories.base.arithmetic import Precision
+from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.sections import declared
+from ff_memories.config.model import KINDS, AnyModel
 from ff_memories.config.model import FairseqModel as FairseqModel
 from ff_memories.config.model import ModelSection as ModelSection
 from ff_memories.config.model import TransformersModel as TransformersModel
-from ff_memories.config.reading import ABSENT as ABSENT
-from ff_memories.config.reading import PROTOCOL as PROTOCOL
-from ff_memories.config.reading import Settings as Settings
-from ff_memories.config.reading import by_file as by_file
-from ff_memories.config.reading import joined as joined
-from ff_memories.config.reading import load as load
-from ff_memories.config.reading import parse as parse
-from ff_memories.config.reading import read_yaml as read_yaml
-from ff_memories.config.reading import value_at as value_at
-from ff_memories.config.reading import yaml_of as yaml_of
-from ff_memories.config.run import FIDELITY as FIDELITY
-from ff_memories.config.run import RELEASED_ONLY as RELEASED_ONLY
-from ff_memories.config.run import Config as Config
-from ff_memories.config.run import usual as usual
+from ff_memories.config.sections import (
+    Baselines,
+    Causal,
+    Composition,
+    ExecutionSection,
+    Extraction,
+    Gallery,
+    MemorySelection,
+    Mutations,
+    Patterns,
+    Removals,
+    Section,
+    Sensitivity,
+    Sources,
+    Triggers,
+    Values,
+    plain_path,
+)
 from ff_memories.config.sections import CorpusSection as CorpusSection
 from ff_memories.config.sections import FigureOptions as FigureOptions
 from ff_memories.config.sections import about as about
 from ff_memories.config.sections import keys_of as keys_of
+
+# The value of every key set to `auto`, by `fidelity`.
+FIDELITY = {
+    "paper": {
+        "corpus.tokenizer": "native",
+        "triggers.positions": "inner",
+        "values.target": "next",
+        "values.projection": "adaptive",
+        "composition.positions": "1..N",
+        "composition.layer_prediction": "ffn",
+    },
+    "released": {
+        "corpus.tokenizer": "moses",
+        "triggers.positions": "released",
+        "values.target": "last",
+        "values.projection": "random",
+        "composition.positions": "0..N",
+        "composition.layer_prediction": "output",
+    },
+}
+
+# Required with fidelity: released, although these keys have no `auto`.
+RELEASED_ONLY = {
+    "triggers.per_sentence": "best",
+    "triggers.duplicates": "keep",
+    "values.types": "all",
+    "corpus.headings": "keep",
+    "corpus.too_long": "refuse",
+}
+
+
+class Config(Section):
+    """The config of one run."""
+
+    run: str = Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="name of the run; results go to `results/<run>/`"
+    )
+    seed: int = Field(1, ge=0, lt=2**32, description="seed of all random draws")
+    fidelity: Literal["paper", "released"] = Field(
+        "paper",
+        description="how to set every key that is `auto`: paper (as the paper describes) | released (as the authors' "
+        "released code does)",
+    )
+    corpus: CorpusSection
+    model: AnyModel
+    execution: ExecutionSection = ExecutionSection()
+    extraction: Extraction = Extraction()
+    triggers: Triggers = Triggers()
+    mutations: Mutations = Mutations()
+    patterns: Patterns = Patterns()
+    values: Values = Values()
+    composition: Composition = Composition()
+    causal: Causal = Field(default_factory=Causal)
+    removals: Removals = Field(default_factory=Removals)
+    baselines: Baselines = Field(default_factory=Baselines)
+    sensitivity: Sensitivity = Field(default_factory=Sensitivity)
+    sources: Sources = Field(default_factory=Sources)
+    gallery: Gallery = Field(default_factory=Gallery)
+    figures: dict[str, FigureOptions] = Field(
+        default_factory=dict, description="options of single figures, by name: figure2 ... figure11"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = []
+        for path, value in FIDELITY[self.fidelity].items():
+            given = self.at(path)
+            if self.fidelity == "released" and given not in ("auto", value):
+                faults.append(f"{path}: {given!r} contradicts fidelity: released, which requires {value!r}")
+        if self.fidelity == "released":
+            for path, value in RELEASED_ONLY.items():
+                if self.at(path) != value:
+                    faults.append(f"{path}: fidelity: released requires {value!r}")
+        faults += [f"{path}: {why}" for (path, value), why in self.model.refuses.items() if self.at(path) == value]
+        if (precision := self.extraction.precision) != "float32":
+            if self.values.projection == "random" or self.fidelity == "released":
+                faults.append(f"extraction.precision: the released code has no {precision!r}; use float32")
+            if precision == "tf32" and self.execution.device == "cpu":
+                faults.append("extraction.precision: tf32 needs a GPU, but execution.device is cpu")
+        for path in ("mutations.top", "patterns.top"):
+            if (given := self.at(path)) > self.triggers.top:
+                faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
+        faults += self._faults_of_keys()
+        unknown = sorted(set(self.figures).difference(*declared("ff_memories.paper.*.figures.toml").values()))
+        faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in unknown]
+        if faults:
+            raise ValueError("\n  ".join(faults))
+        return self
+
+    def _faults_of_keys(self) -> list[str]:
+        """Return which memories the gallery is to show that the run does not look at, or what needs all memories."""
+        looked, shown, faults = self.triggers.keys, self.gallery.keys, []
+        if looked is not None and self.fidelity == "released":
+            faults.append("triggers.keys: fidelity: released needs all memories, as the released code does")
+        if isinstance(looked, int) and isinstance(shown, int) and shown > looked:
+            faults.append(f"gallery.keys: {shown} is more than triggers.keys ({looked})")
+        if isinstance(looked, dict) and isinstance(shown, dict):
+            faults += [
+                f"gallery.keys: memory {memory} of layer {layer} is not in triggers.keys"
+                for layer, own in shown.items()
+                for memory in own
+                if memory not in looked.get(layer, [])
+            ]
+        return faults
+
+    def at(self, path: str) -> Any:
+        """Return the value of a key, such as ``triggers.top``."""
+        return attrgetter(path)(self)
+
+    def source_names(self) -> list[str]:
+        """Return the named sources that the run reads."""
+        named = [self.corpus.source, self.model.source]
+        if self.corpus.segmenter.startswith("spacy:"):
+            named.append(self.corpus.segmenter.removeprefix("spacy:"))
+        return [name for name in named if name not in (None, "docstrings", "blank")]
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the config as plain data, with every ``auto`` replaced by its value under ``fidelity``."""
+        plain = self.model_dump()
+        meant = FIDELITY[self.fidelity] | self.model.auto
+        for path, value in meant.items():
+            section, key = path.split(".")
+            if plain[section][key] == "auto":
+                plain[section][key] = value
+        return plain
+
+
+def usual(keys: dict[str, FieldInfo] = Config.model_fields) -> dict[str, Any]:
+    """Return a new config as plain data: the paper's choices, and null for keys that each run sets itself."""
+    out: dict[str, Any] = {}
+    for name, field in keys.items():
+        if field.default_factory is None and not field.json_schema_extra:
+            if below := keys_of(field):
+                out[name] = usual(below)
+            elif field.is_required():
+                out[name] = None
+            elif field.default is not None:
+                out[name] = field.default
+    return out
+
+
+ABSENT = object()  # the value of a key that a file does not have
+PROTOCOL = "protocol"  # a config's key: the file of the keys that several runs share
+
+
+def _keys_in(sections: list[str]) -> list[str]:
+    """Return the keys of the section at a path; none if the path is not a section."""
+    keys: dict[str, FieldInfo] = Config.model_fields
+    for name in sections:
+        keys = FigureOptions.model_fields if sections[0] == "figures" else keys_of(keys.get(name))
+    return list(keys)
+
+
+def faults(error: ValidationError, prefix: str = "") -> str:
+    lines = []
+    for fault in error.errors():
+        where = [prefix, *map(str, fault["loc"])]
+        path = [part for part in where if part and part not in KINDS.values()]
+        *sections, key = path or [""]
+        message = fault["msg"].removeprefix("Value error, ")
+        if fault["type"] == "extra_forbidden":
+            message = "unknown key" + did_you_mean(key, _keys_in(sections))
+        elif fault["type"] == "missing":
+            message = "missing key"
+        elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):
+            message += f" (found {fault['input']!r})"
+        lines.append(f"{'.'.join(path)}: {message}" if path else message)  # checks of the whole config name their keys
+    return "\n  ".join(lines)
+
+
+def by_file(data: Any, name: str = "config", root: Path = Path()) -> dict[str, dict[str, Any]]:
+    """Return {file: its keys} of a config: itself, and the protocol that it names, if it names one.
+
+    Args:
+        root: the project's folder, where the protocol is looked for.
+
+    Raises:
+        UserError: one of the two has no keys, or the protocol cannot be read.
+    """
+    files = {name: data}
+    if isinstance(data, dict) and (shared := data.get(PROTOCOL)) is not None:
+        try:
+            path = plain_path(shared)
+        except (ValueError, AttributeError, TypeError) as error:
+            raise UserError(f"{name}: {PROTOCOL}: expected a path: {error}") from None
+        files = {name: {key: value for key, value in data.items() if key != PROTOCOL}, path: read_yaml(root / path)}
+    for file, keys in files.items():
+        if not isinstance(keys, dict):
+            hint = "give a config, as ff-memories init writes one"
+            raise UserError(f"{file}: expected a mapping of sections, found {type(keys).__name__}", hint)
+    return files
+
+
+def joined(data: Any, name: str = "config", root: Path = Path()) -> dict[str, Any]:
+    """Return a config's keys together with its protocol's. Raises ``UserError`` where one contradicts the other."""
+    own, *shared = by_file(data, name, root).values()
+    return _joined(own, shared[0], f"{name}: ", str(data[PROTOCOL])) if shared else own
+
+
+def _joined(own: dict[str, Any], shared: dict[str, Any], where: str, protocol: str) -> dict[str, Any]:
+    out = dict(shared)
+    for key, value in own.items():
+        there = shared.get(key, value)
+        if isinstance(value, dict) and isinstance(there, dict):
+            out[key] = _joined(value, there, f"{where}{key}.", protocol)
+        elif value != there:
+            why = f"{where}{key}: {value!r} contradicts {protocol}, which has {there!r}"
+            raise UserError(why, "remove the key from one of the two files")
+        else:
+            out[key] = value
+    return out
+
+
+def value_at(data: Any, key: str) -> Any:
+    """Return what a file's data has at a key, such as ``gallery.keys``, or ``ABSENT``."""
+    for part in key.split("."):
+        data = data.get(part, ABSENT) if isinstance(data, dict) else ABSENT
+    return data
+
+
+def parse(data: Any, name: str = "config", root: Path = Path()) -> Config:
+    """Check a whole config given as plain data. Raises ``UserError`` naming every wrong key."""
+    try:
+        return Config.model_validate(joined(data, name, root))
+    except ValidationError as error:
+        raise UserError(f"{name}:\n  {faults(error)}", "config/README.md explains every key") from None
+
+
+def read_yaml(path: Path) -> Any:
+    """Return a config file's data. Raises ``UserError`` if the file is missing or is not valid YAML."""
+    hint = None if path.exists() else "check the path, or write a config with ff-memories init"
+    return foreign.read_yaml(path, Any, hint, "config file")
+
+
+def yaml_of(text: str, where: str) -> Any:
+    """Return the data of a YAML text. Raises ``UserError``, naming ``where``, for bad YAML or a duplicate key."""
+    return foreign.yaml_of(text, where, Any)
+
+
+def load(path: str | Path) -> Config:
+    """Read and check a run's config file."""
+    return parse(read_yaml(Path(path)), str(path))
+
+
+if TYPE_CHECKING:
+    _Keys = Config  # type checkers see all of the config's keys
+else:
+    _Keys = object  # a step has only those of its sections
+
+
+class Undeclared(UserError, AttributeError):
+    """Raised when a step reads a section that ``--config`` does not have."""
+
+
+class Settings(_Keys):
+    """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
+
+    def __init__(self, data: dict[str, Any]):
+        for name, value in data.items():
+            field = Config.model_fields.get(name)
+            if field is None:
+                raise UserError(f"{name}: unknown key{did_you_mean(name, Config.model_fields)}")
+            try:
+                value = TypeAdapter(field.rebuild_annotation()).validate_python(value)
+            except ValidationError as error:
+                raise UserError(f"config:\n  {faults(error, name)}") from None
+            setattr(self, name, value)
+
+    @property
+    def precision(self) -> Precision:
+        """``extraction.precision``; float32 if a step is run by hand without that section."""
+        section: Extraction | None = vars(self).get("extraction")
+        return "float32" if section is None else section.precision
+
+    @property
+    def looked_at(self) -> MemorySelection:
+        """``triggers.keys``; None, for all, if the rule does not declare it, as rules do only where it is set."""
+        section: Triggers | None = vars(self).get("triggers")
+        return None if section is None else section.keys
+
+    if not TYPE_CHECKING:  # type checkers then report keys that the config lacks
+
+        def __getattr__(self, name: str) -> Any:
+            raise Undeclared(
+                f"this step reads the config section {name!r}, which its rule does not declare",
+                "give --config a run's config file, or add that section",
+            )
+
+    @classmethod
+    def from_argument(cls, text: str) -> "Settings":
+        """Read ``--config``: a config file's path, or the declared sections themselves as JSON."""
+        if text.lstrip().startswith("{"):
+            try:
+                return cls(json.loads(text))
+            except (ValueError, RecursionError) as error:
+                raise UserError(f"--config: not valid JSON: {error}") from None
+        return cls(load(text).resolved())

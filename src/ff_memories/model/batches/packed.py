@@ -7,23 +7,27 @@ belong together is what the batch knows: ``over`` names it for the layers that r
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from ff_memories.model.batches.branches import Branches
-from ff_memories.model.batches.prefix_tree import Level
-from ff_memories.model.decoder import Batch
 from ff_memories.model.matmul import Scoring
 
 NAME = "ff_memories"  # of the attention function, as `transformers` knows it
 
 
+class Rows(Protocol):
+    """The rows of a ``Batch``, of a forest's ``Level`` or of ``Branches``."""
+
+    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring) -> torch.Tensor:
+        """Return attention's output (rows, heads, d_head); arguments as of ``decoder.Batch.attention``."""
+
+
 class _Now(threading.local):
-    rows: Batch | Level | Branches | None = None
+    rows: Rows | None = None
     factor: torch.dtype | None = None
 
 
@@ -31,7 +35,7 @@ _now = _Now()
 
 
 @contextmanager
-def over(rows: Batch | Level | Branches, factor: torch.dtype | None = None) -> Iterator[None]:
+def over(rows: Rows, factor: torch.dtype | None = None) -> Iterator[None]:
     """Let attention of this thread run over a batch, or over a layer's part of a forest.
 
     ``factor``: the type that queries, keys and values are rounded to; ``None``: they stay as they are.
