@@ -35,7 +35,7 @@ from ff_memories.base import foreign
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
-from ff_memories.report.answers import counted
+from ff_memories.base.text import counted
 from ff_memories.schema import COEFFICIENT, COUNT, EXACT, FOLLOWS, LOGIT, PROBABILITY, STATISTIC, Rule, Schema
 from ff_memories.tables import TABLES
 from ff_memories.workflow.runs.opening import run_of

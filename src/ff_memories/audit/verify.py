@@ -33,13 +33,13 @@ from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.progress import duration
+from ff_memories.base.text import counted
 from ff_memories.base.text import environment as templates
 from ff_memories.config import Settings
 from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import measure
 from ff_memories.model.info import read_info
-from ff_memories.report.answers import counted
 from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import constraints, dvc_lock_file, machines, rebuild, record_check
 from ff_memories.workflow.dvc_yaml import is_kept

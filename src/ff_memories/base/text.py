@@ -65,6 +65,16 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
+def counted(n: int, one: str, many: str) -> str:
+    """Return a number with its noun in the singular or plural."""
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def finished(text: str) -> str:
+    """Return text with a capital and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def cell(value: Any) -> Any:
     """Return one CSV cell that no spreadsheet reads as a formula; numbers stay numbers."""
     if not isinstance(value, str):

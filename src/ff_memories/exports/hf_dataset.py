@@ -8,7 +8,6 @@ the table `triggers`. A table without text has the bytes of the run's own file.
 """
 
 import argparse
-import hashlib
 import re
 import shutil
 from collections.abc import Iterable
@@ -25,7 +24,7 @@ import ff_memories
 from ff_memories import tables
 from ff_memories.atlas.match import without_folders
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, require_new, write_whole
+from ff_memories.base.files import atomic_folder, require_new, sha256, write_whole
 from ff_memories.base.text import environment
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
@@ -158,7 +157,7 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
             metadata = {n: v for n, v in pl.read_parquet_metadata(path).items() if n != "ARROW:schema"}
             tables.save(shared, to, metadata)
         out.left_out += [f"the column `{c}` of `{name}`" for c in quoting]
-        out.files[name] = (shared.height, shared.columns, schema.about, hashlib.sha256(to.read_bytes()).hexdigest())
+        out.files[name] = shared.height, shared.columns, schema.about, sha256(to)
     return out
 
 
@@ -189,7 +188,7 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
     for (name, about), frame in zip(TEXTS.items(), (texts, every), strict=True):
         to = folder / "data" / f"{name}.parquet"
         tables.save(frame, to)
-        contents.files[name] = (frame.height, frame.columns, about, hashlib.sha256(to.read_bytes()).hexdigest())
+        contents.files[name] = frame.height, frame.columns, about, sha256(to)
 
 
 def card(

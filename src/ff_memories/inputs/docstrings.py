@@ -7,7 +7,6 @@ assigns the whole file to train or validation, so no docstring is split between 
 import ast
 import hashlib
 import re
-from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
@@ -37,15 +36,9 @@ _WORD = re.compile(r"[A-Za-z]+")
 def docstrings(source: str) -> Iterator[str]:
     """Yield the cleaned docstring of a module and of every class and function in it, in source order."""
     holders = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    waiting: deque[ast.AST] = deque([ast.parse(source)])
-    while waiting:  # breadth first, like ast.walk, but only through statements: no expression contains any of these
-        node = waiting.popleft()
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, holders) and (text := ast.get_docstring(node)):
             yield text
-        for inner in ("body", "handlers", "orelse", "finalbody", "cases"):
-            held = getattr(node, inner, None)
-            if isinstance(held, list):
-                waiting.extend(held)
 
 
 def paragraphs(docstring: str) -> Iterator[str]:

@@ -84,17 +84,16 @@ def _by(way: Download, source: Source) -> None:
         found = download(part, DOWNLOADS, lock.get(part.name, {}).get("sha256"))
         if part.name not in lock:
             _record(found)
-        got.append(found.path)
+        got.append((part, found.path))
     folder = Path(source.folder)
     if way.format == "parquet":
         for split, name in source.files.items():
-            own = [path for path, part in zip(got, way.parts, strict=True) if part.split == split]
-            lines_of_parquet(own, folder / name)
+            lines_of_parquet([path for part, path in got if part.split == split], folder / name)
     elif way.format == "joined":
-        _make(source, [(path, part.member) for path, part in zip(got, way.parts, strict=True)])
+        _make(source, [(path, part.member) for part, path in got])
     else:
-        unpack(got[0], way.format, list(source.files.values()), folder, 2 * source.unpacked_bytes, source.inside)
-    for path in got:
+        unpack(got[0][1], way.format, list(source.files.values()), folder, 2 * source.unpacked_bytes, source.inside)
+    for _, path in got:
         path.unlink()
 
 

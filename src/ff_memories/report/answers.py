@@ -1,6 +1,6 @@
 """Tell a run's claims in sentences: its first lines, an answer for each section, and how many claims are in each group.
 
-What is said of a claim is in ``claims.toml``; ``counted``, ``finished`` and ``looked_at`` format pieces of sentences.
+What is said of a claim is in ``claims.toml``.
 """
 
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from ff_memories.base.text import listed
+from ff_memories.base.text import counted, finished, listed
 from ff_memories.config import Settings
 from ff_memories.judge.numbers import number
 from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, Row, control, self_sampled, sentence, told
@@ -155,16 +155,6 @@ def _open(rows: Sequence[Row], scope: str) -> str:
     if kinds := sorted({row["resampled"].partition(" by ")[0] for row in rows if row["resampled"]}):
         parts.append(f"how numbers differ between training runs: intervals come from other {listed(kinds, 'or')} alone")
     return finished("; ".join(parts) or "nothing was left open")
-
-
-def counted(n: int, one: str, many: str) -> str:
-    """Return a number with its noun in the singular or plural."""
-    return f"{n:,} {one if n == 1 else many}"
-
-
-def finished(text: str) -> str:
-    """Return text with a capital and a full stop."""
-    return f"{text[0].upper()}{text[1:]}."
 
 
 def looked_at(asked: int | dict[int, list[int]] | None, neurons: int, seed: int) -> str:

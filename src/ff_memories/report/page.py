@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from ff_memories.base.text import escape_invisible, listed
+from ff_memories.base.text import escape_invisible, finished, listed
 from ff_memories.config import Settings
 from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
 from ff_memories.figures.render import face
@@ -25,7 +25,7 @@ from ff_memories.judge.sensitivity import changes
 from ff_memories.judge.wording import word
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import outline
-from ff_memories.report.answers import SOURCES, answer, finished, first_lines, looked_at, named
+from ff_memories.report.answers import SOURCES, answer, first_lines, looked_at, named
 from ff_memories.report.html import embedded, inline, policy, render, script
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED

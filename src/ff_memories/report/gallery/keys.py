@@ -40,7 +40,8 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     samples = _Prefixes(material, material.samples)
     of_samples, percentiles = material.starts(material.samples), material.samples["percentile"].to_list()
     extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
-    values, same, levels = _Values(material), material.same_text, material.level_starts.tolist()
+    values, same = _Values(material), material.same_text
+    levels = [0, *material.triggers["position"].cast(pl.Int64).cum_sum()]  # where each trigger's rows of `levels` begin
     without = _Without(material)
     for part in material.parts():
         records = []

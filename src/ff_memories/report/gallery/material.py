@@ -82,17 +82,6 @@ class Material:
         """Return the ordinals of a layer's keys."""
         return range(*np.searchsorted(self.places, [(layer - 1) * self.keys, layer * self.keys]).tolist())
 
-    @cached_property
-    def level_starts(self) -> np.ndarray:
-        """Offsets (triggers + 1,) of each trigger's rows in the ``levels`` table, if it has any."""
-        return np.concatenate([[0], self.triggers["position"].cast(pl.Int64).to_numpy().cumsum()]).astype(np.int64)
-
-    @cached_property
-    def tops(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and probabilities (keys, n) of the tokens that each value promotes, most probable first."""
-        grid = lambda name: self.promoted[name].to_numpy().reshape(self.size, -1)
-        return grid("token").astype(np.int64), grid("probability")
-
     def ordinals(self, frame: pl.DataFrame) -> np.ndarray:
         """Return the ordinal of each row's key, (rows,) int64."""
         return np.searchsorted(self.places, self._numbers(frame))

@@ -105,7 +105,7 @@ def _fires(material: Material) -> dict[int, dict[str, list[int]]]:
 
 
 def _promotes(material: Material) -> dict[int, list[int]]:
-    ids = material.tops[0]
+    ids = material.promoted["token"].to_numpy().reshape(material.size, -1).astype(np.int64)
     ordinal, rank = (a.ravel() for a in np.indices(ids.shape))
     by_word = np.lexsort([ordinal, ids.ravel()])
     words = ids.ravel()[by_word, None]
