@@ -12,7 +12,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.text import csv_text
 from ff_memories.corpus import store
 from ff_memories.corpus.tokenizer import read_types
-from ff_memories.workflow.runs.run import Run, corpus_of
+from ff_memories.workflow.run import Run, corpus_of
 
 MENDED = "correct these places and convert again (nothing was written)"
 

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from data.training_steps import in_folder, measure, write_config
 from ff_memories import config
 from ff_memories.inputs import model_folder
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 STUDY = Path("config/rounding.yaml")
 WHOLE = "whole"  # weights as they are

@@ -6,7 +6,7 @@ from pathlib import Path
 from contrib import annotation_study
 from contrib.label_studio import labelling
 from ff_memories.annotate.annotation_files import Problems
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

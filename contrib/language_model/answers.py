@@ -16,7 +16,7 @@ from ff_memories.annotate.annotation_files import Problems, check
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

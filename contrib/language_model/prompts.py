@@ -15,7 +15,7 @@ from contrib import annotation_study
 from ff_memories.annotate.study import FEWEST, Item
 from ff_memories.base.files import atomic_folder, require_new, write_whole
 from ff_memories.corpus.tokenizer import BLANK
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 GUIDE = f"""\
 Below are the beginnings of several sentences (prefixes), each cut off after its last token, which stands in [brackets].

@@ -19,7 +19,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.text import csv_text
 from ff_memories.tables.annotation import ANNOTATOR, PEOPLE
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 Pair = tuple[str, str, str, *Score]  # two annotators, a measure, and its score
 HEADER = ("who", "beside", "measure", "value", "low", "high", "n")

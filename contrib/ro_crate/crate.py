@@ -22,9 +22,8 @@ import yaml
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import atomic_write, require_new
 from ff_memories.model.info import quantised, read_info
-from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, machines
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, machines, opening
+from ff_memories.workflow.run import Run
 
 try:
     from rocrate.model import ContextEntity

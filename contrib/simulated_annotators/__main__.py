@@ -15,7 +15,7 @@ from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.tables.annotation import ANNOTATOR, SIMULATED
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 RATES = {
     "miss": "share of true patterns that are missed",

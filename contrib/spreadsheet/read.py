@@ -11,7 +11,7 @@ from ff_memories.annotate.annotation_files import Problems
 from ff_memories.annotate.distance import LABELS
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

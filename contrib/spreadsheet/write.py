@@ -6,7 +6,7 @@ from pathlib import Path
 from contrib import annotation_study
 from contrib.spreadsheet import sheet
 from ff_memories.base.files import atomic_folder, require_new, write_whole
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.info import has_inactive, read_info
 from ff_memories.model.loading import load_model
 from ff_memories.model.transformer.hooked import HookedModel
-from ff_memories.workflow.runs.opening import opened
+from ff_memories.workflow.opening import opened
 
 KEPT = Path("docs/data/later.csv")
 BEGIN = "<!-- later work: python docs/tools/later.py -->"

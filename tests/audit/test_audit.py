@@ -20,17 +20,17 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.annotate import proxy
-from ff_memories.audit.recompute import baselines, checks
-from ff_memories.audit.recompute.audit import LEFT_OUT, Finding, audit, contradictions, draw
-from ff_memories.audit.recompute.audit_inputs import AuditInputs
-from ff_memories.audit.recompute.checks import ROWS, recomputed
-from ff_memories.audit.recompute.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
-from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.recompute.structure import faults
+from ff_memories.audit import baselines, checks
+from ff_memories.audit.audit import LEFT_OUT, Finding, audit, contradictions, draw
+from ff_memories.audit.audit_inputs import AuditInputs
+from ff_memories.audit.checks import ROWS, recomputed
+from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.structure import faults
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 TYPES = words(44)
 RUNS = {
@@ -452,7 +452,7 @@ def test_other_memories_than_rounding_may_choose_are_no_near_tie(sound):
 
 ASLEEP = """
 import signal, sys, time
-from ff_memories.audit.recompute.audit import _each
+from ff_memories.audit.audit import _each
 signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 list(_each([600.0] * 4, time.sleep, 2))
 """

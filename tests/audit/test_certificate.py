@@ -6,7 +6,7 @@ from pipeline import config
 from ff_memories.audit import verify
 from ff_memories.audit.verify import NEEDED, CheckedPart
 from ff_memories.workflow import dvc_lock_file
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 FEW = " with a smaller sample than usual ({} of a table, not {})"
 

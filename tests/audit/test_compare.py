@@ -14,14 +14,13 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit import compare, run_files
-from ff_memories.audit.recompute import structure
-from ff_memories.audit.recompute.audit_inputs import AuditInputs, read_table
-from ff_memories.audit.recompute.checks import ROWS
-from ff_memories.audit.recompute.near_equal import tolerances
+from ff_memories.audit import compare, run_files, structure
+from ff_memories.audit.audit_inputs import AuditInputs, read_table
+from ff_memories.audit.checks import ROWS
+from ff_memories.audit.near_equal import tolerances
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 FLOAT32 = tolerances("float32")
 CLAIM = dict.fromkeys(tables.TABLES["claims"].columns) | {

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ff_memories.audit.recompute.near_equal import DIFFERS, MATCH, NEAR_TIE, Comparer, tolerances
+from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, Comparer, tolerances
 
 NEAR = Comparer(tolerances("float32"))
 

@@ -7,9 +7,8 @@ import torch
 from factories import words, write_checkpoint
 from reference import Reference
 
-from ff_memories.audit.recompute import checks
-from ff_memories.audit.references import transformers_oracle
-from ff_memories.audit.references.equations import Equations
+from ff_memories.audit import checks, transformers_oracle
+from ff_memories.audit.equations import Equations
 from ff_memories.model.files import checkpoint
 
 SHAPES = {

@@ -15,18 +15,18 @@ from transformers_run import KINDS, prepare, settings_of, write_model, write_sen
 
 from data.train_transformer import tokenizer
 from ff_memories.audit import compare
-from ff_memories.audit.recompute.audit import LEFT_OUT, audit
-from ff_memories.audit.recompute.audit_inputs import AuditInputs, reference
-from ff_memories.audit.recompute.checks import ROWS, recomputed
-from ff_memories.audit.recompute.near_equal import DIFFERS, MATCH
-from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.recompute.structure import faults
-from ff_memories.audit.references.activations import Activations
-from ff_memories.audit.references.transformers_oracle import TransformersOracle
+from ff_memories.audit.activations import Activations
+from ff_memories.audit.audit import LEFT_OUT, audit
+from ff_memories.audit.audit_inputs import AuditInputs, reference
+from ff_memories.audit.checks import ROWS, recomputed
+from ff_memories.audit.near_equal import DIFFERS, MATCH
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.structure import faults
+from ff_memories.audit.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import POSITIONS
 from ff_memories.inputs import model_folder
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 SOME = Aim(0.95, 0.05, seed=1)  # 59 rows of each table
 FLOAT32_INSIDE = 2e-6  # of the largest number: softmax, RMSNorm or rotary positions in float32

@@ -18,11 +18,11 @@ from refusing import says
 from running import BIN, command
 
 from ff_memories import tables
-from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import CheckedPart, faultless, page, verdict, verify
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file, rebuild, record_check
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 

@@ -16,7 +16,7 @@ from ff_memories.base import arithmetic, machine
 from ff_memories.model import matmul
 from ff_memories.model.loading import use_precision
 from ff_memories.workflow.rules import computes_on_cpu
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 OTHERS = (  # environments that give other bits by themselves
     {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"},

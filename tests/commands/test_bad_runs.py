@@ -15,10 +15,9 @@ from refusing import ended, says
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.commands.explore import init
-from ff_memories.workflow import dvc_lock_file
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import DEFAULT
+from ff_memories.commands import init
+from ff_memories.workflow import dvc_lock_file, opening
+from ff_memories.workflow.run import DEFAULT
 
 INFO = {"layers": 1, "keys": 4, "vocab": 9, "adaptive_output": True, "final_norm": True, "max_positions": 9}
 TRIGGERS = {

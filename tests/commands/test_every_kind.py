@@ -7,7 +7,7 @@ import pytest
 
 from ff_memories import tables
 from ff_memories.cli import main
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 

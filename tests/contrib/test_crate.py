@@ -12,7 +12,7 @@ import pytest
 from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file, machines
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 

@@ -11,7 +11,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import rule, segmenter
-from ff_memories.corpus.text import is_heading, moses, sentences, sha256
+from ff_memories.corpus.text import is_heading, sentences, sha256
 from ff_memories.inputs import docstrings
 
 WIKITEXT = """\

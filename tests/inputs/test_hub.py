@@ -24,7 +24,7 @@ from ff_memories.config import load
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import hub, model_folder
 from ff_memories.inputs.of_run import Inputs
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 pytestmark = pytest.mark.slow
 TEXTS = ["--train", "train.txt", "--validation", "valid.txt"]

@@ -19,7 +19,7 @@ from ff_memories.judge.sensitivity import changes, rows
 from ff_memories.model.info import MARKS
 from ff_memories.report.page import choices_section
 from ff_memories.steps.sensitivity_part import STEPS, changed, jobs_of
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 OF_OTHER_MODELS = {"corpus.tokenizer=model", "values.projection=raw", "values.projection=scaled",
                    "triggers.signs=positive", "triggers.signs=both", "mutations.unit=word",

@@ -16,12 +16,12 @@ from second_device import SecondDevice, another_job
 
 from ff_memories import api, tables
 from ff_memories.audit import compare
-from ff_memories.audit.recompute.audit import LEFT_OUT, audit
-from ff_memories.audit.recompute.audit_inputs import AuditInputs
-from ff_memories.audit.recompute.checks import ROWS
-from ff_memories.audit.recompute.near_equal import tolerances
-from ff_memories.audit.recompute.sampling import Aim
-from ff_memories.audit.recompute.structure import faults
+from ff_memories.audit.audit import LEFT_OUT, audit
+from ff_memories.audit.audit_inputs import AuditInputs
+from ff_memories.audit.checks import ROWS
+from ff_memories.audit.near_equal import tolerances
+from ff_memories.audit.sampling import Aim
+from ff_memories.audit.structure import faults
 from ff_memories.base.arithmetic import ROUNDOFF, SLACK
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
@@ -32,7 +32,7 @@ from ff_memories.model.loading import load_decoder, use_precision
 from ff_memories.model.matmul import attention, linear, with_bias
 from ff_memories.paper.keys import topk
 from ff_memories.paper.keys.topk import TopTriggers
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 TYPES = words(44)
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have

@@ -23,7 +23,7 @@ from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.files import checkpoint
 from ff_memories.workflow import jobs
 from ff_memories.workflow.rules import refuse_bad_inputs
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 
 def nothing_written(folder):

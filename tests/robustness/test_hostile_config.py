@@ -15,7 +15,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import parse
 from ff_memories.inputs import registry
 from ff_memories.workflow import jobs
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 pytestmark = pytest.mark.more
 

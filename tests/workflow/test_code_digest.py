@@ -60,7 +60,7 @@ def edited(package, file, old, new):
         ("config/sections.py", "number of triggers per key (t)", "how many triggers a key has (t)"),
         ("config/sections.py", "\nfrom", "\nX = 1\nfrom"),
         ("paper/keys/tables.py", "E1: every key's triggers", "every key's triggers"),
-        ("commands/explore/plan.py", "import argparse", "import argparse\nimport os"),
+        ("commands/plan.py", "import argparse", "import argparse\nimport os"),
     ],
 )  # fmt: skip
 def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old, new):

@@ -9,7 +9,7 @@ from pipeline import config
 from ff_memories.base.errors import UserError
 from ff_memories.config.sections import CHANGED_MEMORIES, MUTATED_TRIGGERS
 from ff_memories.workflow.rules import step_params
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 OWN, UNTRAINED = SimpleNamespace(model=""), SimpleNamespace(model="models/untrained-1/")
 

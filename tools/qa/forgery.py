@@ -18,18 +18,17 @@ import polars as pl
 from scipy.stats import hypergeom
 
 from ff_memories import tables
-from ff_memories.audit import run_files, verify
-from ff_memories.audit.recompute import checks, structure
-from ff_memories.audit.recompute.audit_inputs import AuditInputs
-from ff_memories.audit.recompute.near_equal import DIFFERS
-from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit import checks, run_files, structure, verify
+from ff_memories.audit.audit_inputs import AuditInputs
+from ff_memories.audit.near_equal import DIFFERS
+from ff_memories.audit.sampling import Aim
 from ff_memories.base.progress import Progress
 from ff_memories.config import Settings
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.register import Claim, register
 from ff_memories.judge.verdicts import verdicts
 from ff_memories.model.info import read_info
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.run import DEFAULT, Run
 from tools.qa import table
 
 RECORDED = {"fairseq": DEFAULT, "ungated": Path("config/demo-gpt2.yaml"), "gated": Path("config/demo-llama.yaml")}

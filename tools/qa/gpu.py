@@ -28,7 +28,7 @@ import yaml
 
 from ff_memories import tables
 from ff_memories.audit import compare, run_files
-from ff_memories.audit.recompute.near_equal import tolerances
+from ff_memories.audit.near_equal import tolerances
 from ff_memories.base.files import write_whole
 from ff_memories.base.machine import gpu_present, hardware
 from ff_memories.base.progress import duration

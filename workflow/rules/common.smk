@@ -20,8 +20,8 @@ from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.private_api import remember_checksums
-from ff_memories.workflow.runs.opening import refuse_taken
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.opening import refuse_taken
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import home
 from ff_memories.workflow.snakemake_metadata import refuse_edited, remove_not_own
 from ff_memories.workflow.terminal_logger import after_nothing, brief

@@ -19,7 +19,7 @@ from ff_memories.judge.register import register
 from ff_memories.model.info import read_info
 from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import dvc_lock_file
-from ff_memories.workflow.runs.opening import configs as configs_of
+from ff_memories.workflow.opening import configs as configs_of
 
 NEEDED = ("mutations", "values", "composition", "refinement")
 PATTERNS = "pattern_labels"

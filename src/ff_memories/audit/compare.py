@@ -17,11 +17,10 @@ from typing import Any, Literal
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import run_files
-from ff_memories.audit.recompute import baselines, structure
-from ff_memories.audit.recompute.audit_inputs import AuditInputs, read_table
-from ff_memories.audit.recompute.checks import ROWS, place, recomputed_rows
-from ff_memories.audit.recompute.near_equal import (
+from ff_memories.audit import baselines, run_files, structure
+from ff_memories.audit.audit_inputs import AuditInputs, read_table
+from ff_memories.audit.checks import ROWS, place, recomputed_rows
+from ff_memories.audit.near_equal import (
     DIFFERS,
     FEW,
     INTERVAL,
@@ -38,8 +37,8 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
 from ff_memories.schema import COEFFICIENT, COUNT, EXACT, FOLLOWS, LOGIT, PROBABILITY, STATISTIC, Rule, Schema
 from ff_memories.tables import TABLES
-from ff_memories.workflow.runs.opening import run_of
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.opening import run_of
+from ff_memories.workflow.run import Run
 
 SHOWN = 5  # differences shown per table
 FEW_COUNTED = 2  # by which counts may differ, beside the share ``Tolerances.count``

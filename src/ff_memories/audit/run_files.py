@@ -15,7 +15,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.tables import TABLES
 from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.dvc_yaml import is_shared
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
 CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))

@@ -22,13 +22,12 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import compare, run_files
-from ff_memories.audit.recompute import audit
-from ff_memories.audit.recompute.audit import LEFT_OUT, OWN, Finding
-from ff_memories.audit.recompute.audit_inputs import At
-from ff_memories.audit.recompute.checks import ROWS
-from ff_memories.audit.recompute.near_equal import tolerances
-from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit import audit, compare, run_files
+from ff_memories.audit.audit import LEFT_OUT, OWN, Finding
+from ff_memories.audit.audit_inputs import At
+from ff_memories.audit.checks import ROWS
+from ff_memories.audit.near_equal import tolerances
+from ff_memories.audit.sampling import Aim
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
@@ -44,7 +43,7 @@ from ff_memories.tables.annotation import ANNOTATOR
 from ff_memories.workflow import constraints, dvc_lock_file, machines, rebuild, record_check
 from ff_memories.workflow.dvc_yaml import is_kept
 from ff_memories.workflow.jobs import is_intermediate
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "verdicts", "environment")
 NEEDED = ("record", "files", "rebuilt", "audit", "verdicts")  # for the word VERIFIED

@@ -1,4 +1,4 @@
-"""The user's commands, grouped, in order of use. A folder is a command with subcommands.
+"""The user's commands, grouped, in order of use.
 
 A module without a group is not for users: DVC calls ``sources``.
 """

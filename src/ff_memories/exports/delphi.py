@@ -28,8 +28,8 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.declaration import add_execution, execution
 from ff_memories.model.info import quantised, read_info
 from ff_memories.schema import KEY, LAYER, POSITION, SENTENCE
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import refuse_unfinished
+from ff_memories.workflow import opening
+from ff_memories.workflow.run import refuse_unfinished
 
 LEAST = 1e-5  # what delphi takes for zero
 WINDOW = 32  # tokens of an example: delphi cuts contexts into windows of this length, and takes no rest

@@ -32,8 +32,8 @@ from ff_memories.corpus.tokenizer import Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.schema import SENTENCE, TOKEN
 from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import Run, corpus_of, refuse_unfinished
+from ff_memories.workflow import opening
+from ff_memories.workflow.run import Run, corpus_of, refuse_unfinished
 
 IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.-]*")
 TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")

@@ -31,8 +31,8 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import BLANK, Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.tables.gallery import HISTOGRAM_BINS
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import corpus_of, refuse_unfinished
+from ff_memories.workflow import opening
+from ff_memories.workflow.run import corpus_of, refuse_unfinished
 
 BATCH = 1024  # features in a file, as in Neuronpedia's own exports
 NEGATIVE = "-neg"  # ends the name of the source of a layer's memories with sign -1

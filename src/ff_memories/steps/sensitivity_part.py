@@ -33,7 +33,7 @@ from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
 from ff_memories.steps import join, model
 from ff_memories.workflow.jobs import workflow
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.
 AGAIN = (reading, model, trigger_shard, triggers, mutations, values, composition, join, proxy, patterns, judging)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import write_whole
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 LOOKED_AT = Path("runs/.dvcignore")  # not in git: the runs that DVC looks at in this checkout, besides the default one
 IGNORED = Path(".dvcignore")

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 
 class _Content(BaseModel):

@@ -19,7 +19,7 @@ import yaml
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.workflow.jobs import is_intermediate, makes_intermediates, workflow
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import in_clone
 
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"

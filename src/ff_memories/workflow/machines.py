@@ -10,7 +10,7 @@ from typing import Any
 from ff_memories.base import foreign, machine
 from ff_memories.base.files import write_json
 from ff_memories.report.outcome import costs
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 NAME = "machines.json"
 

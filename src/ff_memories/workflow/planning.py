@@ -26,7 +26,7 @@ from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import costs
 from ff_memories.workflow.cards import Card
 from ff_memories.workflow.costs import SENTENCE, Planned, Shape, Speed, Text
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.speed import measured
 
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are

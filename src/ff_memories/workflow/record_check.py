@@ -12,7 +12,7 @@ from typing import Any
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file, dvc_yaml
 from ff_memories.workflow.dvc_yaml import Stage
-from ff_memories.workflow.runs.run import SOURCES, Run
+from ff_memories.workflow.run import SOURCES, Run
 
 MODIFIED, DELETED = "modified", "deleted"  # how a file differs
 

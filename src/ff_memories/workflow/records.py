@@ -15,7 +15,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.inputs.fetch import fetch
 from ff_memories.workflow import dvc, dvc_lock_file, dvc_yaml, jobs, rebuild, record_check, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import snakefile
 
 SCRATCH = Path(".dvc/tmp")  # on the run's disk, outside the checkout

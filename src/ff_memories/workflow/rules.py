@@ -17,8 +17,8 @@ from ff_memories.base import arithmetic, machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.workflow import code_digest
-from ff_memories.workflow.runs.opening import BESIDE
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.opening import BESIDE
+from ff_memories.workflow.run import Run
 
 OF_SHARD = re.compile(r"/shards/\d+-of-\d+/")  # in a path
 SMALL = 100_000_000  # bytes of a model's files: on a smaller one, only the search for triggers takes long enough to cut

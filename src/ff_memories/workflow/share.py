@@ -31,7 +31,7 @@ from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, record_check, snakemake_metadata
 from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, workflow
-from ff_memories.workflow.runs.run import Run, refuse_unfinished
+from ff_memories.workflow.run import Run, refuse_unfinished
 
 SUMS = "SHA256SUMS"
 HEAD = re.compile(r"# ff-memories ([\w.+!-]{1,40}): (.+)")  # the first line of SHA256SUMS: version and config

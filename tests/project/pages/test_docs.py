@@ -21,7 +21,7 @@ from pages import END, read_rows, replaced
 from running import ROOT
 
 from ff_memories import cli, tables
-from ff_memories.audit.recompute.near_equal import tolerances
+from ff_memories.audit.near_equal import tolerances
 from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole

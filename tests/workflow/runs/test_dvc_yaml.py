@@ -7,7 +7,7 @@ import pytest
 from running import ROOT
 
 from ff_memories.workflow import dvc_yaml
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.run import DEFAULT, Run
 
 LINES = {"demo": 350}  # so that a person reads it; of runs whose paths are longer, 400
 RECORDED = [DEFAULT, *(f"config/{path.parent.name}.yaml" for path in sorted((ROOT / "runs").glob("*/dvc.yaml")))]

@@ -16,8 +16,8 @@ from projects import git
 from refusing import ended
 from running import ROOT, command
 
+from ff_memories.workflow import opening
 from ff_memories.workflow.dvc_lock_file import digest
-from ff_memories.workflow.runs import opening
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from running import ROOT, command
 from transformers_run import prepare
 
 from ff_memories.base.errors import UserError
-from ff_memories.workflow.runs.opening import refuse_taken
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.opening import refuse_taken
+from ff_memories.workflow.run import Run
 
 
 def write(path, **changes):

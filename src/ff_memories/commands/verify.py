@@ -24,10 +24,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit.sampling import Aim
 from ff_memories.base.parameters import seconds, threads, whole
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow import opening
+from ff_memories.workflow.run import Run
 
 ABOUT = {  # scope -> whose results these are
     "paper": "the paper's own model",

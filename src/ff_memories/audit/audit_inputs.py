@@ -15,9 +15,9 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.audit.recompute.near_equal import Comparer, tolerances
-from ff_memories.audit.references.activations import Activations
-from ff_memories.audit.references.equations import Equations
+from ff_memories.audit.activations import Activations
+from ff_memories.audit.equations import Equations
+from ff_memories.audit.near_equal import Comparer, tolerances
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings, TransformersModel
@@ -31,10 +31,10 @@ from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
 from ff_memories.paper.beyond import survey
 from ff_memories.paper.keys import memory_selection
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 if TYPE_CHECKING:  # the library takes seconds to load
-    from ff_memories.audit.references.transformers_oracle import TransformersOracle
+    from ff_memories.audit.transformers_oracle import TransformersOracle
 
 Reference = Union[Equations, "TransformersOracle"]
 TableRow = dict[str, Any]
@@ -293,7 +293,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
             weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
             oracle.draw_again(drawn.weights_of(weights, description, *fresh[1:]))
         return oracle
-    from ff_memories.audit.references.transformers_oracle import TransformersOracle  # the library takes seconds to load
+    from ff_memories.audit.transformers_oracle import TransformersOracle  # the library takes seconds to load
 
     assert isinstance(model, TransformersModel) and run.inputs.model_folder, "only these have a tokenizer"
     folder = at(run.inputs.model_folder)

@@ -22,8 +22,8 @@ from ff_memories.inputs import from_gguf, hub, model_folder, one_text, registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.model.files import config_file, gguf_file
 from ff_memories.model.info import quantised
-from ff_memories.workflow.runs.opening import refuse_taken
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.opening import refuse_taken
+from ff_memories.workflow.run import Run
 
 COMPARED = 100  # sentences of a text on which a model's tokenizer is tried
 

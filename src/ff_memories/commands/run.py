@@ -24,12 +24,12 @@ from typing import NoReturn
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.parameters import whole
-from ff_memories.commands.explore import init
+from ff_memories.commands import init
 from ff_memories.config import PROTOCOL, read_yaml, usual
 from ff_memories.inputs import one_text, registry
 from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import home, packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"

@@ -27,18 +27,18 @@ import polars as pl
 import psutil
 import torch
 
-from ff_memories.audit.recompute import baselines, structure
-from ff_memories.audit.recompute.audit_inputs import At, AuditInputs, library, read_table, text_key
-from ff_memories.audit.recompute.checks import ROWS, recomputed_rows, texts_of
-from ff_memories.audit.recompute.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, Tolerances
-from ff_memories.audit.recompute.sampling import Aim
+from ff_memories.audit import baselines, structure
+from ff_memories.audit.audit_inputs import At, AuditInputs, library, read_table, text_key
+from ff_memories.audit.checks import ROWS, recomputed_rows, texts_of
+from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, Tolerances
+from ff_memories.audit.sampling import Aim
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, available
 from ff_memories.model.info import read_info
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks

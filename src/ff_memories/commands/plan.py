@@ -14,10 +14,10 @@ from ff_memories.inputs import model_folder
 from ff_memories.model.info import quantised
 from ff_memories.report.answers import looked_at
 from ff_memories.report.outcome import Cost, costs
+from ff_memories.workflow import opening
 from ff_memories.workflow.cards import cards
 from ff_memories.workflow.rules import refuse_bad_inputs
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 if TYPE_CHECKING:
     from ff_memories.workflow.costs import Planned

@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables as recorded_tables
-from ff_memories.audit.recompute.audit_inputs import AuditInputs
-from ff_memories.audit.recompute.near_equal import Tolerances
+from ff_memories.audit.audit_inputs import AuditInputs
+from ff_memories.audit.near_equal import Tolerances
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.store import Words
 from ff_memories.paper.beyond import causal, removals, survey

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.references.activations import AT_ONCE, USUAL, Activations, Changed, Enough, held, predicts, stop
+from ff_memories.audit.activations import AT_ONCE, USUAL, Activations, Changed, Enough, held, predicts, stop
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs import model_folder
 from ff_memories.model import families

@@ -11,7 +11,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible, memory_name, parse_memory
 from ff_memories.corpus import store
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 TOP = 10  # triggers and tokens, or fewer where the run has fewer
 

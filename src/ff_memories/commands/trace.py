@@ -20,8 +20,8 @@ from ff_memories.inputs import from_gguf, model_folder, registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised, read_info
-from ff_memories.workflow.runs import opening
-from ff_memories.workflow.runs.run import DEFAULT, Run, refuse_unfinished
+from ff_memories.workflow import opening
+from ff_memories.workflow.run import DEFAULT, Run, refuse_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from ff_memories.audit.references.activations import AT_ONCE, Activations, Changed, held, predicts
+from ff_memories.audit.activations import AT_ONCE, Activations, Changed, held, predicts
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.files import checkpoint
 from ff_memories.model.files.converted import Description, Weights

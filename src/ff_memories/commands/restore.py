@@ -2,8 +2,8 @@
 
 import argparse
 
+from ff_memories.workflow import opening
 from ff_memories.workflow.records import restore
-from ff_memories.workflow.runs import opening
 
 arguments = opening.argument
 

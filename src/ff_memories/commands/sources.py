@@ -6,8 +6,7 @@ record. A comment, a docstring or a help text does not change it; `dvc repro` ru
 
 import argparse
 
-from ff_memories.workflow import dvc_yaml
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import dvc_yaml, opening
 
 arguments = opening.argument
 

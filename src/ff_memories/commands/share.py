@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from ff_memories.base.files import require_new
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

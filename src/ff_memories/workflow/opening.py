@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, parse, read_yaml
-from ff_memories.workflow.runs.run import DEFAULT, Run
+from ff_memories.workflow.run import DEFAULT, Run
 
 CONFIGS = ("config/*.yaml", "*.yaml")
 BESIDE = "config.yaml"  # in a run's own folder: that of a run whose config was derived from another's

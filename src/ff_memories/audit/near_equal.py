@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ff_memories.audit.references.activations import slack
+from ff_memories.audit.activations import slack
 from ff_memories.base.arithmetic import ROUNDOFF, SLACK, Precision
 
 FEW = 10  # rows that near-ties may change in a table of any size, beside the shares ``excused`` and ``near_ties``

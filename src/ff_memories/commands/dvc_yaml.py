@@ -5,8 +5,7 @@ A folder that is no DVC project becomes one.
 
 import argparse
 
-from ff_memories.workflow import dvc, dvc_yaml
-from ff_memories.workflow.runs import opening
+from ff_memories.workflow import dvc, dvc_yaml, opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

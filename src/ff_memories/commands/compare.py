@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from ff_memories.audit.compare import compare, data, page
-    from ff_memories.workflow.runs import opening
+    from ff_memories.workflow import opening
 
     run_ = opening.opened(args.configfile) if args.configfile else None
     compared = compare(args.a, args.b, run_)

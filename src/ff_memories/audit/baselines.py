@@ -17,8 +17,8 @@ from ff_memories import tables
 from ff_memories.annotate import distance, proxy
 from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
-from ff_memories.audit.recompute import structure
-from ff_memories.audit.recompute.audit_inputs import (
+from ff_memories.audit import structure
+from ff_memories.audit.audit_inputs import (
     BATCH,
     At,
     AuditInputs,
@@ -28,7 +28,7 @@ from ff_memories.audit.recompute.audit_inputs import (
     read_table,
     reference,
 )
-from ff_memories.audit.recompute.near_equal import DIFFERS, FEW, NEAR_TIE, Result, tolerances
+from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, tolerances
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
@@ -40,7 +40,7 @@ from ff_memories.paper.beyond import survey
 from ff_memories.paper.keys import memory_selection
 from ff_memories.paper.keys.trigger_table import table as trigger_table
 from ff_memories.paper.keys.triggers import trigger_examples
-from ff_memories.workflow.runs.run import Run
+from ff_memories.workflow.run import Run
 
 OWN = {name: schema for name, schema in tables.TABLES.items() if schema.of_baselines}
 ROWS = tuple(name for name, schema in OWN.items() if schema.measured)  # recomputed by sample

@@ -2,9 +2,8 @@
 
 import argparse
 
-from ff_memories.workflow import machines
+from ff_memories.workflow import machines, opening
 from ff_memories.workflow.records import adopt
-from ff_memories.workflow.runs import opening
 
 arguments = opening.argument
 

@@ -1,1 +1,0 @@
-"""Recompute rows of tables from the model and the text, and judge what differs."""

@@ -1,1 +1,0 @@
-"""Set up and explore a run."""

@@ -1,1 +1,0 @@
-"""Check and record a run."""

@@ -1,1 +1,0 @@
-"""The run that a command is about: its config, its folders, its name, what it lacks."""
