@@ -1,7 +1,7 @@
 """Golden checks: measure known numbers of a checkpoint again, to see that it is the right one and is read correctly.
 
-``sizes`` and ``measure`` look at the model and the test text, ``judge`` lists what differs, ``diagnose`` names the most
-likely reason, and ``endings`` looks at the triggers that the paper shows.
+``sizes`` and ``measure`` look at the model and the test text, ``judge`` lists what differs, ``endings`` looks at the
+triggers that the paper shows.
 """
 
 import math
@@ -16,7 +16,8 @@ import torch
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
-from ff_memories.corpus.dictionary import EOS, SPECIALS, Dictionary
+from ff_memories.corpus.dictionary import EOS, Dictionary
+from ff_memories.inputs import registry
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files.converted import Description
 from ff_memories.paper.values.predictions import value_predictions
@@ -26,14 +27,8 @@ WINDOWS_WITHOUT_GPU = 8
 
 def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
     """Return a text in the form of the training data: every line's words, then ``</s>``."""
-    ids: list[int] = []
-    try:
-        with path.open(encoding="utf-8") as lines:
-            for line in lines:
-                ids += [*dictionary.encode(line.split()), EOS]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read as text ({error})", "fetch it again") from None
-    return np.array(ids, dtype=np.int64)
+    with path.open(encoding="utf-8") as lines:
+        return np.array([token for line in lines for token in (*dictionary.encode(line.split()), EOS)], dtype=np.int64)
 
 
 def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, windows: int | None) -> float:
@@ -134,33 +129,9 @@ def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
     return faults
 
 
-def diagnose(
-    decoder: Decoder, dictionary: Dictionary, counts: list[int], found: dict[str, Any], known: dict[str, Any]
-) -> str:
-    """Return the most likely reason for the differences."""
-    if found["perplexity"] >= known["perplexity"]["wrong_dictionary"]:
-        low, high = known["max_probability"]  # which no dictionary changes
-        if low <= found["max_probability"] <= high and shuffled_ties(dictionary, counts):
-            return (
-                "the dictionary is not this checkpoint's: words of equal count are not in fairseq's order since the v2 "
-                "release; the dict.txt of the v1 tarball is like that"
-            )
-        return "the weights or the dictionary are not the source's: from another training, random or damaged"
-    if all(found["tops"][f"{at['layer']}/{at['key']}"] == at["token"] for at in known["tops"]):
-        heads = decoder.description.heads
-        return f"its values are right, but the number of attention heads ({heads}) or the test text may be another one"
-    return "this is probably another checkpoint"
-
-
-def shuffled_ties(dictionary: Dictionary, counts: list[int]) -> bool:
-    """Return whether words of equal count are out of alphabetical order, unlike in current dictionaries."""
-    types = dictionary.types[len(SPECIALS) :]
-    ties = [(a, b) for a, b, x, y in zip(types, types[1:], counts, counts[1:], strict=False) if x == y > 0]
-    return sum(a > b for a, b in ties) > 0.01 * len(ties)
-
-
-def expected(path: Path) -> dict[str, Any]:
-    """Read a checkpoint's known numbers. Raises ``UserError`` if the file is not valid TOML."""
+def expected(source: registry.Source, others: str | None) -> dict[str, Any]:
+    """Read a checkpoint's known numbers; ``others``: another registry. Raises ``UserError`` for a damaged file."""
+    path = registry.golden_file(source, others)
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,7 +1,5 @@
 """Check a named checkpoint against its known numbers (G1-G5, G7), before the run computes anything with it."""
 
-from typing import NoReturn
-
 from ff_memories.audit import golden
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
@@ -33,24 +31,17 @@ def run(
     """
     others = registry[0] if registry else None
     row = registries.source(source, others, "model")
-    expected = golden.expected(registries.golden_file(row, others))
-    types, decoder = Dictionary.read(dictionary), load_decoder(weights, description, execution)
-    if faults := golden.sizes(decoder.description, expected):
-        _refuse(row, source, "it has the size of another model", faults)
-    if windows is None and decoder.device.type == "cpu":
-        windows = golden.WINDOWS_WITHOUT_GPU
-    measured = golden.measure(decoder, types, test, expected, windows)
-    if faults := golden.judge(measured, expected):
-        lines = dictionary.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        counts = [int(line.split()[1]) for line in lines]
-        reason = golden.diagnose(decoder, types, counts, measured, expected)
-        _refuse(row, source, reason, faults)
+    known, decoder = golden.expected(row, others), load_decoder(weights, description, execution)
+    faults = golden.sizes(decoder.description, known)
+    if not faults:
+        if windows is None and decoder.device.type == "cpu":
+            windows = golden.WINDOWS_WITHOUT_GPU
+        measured = golden.measure(decoder, Dictionary.read(dictionary), test, known, windows)
+        faults = golden.judge(measured, known)
+    if faults:
+        lines = "\n  ".join(faults)
+        raise UserError(
+            f"this is not the known {source}\n  {lines}",
+            f"remove {row.folder} and fetch it again, or set sources.golden: off; the run then counts as a surrogate",
+        )
     write_json(out, measured, sort_keys=True)
-
-
-def _refuse(source: registries.Source, name: str, reason: str, faults: list[str]) -> NoReturn:
-    lines = "\n  ".join(faults)
-    raise UserError(
-        f"this is not the known {name}: {reason}\n  {lines}",
-        f"remove {source.folder} and fetch it again, or set sources.golden: off; the run then counts as a surrogate",
-    )

@@ -19,7 +19,7 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
         out: file to write: the findings as JSON; written only if all checks pass
     """
     others = registry[0] if registry else None
-    expected_endings = expected(registries.golden_file(registries.source(source, others, "model"), others))
+    expected_endings = expected(registries.source(source, others, "model"), others)
     text, types = store.read(corpus), Dictionary.read(dictionary)
 
     def last(sentence: int, position: int) -> int | None:
