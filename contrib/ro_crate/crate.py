@@ -22,7 +22,7 @@ import yaml
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.base.files import atomic_write, require_new
 from ff_memories.model.info import quantised, read_info
-from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, machines, opening
+from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, opening, records
 from ff_memories.workflow.run import Run
 
 try:
@@ -121,7 +121,7 @@ def build(run: Run, info: Mapping[str, Any]) -> ROCrate:
         control["instrument"], control["object"] = step, action
         actions.append(action)
         controls.append(control)
-    whole = _whole(crate, recorded, workflow, controls, files, agent, machines.read(run))
+    whole = _whole(crate, recorded, workflow, controls, files, agent, records.machines(run))
     crate.root_dataset["mentions"] = [*actions, *whole]
     return crate
 
@@ -184,7 +184,7 @@ def _records(run: Run) -> list[Path]:
     """Return the files that declare and record the run."""
     found = [Path(run.file), run.dvc_yaml, run.dvc_lock]
     found += [
-        machines.path_of(run),
+        records.machines_of(run),
         constraints.LOCK,
         *sorted(Path("workflow/rules").glob("*.smk")),
     ]
@@ -212,7 +212,8 @@ def _tool(crate: ROCrate, stage: Stage) -> Any:
 
 def _action(crate: ROCrate, stage: Stage, tool: Any, files: dict[str, Any], agent: Any) -> Any:
     """Add a stage's CreateAction: its inputs, outputs, command, code and environment."""
-    about = f"code {stage.code}; environment {constraints.digest()}; {stage.command}"
+    lock = dvc_lock_file.digest(constraints.LOCK, "sha256")
+    about = f"code {stage.code}; environment {lock}; {stage.command}"
     action = _add(
         crate,
         f"#run/{stage.name}",

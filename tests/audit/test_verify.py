@@ -21,7 +21,7 @@ from ff_memories import tables
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import CheckedPart, faultless, page, verdict, verify
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import dvc_lock_file, rebuild, record_check
+from ff_memories.workflow import dvc_lock_file, rebuild, records
 from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
@@ -126,7 +126,7 @@ def test_a_stage_that_other_code_ran_is_found_by_name(here):
     recorded = yaml.safe_load(Path("workflow/sources/sources.yaml").read_text(encoding="utf-8"))
     record = (here / "dvc.lock").read_text(encoding="utf-8")
     (here / "dvc.lock").write_text(record.replace(f"claims: {recorded['claims']}", "claims: 0123456789abcdef"))
-    (found,) = record_check.faults(Run.read(DEFAULT))
+    (found,) = records.faults(Run.read(DEFAULT))
     assert found == "dvc.lock: claims was run by other code, or with other values of the config"
 
 
@@ -166,7 +166,7 @@ def test_an_edited_lock_contradicts_itself_and_the_files(here, what):
     content = yaml.safe_load((here / "dvc.lock").read_text())
     edit(content["stages"])
     (here / "dvc.lock").write_text(yaml.safe_dump(content))
-    assert any(fault.startswith("dvc.lock: ") and said in fault for fault in record_check.faults(Run.read(DEFAULT)))
+    assert any(fault.startswith("dvc.lock: ") and said in fault for fault in records.faults(Run.read(DEFAULT)))
     assert list(dvc_lock_file.differing(Run.read(DEFAULT))) == ([table("values")] if what == "an output's hash" else [])
 
 

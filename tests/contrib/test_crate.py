@@ -11,7 +11,7 @@ import pytest
 
 from contrib.ro_crate import crate
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import dvc_lock_file, machines
+from ff_memories.workflow import dvc_lock_file, records
 from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
@@ -29,15 +29,15 @@ def here(recorded_run, tmp_path, monkeypatch):
 
 def test_times_and_machines_are_kept_for_a_clone_that_has_no_logs(here):
     run = Run.read(DEFAULT)
-    known = machines.read(run)
+    known = records.machines(run)
     assert known["trigger_shard"]["jobs"] == 2 and known["trigger_shard"]["seconds"] > 0
     assert all("processor " in row["machine"] and ", cores " in row["machine"] for row in known.values())
     shutil.rmtree("results/planted/logs")
-    machines.keep(run)
-    assert machines.read(run) == known
-    machines.path_of(run).write_text("{")
+    records.keep_machines(run)
+    assert records.machines(run) == known
+    records.machines_of(run).write_text("{")
     with pytest.raises(UserError, match=r"machines\.json: not readable as JSON"):
-        machines.read(run)
+        records.machines(run)
 
 
 def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):

@@ -20,7 +20,7 @@ from ff_memories.inputs import model_folder
 from ff_memories.model.files import config_file, safetensors_check
 from ff_memories.model.info import read_info
 from ff_memories.model.loading import is_transformer
-from ff_memories.workflow import dvc_lock_file, record_check
+from ff_memories.workflow import dvc_lock_file, records
 
 pytestmark = pytest.mark.more
 SECONDS = 2
@@ -116,7 +116,7 @@ def test_a_record_names_no_file_that_would_be_read(tmp_path):
         file="my.yaml", files={"my.yaml": {"seed": 1}}, by_file=lambda _: {"my.yaml": {"seed": 1}}
     )
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "runs/a/sources.yaml": {"s": "0"}}
-    assert list(record_check._params({"params": params}, run)) == [
+    assert list(records._params({"params": params}, run)) == [
         ("seed", "my.yaml"),
         ("config", f"{tmp_path}/secret"),
     ]

@@ -40,7 +40,7 @@ from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import measure
 from ff_memories.model.info import read_info
 from ff_memories.tables.annotation import ANNOTATOR
-from ff_memories.workflow import constraints, dvc_lock_file, machines, rebuild, record_check
+from ff_memories.workflow import constraints, dvc_lock_file, rebuild, records
 from ff_memories.workflow.dvc_yaml import is_kept
 from ff_memories.workflow.jobs import is_intermediate
 from ff_memories.workflow.run import Run
@@ -159,7 +159,7 @@ def verified(parts: list[CheckedPart]) -> bool:
 
 
 def _record(check: Check) -> CheckedPart:
-    recorded, faults, where = dvc_lock_file.read(check.run), record_check.faults(check.run), check.run.dvc_lock
+    recorded, faults, where = dvc_lock_file.read(check.run), records.faults(check.run), check.run.dvc_lock
     how = f"{len(faults)} mismatches" if faults else "all made from the sources, inputs and parameters here"
     line = f"{where}: {len(recorded)} stages, {how}"
     return CheckedPart("record", line, faults=faults, data={"stages": len(recorded)})
@@ -198,7 +198,7 @@ def _recomputed(check: Check) -> CheckedPart | None:
         return None
     found = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
     longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]
-    made = longest(row["machine"] for row in machines.read(check.run).values())
+    made = longest(row["machine"] for row in records.machines(check.run).values())
     here = longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
     notes = [found.summary] if found.answer == "equal" else []
     notes += [f"recorded on {one}" for one in made] + [f"computed here on {one}" for one in here]
@@ -227,10 +227,7 @@ def _audit(check: Check) -> CheckedPart:
         where = RebuiltFirst(check.folder)
         check.found, faults, library = audit.audit_run(run, aim, where, check.cores)
     except UserError as error:
-        why = str(error).partition("\n")[0]
-        if "rebuilt" not in check.done:
-            why += "; if no record keeps this file, check the part rebuilt as well, which makes it"
-        return CheckedPart("audit", "could not run", faults=[why])
+        return CheckedPart("audit", "could not run", faults=[str(error).partition("\n")[0]])
     notes = []
     for every in check.tables.values():
         near = sum(finding.near_ties for finding in every)
@@ -367,7 +364,8 @@ def _environment(check: Check) -> CheckedPart | None:
     count, other = constraints.differences(wanted)
     line = f"{count - len(other)} of {count} packages have the version in {constraints.LOCK}"
     faults = [f"{name} {here}, expected {wanted[name]}" for name, here in other.items()]
-    data = {"constraints_sha256": constraints.digest(), "packages": count, "python": platform.python_version()}
+    lock = dvc_lock_file.digest(constraints.LOCK, "sha256")
+    data = {"constraints_sha256": lock, "packages": count, "python": platform.python_version()}
     return CheckedPart("environment", line, faults=faults, data=data)
 
 

@@ -2,13 +2,11 @@
 
 import argparse
 
-from ff_memories.workflow import machines, opening
+from ff_memories.workflow import opening
 from ff_memories.workflow.records import adopt
 
 arguments = opening.argument
 
 
 def run(args: argparse.Namespace) -> None:
-    run_ = opening.opened(args.configfile)
-    print("adopted: " + (", ".join(adopt(run_)) or "nothing new"))
-    machines.keep(run_)
+    print("adopted: " + (", ".join(adopt(opening.opened(args.configfile))) or "nothing new"))

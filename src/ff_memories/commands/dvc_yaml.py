@@ -5,7 +5,7 @@ A folder that is no DVC project becomes one.
 
 import argparse
 
-from ff_memories.workflow import dvc, dvc_yaml, opening
+from ff_memories.workflow import dvc_yaml, opening
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +18,9 @@ def run(args: argparse.Namespace) -> None:
     if args.check:
         dvc_yaml.check(run_)
     else:
-        dvc.begin()
-        dvc.look_at(run_)
+        dvc_yaml.begin()
+        dvc_yaml.look_at(run_)
         print(dvc_yaml.write(run_))
         stage = dvc_yaml.stage_of_sources(run_)
         if stage.with_suffix(".lock").is_file():  # else `dvc repro` in a clone of the record would rewrite it
-            dvc.call("commit", "--force", "--quiet", str(stage))
+            dvc_yaml.dvc("commit", "--force", "--quiet", str(stage))

@@ -1,6 +1,5 @@
 """Compare the installed packages with constraints.txt."""
 
-import hashlib
 import re
 from importlib.metadata import distributions, requires
 from pathlib import Path
@@ -9,17 +8,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from ff_memories.base.errors import UserError
-
 LOCK = Path("workflow/envs/constraints.txt")
 
 
 def pins(path: Path = LOCK) -> dict[str, str]:
     """Return {package: version} of the environment's lock, constraints.txt."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file", "run this command in the project's top folder") from None
+    lines = path.read_text(encoding="utf-8").splitlines()
     matches = (re.match(r"([\w.-]+)==([^\s;]+)", line) for line in lines)
     return {canonicalize_name(pin[1]): pin[2] for pin in matches if pin}
 
@@ -35,11 +29,6 @@ def unmet() -> str:
     """Return what this package needs and is not here, such as ``torch>=2.9 (2.4 is installed)``; empty if all is."""
     other = {one: here for one, here in needed().items() if not here or not one.specifier.contains(here, True)}
     return ", ".join(f"{one} ({here or 'none'} is installed)" for one, here in other.items())
-
-
-def digest(path: Path = LOCK) -> str:
-    """Return the SHA-256 of the environment's lock."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def differences(wanted: dict[str, str]) -> tuple[int, dict[str, str]]:

@@ -2,12 +2,16 @@
 
 A stage is a file of ``workflow/rules``: DVC says which stages have changed, and within a stage Snakemake decides which
 of its jobs are due. Jobs on the other models, with the wildcard ``{model}``, are one stage for each model.
+
+``dvc`` runs a command of DVC.
 """
 
 import difflib
 import hashlib
 import re
 import shlex
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -26,6 +30,7 @@ HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
 DIGITS, WIDTH = 16, 160  # of a digest, and of a line
 LETTER = "x"  # in front of a digest: YAML reads some as numbers
+LOOKED_AT = Path("runs/.dvcignore")  # not in git: the runs that DVC looks at in this checkout, besides the default one
 MODELS = "models"  # the stages of the models of the baselines
 ITEM = "${item.model}"
 ABOUT_MODELS = "Measure the other models that the run compares its own with: the same steps on each."
@@ -267,3 +272,31 @@ def check(run: Run, every: dict[str, Stage] | None = None) -> dict[str, Stage]:
             hint = f"run ff-memories dvc-yaml{run.option}"
             raise UserError(f"{path} does not match the Snakefile\n{''.join(difference)}", hint)
     return every
+
+
+def dvc(*arguments: str) -> str:
+    """Run a DVC command and return its output. Raises ``UserError`` with DVC's message if it fails."""
+    command: list[str | Path] = [Path(sys.executable).with_name("dvc"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    if done.returncode:
+        message = (done.stderr or done.stdout).partition("Having any troubles?")[0].strip()
+        if "Traceback" in message:
+            message = message.splitlines()[-1]
+        hint = "if no DVC is running here, run rm .dvc/tmp/rwlock" if "rwlock" in message else None
+        raise UserError(f"dvc {arguments[0]}: {message}", hint)
+    return done.stdout
+
+
+def begin() -> None:
+    """Make the working folder a DVC project, unless it is one."""
+    if not Path(".dvc").is_dir():
+        dvc("init", "--quiet", *([] if Path(".git").exists() else ["--no-scm"]))
+        dvc("config", "core.analytics", "false")
+        write_whole(Path(".dvcignore"), "\n".join(["/.snakemake", ".snakemake_timestamp"]) + "\n")
+
+
+def look_at(run: Run) -> None:
+    """Make DVC look at a run from now on, which ``.dvcignore`` hides until somebody works on it in this checkout."""
+    lines = LOOKED_AT.read_text(encoding="utf-8").splitlines() if LOOKED_AT.is_file() else []
+    if not run.is_default and (line := f"!/{run.config.run}/") not in lines:
+        write_whole(LOOKED_AT, "\n".join([*lines, line]) + "\n")

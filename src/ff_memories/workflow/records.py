@@ -1,4 +1,8 @@
-"""A run's record in dvc.lock: ``adopt`` writes it after ``snakemake``, ``restore`` heeds it after ``dvc pull``."""
+"""A run's record in dvc.lock: ``adopt`` writes it after ``snakemake``, ``restore`` heeds it after ``dvc pull``.
+
+``faults`` says where the record contradicts the Snakefile or itself: a stage must have read what another one wrote. DVC
+checks its cache, by sizes and times; here, digests of the files' bytes are compared.
+"""
 
 import os
 import re
@@ -6,18 +10,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base import foreign, machine
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import write_json, write_whole
 from ff_memories.inputs.fetch import fetch
-from ff_memories.workflow import dvc, dvc_lock_file, dvc_yaml, jobs, rebuild, record_check, snakemake_metadata
+from ff_memories.report.outcome import costs
+from ff_memories.workflow import dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
-from ff_memories.workflow.run import Run
+from ff_memories.workflow.run import SOURCES, Run
 from ff_memories.workflow.snakefile import snakefile
 
+MODIFIED, DELETED = "modified", "deleted"  # how a file differs
 SCRATCH = Path(".dvc/tmp")  # on the run's disk, outside the checkout
 
 
@@ -39,16 +47,17 @@ def adopt(run: Run) -> list[str]:
             raise UserError(f"not adopted, because {missing[0]} is missing", f"run {run.again(*missing)}")
         every = [out for job in read.dag.jobs for out in job.output if str(out) in outputs]
         new = [out for out in every if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
-        faults = [line for out in new for line in snakemake_metadata.faults(str(out), read.persistence.metadata(out))]
-    if faults:
+        edited = [line for out in new for line in snakemake_metadata.faults(str(out), read.persistence.metadata(out))]
+    if edited:
         hint = f"undo the edits with dvc checkout, then run ff-memories restore{run.option} and {run.again()}"
-        raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(faults)), hint)
-    dvc.look_at(run)
-    dvc.call("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
+        raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(edited)), hint)
+    dvc_yaml.look_at(run)
+    dvc_yaml.dvc("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
     after = dvc_lock_file.read(run)
     if others := [re.escape(name) for name in after.keys() - stages.keys()]:  # DVC keeps them
         stage = re.compile(rf"^  ({'|'.join(others)}):\n(    .*\n)*", re.MULTILINE)
         write_whole(run.dvc_lock, stage.sub("", run.dvc_lock.read_text(encoding="utf-8")))
+    keep_machines(run)
     return sorted(name for name in stages if before.get(name) != after[name])
 
 
@@ -64,15 +73,15 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
     """
     stages = dvc_yaml.check(run)
     dvc_yaml.write_sources(run, stages)
-    dvc.look_at(run)
+    dvc_yaml.look_at(run)
     _fetch(run)
     rebuilt = _rebuild(run, stages)
-    changes, reasons = record_check.changes(run, stages), dict[str, set[str]]()
+    changed, reasons = changes(run, stages), dict[str, set[str]]()
     due, new, shards = set[str](), set[str](), set[str]()
     with jobs.workflow(run, forceall=True) as read:
         for job in [job for job in read.dag.jobs if job.output]:
             name = dvc_yaml.stage_of(job)
-            states = _concerning(job, stages[name], changes.get(name, {})) if name in stages else {}
+            states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
             sound = snakemake_metadata.is_sound(read, job)
             if jobs.makes_intermediates(job):  # of another state; made again when needed
                 shards |= set() if sound else set(map(str, job.output))
@@ -102,7 +111,7 @@ def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str
     """
     files, of_stage = {*map(str, job.input), *map(str, job.output)}, stage.reads | stage.writes
     touches = lambda path: path not in of_stage or any(f == path or f.startswith(f"{path}/") for f in files)
-    missing = lambda path, how: how == record_check.DELETED and path in stage.reads
+    missing = lambda path, how: how == DELETED and path in stage.reads
     return {path: how for path, how in states.items() if touches(path) and not missing(path, how)}
 
 
@@ -164,16 +173,138 @@ def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
 
     Texts that runs share, such as the demo's, belong to no run's record; they are rebuilt if they are missing.
     """
-    recorded, changes = dvc_lock_file.outputs(run), record_check.changes(run, stages)
+    recorded, of_stages = dvc_lock_file.outputs(run), changes(run, stages)
     without_copy = {path for path in recorded if not dvc_yaml.is_kept(path)}
-    changed = lambda states: {path for path, how in states.items() if how != record_check.DELETED}
-    otherwise_equal = {stage for stage, states in changes.items() if changed(states) <= without_copy}
+    changed = lambda states: {path for path, how in states.items() if how != DELETED}
+    otherwise_equal = {stage for stage, states in of_stages.items() if changed(states) <= without_copy}
 
     def lost(task: rebuild.Task) -> bool:
         outputs = without_copy & set(task.makes)
-        gone = {path for path in outputs if not os.path.exists(path) or path in changes.get(task.stage, {})}
+        gone = {path for path in outputs if not os.path.exists(path) or path in of_stages.get(task.stage, {})}
         shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
         models = task.makes if task.rule == "models" else []  # seconds; else all models would be measured anew
         return bool(gone and task.stage in otherwise_equal) or not all(map(os.path.exists, [*shared, *models]))
 
     return lost
+
+
+def faults(run: Run) -> list[str]:
+    """Return where a run's dvc.lock contradicts the Snakefile, itself, the config, or the sources and inputs here."""
+    where, recorded, declared = run.dvc_lock, dvc_lock_file.read(run), dvc_yaml.stages(run)
+    outputs, digests = dvc_lock_file.outputs(run), dvc_yaml.digests(declared.values())
+    lines: list[str] = []
+    try:
+        dvc_yaml.check(run, declared)
+    except UserError as error:
+        lines.append(str(error).partition("\n")[0])
+    if not dvc_yaml.sources_say(run, declared):
+        lines.append(f"{run.sources_yaml}: not what the code and the config mean; run ff-memories sources{run.option}")
+    lines += [f"{where}: {name} was never recorded" for name in declared.keys() - recorded.keys()]
+    inputs: set[str] = set()  # that differ from those that were read
+    for name, entry in recorded.items():
+        if name not in declared:
+            lines.append(f"{where}: {run.dvc_yaml} has no stage {name}")
+            continue
+        stage = declared[name]
+        if entry.get("cmd") != stage.cmd:
+            lines.append(f"{where}: {name} was run with a different command")
+        if lacking := sorted(stage.writes - {out["path"] for out in entry.get("outs", [])}):
+            lines.append(f"{where}: {name} lacks its output {lacking[0]}")
+        for dep in entry.get("deps", []):
+            path, md5 = dep["path"], dep["md5"]
+            if (maker := _made(path, outputs)) is not None:
+                if maker[1] != md5:
+                    lines.append(f"{where}: {name} read a different {path} than {maker[0]} wrote")
+            elif path not in inputs and os.path.exists(path) and dvc_lock_file.content(path) != md5:
+                inputs.add(path)
+                lines.append(f"{path}: changed since the recorded run ({name})")
+        lines += [f"{where}: {name} was run with a different {key} than in {file}" for key, file in _params(entry, run)]
+        if _digest(entry, run, stage) != digests[stage.key]:
+            lines.append(f"{where}: {name} was run by other code, or with other values of the config")
+    return lines
+
+
+def changes(run: Run, declared: dict[str, Stage]) -> dict[str, dict[str, str]]:
+    """Return how stages differ from their record, by content: {stage: {file, key of the config, or "code": how}}."""
+    recorded, digests = dvc_lock_file.read(run), dvc_yaml.digests(declared.values())
+    found = {name: _changes(recorded.get(name, {}), run, stage, digests) for name, stage in declared.items()}
+    return {name: states for name, states in found.items() if states}
+
+
+def _changes(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, str]) -> dict[str, str]:
+    md5 = {file["path"]: file["md5"] for kind in ("deps", "outs") for file in entry.get(kind, [])}
+    states = {key: MODIFIED for key, _ in _params(entry, run)}
+    if entry.get("cmd") != stage.cmd or _digest(entry, run, stage) != digests[stage.key]:
+        states["code"] = MODIFIED
+    for path in sorted(stage.reads | stage.writes):
+        if not os.path.exists(path):
+            states[path] = DELETED
+        elif dvc_lock_file.content(path) != md5.get(path):
+            states[path] = MODIFIED
+    return states
+
+
+def _digest(entry: dict[str, Any], run: Run, stage: Stage) -> Any:
+    """Return the recorded digest of what a stage does; ``None`` if the record lacks it."""
+    return entry.get("params", {}).get(str(run.sources_yaml), {}).get(stage.key)
+
+
+def _made(path: str, made: dict[str, tuple[str, str]]) -> tuple[str, str] | None:
+    """Return the stage that wrote a file, or all of a folder's files, and the digest of what it wrote."""
+    files = {out.removeprefix(f"{path}/"): said for out, said in made.items() if out.startswith(f"{path}/")}
+    if path in made or not files:
+        return made.get(path)
+    return next(iter(files.values()))[0], dvc_lock_file.listing({name: md5 for name, (_, md5) in files.items()})
+
+
+def _params(entry: dict[str, Any], run: Run) -> Iterator[tuple[str, str]]:
+    """Yield the keys of the config whose recorded value differs, with the file that is said to have them."""
+    for file, keys in entry.get("params", {}).items():
+        if Path(file).name == SOURCES:  # compared with the code itself
+            continue
+        if file not in run.files:  # another's record may name any file
+            yield "config", file
+            continue
+        here = run.by_file(keys).get(file, {})
+        yield from ((key, file) for key, value in keys.items() if here.get(key) != value)
+
+
+def record(run: Run, at: Path) -> dict[str, Any]:
+    """Return what dvc.lock records of a finished run, without DVC: {"stages": ...}.
+
+    Args:
+        run: a run whose inputs are in the working folder.
+        at: the folder with its outputs, where the working folder lacks them.
+    """
+    declared, found = dvc_yaml.stages(run), {}
+    does = dvc_yaml.digests(declared.values())
+    content = lambda path: dvc_lock_file.content(path if os.path.exists(path) else at / path)
+    listed = lambda paths: [{"path": path, "md5": content(path)} for path in sorted(paths)]
+    for name, stage in declared.items():
+        params = deepcopy(run.by_file(stage.keys))  # YAML has no name for a value
+        params[str(run.sources_yaml)] = {stage.key: does[stage.key]}
+        found[name] = {"cmd": stage.cmd, "deps": listed(stage.reads), "params": params, "outs": listed(stage.writes)}
+    return {"stages": found}
+
+
+def machines_of(run: Run) -> Path:
+    """Return the path of a small file with times, memory and machines of a run's jobs, which no record has."""
+    return run.sources_yaml.with_name("machines.json")
+
+
+def machines(run: Run) -> dict[str, dict[str, Any]]:
+    """Return {rule: its jobs, seconds, largest peak in MiB, and machine in words}; empty if no file is here."""
+    path = machines_of(run)
+    return foreign.read_json(path, dict[str, dict[str, Any]], f"run git checkout {path}") if path.is_file() else {}
+
+
+def keep_machines(run: Run) -> None:
+    """Save what the logs here say; of rules without logs here, keep what is known."""
+    rows, logs = machines(run), Path(run.path("logs"))
+    by_rule = {name: log for log in sorted(logs.rglob("*.log")) for name in (log.stem, log.parent.name)}
+    for cost in costs([str(path) for path in logs.rglob("*.tsv")]):
+        description = machine.of_log(by_rule[cost.rule]) if cost.rule in by_rule else ""
+        row = {"jobs": cost.jobs, "seconds": round(cost.seconds, 1), "peak_mib": cost.peak_mib, "machine": description}
+        rows[cost.rule] = row
+    if rows:
+        write_json(machines_of(run), dict(sorted(rows.items())))

@@ -29,7 +29,7 @@ from ff_memories.config import FairseqModel, TransformersModel, read_yaml
 from ff_memories.inputs import from_gguf, hub, model_folder, one_text, unpack
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.of_run import Inputs
-from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, record_check, snakemake_metadata
+from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, records, snakemake_metadata
 from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, workflow
 from ff_memories.workflow.run import Run, refuse_unfinished
 
@@ -66,7 +66,7 @@ def pack(run: Run, to: Path) -> list[str]:
         write_whole(folder / constraints.LOCK, "".join(releases))
         with chdir(folder):
             shown = Run.read(run.file)
-            write_whole(shown.dvc_lock, yaml.safe_dump(record_check.record(shown, here), sort_keys=False))
+            write_whole(shown.dvc_lock, yaml.safe_dump(records.record(shown, here), sort_keys=False))
             outs, others = dvc_lock_file.outputs(shown), [path for files in inputs(shown).values() for path in files]
         files = [run.file, str(constraints.LOCK), str(shown.dvc_lock), *run.annotations]
         for out in sorted(filter(dvc_yaml.is_kept, outs)):
