@@ -15,13 +15,14 @@ import numpy as np
 import polars as pl
 import psutil
 import pytest
+from audited import audit
 from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.annotate import proxy
 from ff_memories.audit import baselines, checks
-from ff_memories.audit.audit import LEFT_OUT, Finding, audit, contradictions, draw
+from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, draw
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.checks import ROWS, recomputed
 from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances

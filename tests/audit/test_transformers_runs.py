@@ -9,16 +9,17 @@ import polars as pl
 import pytest
 import tiny
 import torch
+from audited import audit
 from pipeline import run_steps
 from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
 from data.train_transformer import tokenizer
 from ff_memories.audit import compare
-from ff_memories.audit.activations import Activations
-from ff_memories.audit.audit import LEFT_OUT, audit
+from ff_memories.audit.audit import LEFT_OUT
 from ff_memories.audit.audit_inputs import AuditInputs, reference
 from ff_memories.audit.checks import ROWS, recomputed
+from ff_memories.audit.equations import Activations
 from ff_memories.audit.near_equal import DIFFERS, MATCH
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults

@@ -10,13 +10,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
+from audited import audit
 from factories import convert, words, write_checkpoint
 from pipeline import config, run_steps, step, write_inputs
 from second_device import SecondDevice, another_job
 
 from ff_memories import api, tables
 from ff_memories.audit import compare
-from ff_memories.audit.audit import LEFT_OUT, audit
+from ff_memories.audit.audit import LEFT_OUT
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.checks import ROWS
 from ff_memories.audit.near_equal import tolerances

@@ -8,7 +8,6 @@ rows (``structure``).
 
 import json
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -16,11 +15,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
-from multiprocessing import active_children, get_context, parent_process, util
-from multiprocessing.process import BaseProcess
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from threading import Thread, current_thread, main_thread
-from typing import NoReturn
+from threading import RLock, Thread
 
 import numpy as np
 import polars as pl
@@ -48,7 +45,6 @@ TOGETHER_TOKENS = 160  # of texts that the model runs together
 AT_ONCE = 100  # rows of one piece of work
 ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
-PATIENCE = 5  # seconds for a process to end by itself
 # what reading tables may raise that name what does not exist, or numbers that cannot be
 BROKEN = (LookupError, ArithmeticError, ValueError, TypeError, pl.exceptions.PolarsError)
 Drawn = tuple[str, int]  # a table, and the number of one of its rows
@@ -109,24 +105,6 @@ def statement(found: Sequence[Finding], aim: Aim) -> str:
     said = aim.statement(worst.looked_at, len(worst.differ), worst.population, words, "of each one's differ")
     shown = f"{looked_at - differ:,} of {looked_at:,} {words}"
     return shown + said[said.index(":") :].replace(f"% of {worst.population:,} of", "% of")
-
-
-def audit(inputs: AuditInputs, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
-    """Recompute a random sample of a model's measured tables, and look for prefixes missing from ``triggers``.
-
-    Args:
-        inputs: the tables, and the model and text to recompute them from.
-        aim: the confidence and the share of errors to detect.
-        only: tables to audit, and ``sentences`` to look for missing triggers.
-    """
-    works, sizes = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
-    found = {what: Finding(what, size) for what, size in sizes.items()}
-    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
-        for work in works:
-            for what, where, result in look(inputs, work.rows):
-                found[what].add(where, result)
-            progress.step(work.steps)
-    return list(found.values())
 
 
 def draw(
@@ -374,11 +352,8 @@ def _each(
                         for waiting in (future for future, work in todo.items() if work.round):
                             waiting.cancel()
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
-                for process in (others := active_children()):
+                for process in active_children():
                     process.terminate()
-                for process in others:
-                    process.join(PATIENCE)
-                    process.kill()
                 raise
     except BrokenProcessPool:
         raise UserError(
@@ -389,21 +364,13 @@ def _each(
 def _begin() -> None:
     """Prepare a process: one thread of arithmetic; it ends when the command that started it ends."""
     torch.set_num_threads(1)
-    signal.signal(signal.SIGTERM, _end)
+    Progress.set_lock(RLock())  # of this process: nobody would remove another when this one is ended
+    Thread(target=_end_with_the_command, daemon=True).start()
+
+
+def _end_with_the_command() -> None:
     if command := parent_process():
-        Thread(target=_end_with, args=(command,), daemon=True).start()
-
-
-def _end_with(command: BaseProcess) -> None:
-    command.join()
-    _end()
-
-
-def _end(*_: object) -> NoReturn:
-    """End this process at once, but give its semaphores back to the system: fairseq makes one."""
-    if current_thread() is main_thread():
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a limit signals the command and its group
-    util._exit_function()  # type: ignore[attr-defined]
+        command.join()
     os._exit(1)
 
 

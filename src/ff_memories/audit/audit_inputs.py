@@ -15,8 +15,7 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.audit.activations import Activations
-from ff_memories.audit.equations import Equations
+from ff_memories.audit.equations import Activations, Equations
 from ff_memories.audit.near_equal import Comparer, tolerances
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution

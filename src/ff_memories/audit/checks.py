@@ -7,8 +7,8 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.audit.activations import Activations, Changed
 from ff_memories.audit.audit_inputs import AuditInputs, TableRow
+from ff_memories.audit.equations import Activations, Changed
 from ff_memories.audit.near_equal import DIFFERS, NEAR_TIE, Result, equal, together, within
 from ff_memories.corpus.dictionary import BOS
 from ff_memories.paper.beyond import causal as changes

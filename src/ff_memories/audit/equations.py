@@ -1,22 +1,93 @@
 """A fairseq ``transformer_lm`` in float64, equation by equation: the audit's reference for checkpoints.
 
 It takes one sentence at a time through plain sums and products. It shares the checkpoint's reader with the package, but
-no forward pass, attention, softmax, batching, tiling or precision.
+no forward pass, attention, softmax, batching, tiling or precision. ``Activations`` and ``Changed`` are what the audit's
+other reference, ``transformers_oracle``, gives as well.
 """
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from ff_memories.audit.activations import AT_ONCE, Activations, Changed, held, predicts
+from ff_memories.audit.near_equal import predicts
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.files import checkpoint
-from ff_memories.model.files.converted import Description, Weights
+from ff_memories.model.files.converted import Weights
 from ff_memories.model.vocabulary import Vocabulary
 
+AT_ONCE = 256  # values that are multiplied by the output matrix at once
 EPSILON = 1e-5  # of fairseq's layer norms
+
+
+@dataclass(frozen=True)
+class Activations:
+    """One layer's activations for a sentence, its first token in front: row j is the prefix of length j.
+
+    Attributes:
+        residual: (rows, d) r, to which the feed-forward output is added, or what a parallel block reads
+            (``composition.residual``).
+        m: (rows, d_m) what the values are multiplied by.
+        scores: (rows, d_m) each, the sums that m is made of: x K^T + b1, or those of the gate and the up matrix.
+        ffn: (rows, d) y, the feed-forward layer's output.
+        output: (rows, d) o, the layer's output.
+        signs: 2 if memory d_m + i is memory i with its sign changed.
+        outliers: whether the first row is not like the others: many models give it far larger numbers.
+    """
+
+    residual: torch.Tensor
+    m: torch.Tensor
+    scores: tuple[torch.Tensor, ...]
+    ffn: torch.Tensor
+    output: torch.Tensor
+    signs: int = 1
+    outliers: bool = False
+
+    def coefficients(self) -> torch.Tensor:
+        """Return the memory coefficients (rows, memories)."""
+        return torch.cat([self.m, -self.m], 1) if self.signs == 2 else self.m
+
+    def noise(self, share: float) -> float:
+        """Return the largest error of a coefficient, where a score's is a share of the layer's largest score."""
+        return share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m)
+
+    def unsure(self, share: float) -> torch.Tensor:
+        """Return (memories,) whose coefficient at the last row may have either sign, or none."""
+        last = [score[-1] for score in self.scores]
+        found = torch.zeros_like(last[0], dtype=torch.bool)
+        for score, own in zip(self.scores, last, strict=True):
+            found |= own.abs() <= share * self._largest(score)
+        if self.signs == 2:  # GELU below zero is a difference of equal numbers
+            made = torch.stack(last).prod(0).abs()
+            found |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * made)
+            return torch.cat([found, found])
+        return found
+
+    def _largest(self, numbers: torch.Tensor) -> float:
+        return float(numbers[int(self.outliers and len(numbers) > 1) :].abs().max())
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What a sentence's last token gives behind the last layer, (d,) each: as it is, and with one change.
+
+    ``direct``: what the change adds by itself, with the norm behind its feed-forward layer, if there is one, held at
+    the deviation that it has. ``ffn``: that layer's output y with the change.
+    """
+
+    before: torch.Tensor
+    after: torch.Tensor
+    direct: torch.Tensor
+    ffn: torch.Tensor
+
+
+def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    """Return what a change (d,) adds behind a norm whose deviation is held at that of ``at`` (d,)."""
+    if centred:
+        change, at = change - change.mean(), at - at.mean()
+    return scale * change / (at.square().mean() + epsilon).sqrt()
 
 
 class Equations:
@@ -39,14 +110,9 @@ class Equations:
     def draw_again(self, weights: Weights) -> None:
         """Give the model other weights, under the paper's names: those of an untrained model."""
         self.own = {name: tensor.double() for name, tensor in weights.items()}
-        self._other = self.read_otherwise(self.about, self.own)
-
-    def read_otherwise(self, description: Description, weights: Weights) -> Vocabulary | None:
-        """Return how values are read, if it is not the model's own softmax."""
-        if self.reading == "adaptive":
-            return None
-        double = {name: tensor.double() for name, tensor in weights.items()}
-        return Vocabulary(description, double).reading(self.reading, self.seed)
+        self._other: Vocabulary | None = None  # how values are read, if it is not the model's own softmax
+        if self.reading != "adaptive":
+            self._other = Vocabulary(self.about, self.own).reading(self.reading, self.seed)
 
     @property
     def keys(self) -> tuple[int, int]:

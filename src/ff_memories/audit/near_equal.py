@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from ff_memories.audit.activations import slack
 from ff_memories.base.arithmetic import ROUNDOFF, SLACK, Precision
 
 FEW = 10  # rows that near-ties may change in a table of any size, beside the shares ``excused`` and ``near_ties``
+USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
 INTERVAL = 0.1  # for statistics that follow from the tables: the share of their confidence interval's width
 
 
@@ -75,6 +75,25 @@ class Result:
     state: str = MATCH
     says: str = ""
     difference: float = 0.0
+
+
+def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
+    """Return (n,) the largest error of log-probabilities (n, vocab): larger where they are unusually large."""
+    known = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0)  # types that are left out
+    return limit * (known.abs().amax(1) / USUAL).clamp(min=1)
+
+
+def predicts(log_p: torch.Tensor, token: int, left_out: list[int], limit: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (n,) whether a token is the most probable one, and whether that is a near-tie; ``log_p``: (n, vocab).
+
+    Args:
+        left_out: tokens that do not count.
+        limit: how far log p may be off (``slack``).
+    """
+    error = slack(log_p, limit)
+    log_p = log_p.index_fill(1, torch.tensor(left_out, dtype=torch.long), -torch.inf)
+    may = log_p >= (log_p.amax(1) - error)[:, None]
+    return log_p.argmax(1) == token, may[:, token] & (may.sum(1) > 1)
 
 
 def together(results: list[Result]) -> Result:

@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.activations import AT_ONCE, USUAL, Activations, Changed, Enough, held, predicts, stop
+from ff_memories.audit.equations import AT_ONCE, Activations, Changed, held
+from ff_memories.audit.near_equal import USUAL, predicts
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs import model_folder
 from ff_memories.model import families
@@ -154,12 +155,12 @@ class TransformersOracle:
         blocks = self.blocks[begin:until]
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
-        hooks.append(blocks[-1].register_forward_hook(stop))
+        hooks.append(blocks[-1].register_forward_hook(_stop))
         width = max(map(len, texts)) + 1  # tokens that fill a row stand behind its sentence, which does not see them
         ids = [[self.start, *map(int, tokens), *[self.start] * (width - 1 - len(tokens))] for tokens in texts]
         try:
             self.model.base_model(input_ids=torch.tensor(ids), use_cache=False)
-        except Enough:
+        except _Enough:
             pass
         finally:
             for hook in hooks:
@@ -272,6 +273,15 @@ class TransformersOracle:
         return torch.log_softmax(logits if cap is None else cap * torch.tanh(logits / cap), -1)
 
     said = of_layer
+
+
+class _Enough(Exception):
+    """Raised behind the last layer that is needed, to leave the others out."""
+
+
+def _stop(*_: Any) -> None:
+    """Leave out what follows a module: its forward hook."""
+    raise _Enough
 
 
 def _rows(found: Any) -> torch.Tensor:
