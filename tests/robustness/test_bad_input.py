@@ -22,7 +22,7 @@ from ff_memories.config import Settings, load, parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.files import checkpoint
 from ff_memories.workflow import jobs
-from ff_memories.workflow.rules import refuse_bad_inputs
+from ff_memories.workflow.rules import refuse_bad_sample
 from ff_memories.workflow.run import Run
 
 
@@ -316,9 +316,9 @@ def test_a_faulty_sample_is_refused_when_a_run_starts(tmp_path, monkeypatch, lin
     good = '{"text": "a b", "random_pos": 1}\n'
     (tmp_path / "sample.jsonl").write_bytes((good + line).encode(errors="surrogateescape"))
     with pytest.raises(UserError, match=f"sample.jsonl, {said}"):
-        refuse_bad_inputs(Run(config(**SAMPLED)))
+        refuse_bad_sample(Run(config(**SAMPLED)))
     (tmp_path / "sample.jsonl").write_text(good * 2)
-    refuse_bad_inputs(Run(config(**SAMPLED)))
+    refuse_bad_sample(Run(config(**SAMPLED)))
 
 
 @pytest.mark.more

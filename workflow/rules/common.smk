@@ -61,7 +61,7 @@ try:
         run_ = Run(config, str(workflow.configfiles[-1]))
     if workflow.is_main_process and not only_read():
         refuse_taken(run_)
-        all_rules.refuse_bad_inputs(run_)
+        all_rules.refuse_bad_sample(run_)
         for line in run_.inputs.missing:
             logger.warning(f"{run_.file}: {line}")
 except UserError as error:

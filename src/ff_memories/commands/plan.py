@@ -16,7 +16,7 @@ from ff_memories.report.answers import looked_at
 from ff_memories.report.outcome import Cost, costs
 from ff_memories.workflow import opening
 from ff_memories.workflow.cards import cards
-from ff_memories.workflow.rules import refuse_bad_inputs
+from ff_memories.workflow.rules import refuse_bad_sample
 from ff_memories.workflow.run import Run
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.workflow.planning import Planner, widths  # torch takes a second to load
 
     run_ = opening.opened(args.configfile)
-    refuse_bad_inputs(run_)
+    refuse_bad_sample(run_)
     planner = Planner.of(run_, args.threads, cards()[args.on] if args.on else None)
     config, plan = run_.config, planner.steps(run_.config)
     elapsed = {n: planner.elapsed(config, n) for n in args.devices}

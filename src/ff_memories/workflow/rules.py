@@ -4,7 +4,6 @@ import json
 import math
 import os
 import re
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -114,20 +113,8 @@ def scatter(run: Run, workflow: Any) -> dict[str, int]:
     return numbers | dict(limits.overwrite_scatter)
 
 
-def refuse_read_only(*folders: str | Path) -> None:
-    """Raise ``UserError`` for a folder that may not be written to."""
-    for folder in folders:
-        if Path(folder).is_dir() and not os.access(folder, os.W_OK | os.X_OK):
-            raise UserError(
-                f"{folder}: no permission to write to it", f"run chmod -R u+w {folder}, or run in another folder"
-            )
-
-
-def refuse_bad_inputs(run: Run) -> None:
-    """Raise ``UserError`` for an input that may not be read, or a bad ``sample_file``, before any job starts."""
-    for key, path in run.inputs.named:
-        if os.path.exists(path) and not os.access(path, os.R_OK):
-            raise UserError(f"{key}: {path}: no permission to read it", f"run chmod u+r {shlex.quote(path)}")
+def refuse_bad_sample(run: Run) -> None:
+    """Raise ``UserError`` for a bad ``sample_file``, before any job starts."""
     given = run.config.composition.sample_file
     if given is not None and os.path.exists(given):
         from ff_memories.corpus import sample  # polars is slow to import, and every job reads this module

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
 from ff_memories.base import arithmetic, machine
@@ -33,16 +32,9 @@ def measured(shape: Shape, device: str, execution: ExecutionSection, threads: in
     a CPU.
 
     Raises:
-        UserError: the device does not have the precision, a layer does not fit into memory, or that process failed.
+        UserError: the device does not have the precision, or that process failed, as where memory is too small.
     """
     use_precision(precision, device)
-    layer = 4 * (4 * shape.model**2 + 2 * shape.keys * shape.model + shape.head * shape.model)
-    if layer > (memory := psutil.virtual_memory().total):
-        raise UserError(
-            f"this run does not fit: a layer and the output layer need {layer / 1e9:,.0f} GB of memory, but this "
-            f"machine has {memory / 1e9:.0f} GB",
-            "use a smaller model, or a larger machine",
-        )
     if device != "cpu":
         return calibrate(shape, device, execution.tokens, threads, precision)
     given = json.dumps([asdict(shape), device, execution.tokens, threads, precision])
