@@ -5,7 +5,11 @@ import sys
 from typing import Any
 
 __all__ = ["load_model", "memory_coefficients", "trace", "trigger_examples", "value_predictions"]
-MOVED = {"claims": "judge", "memories": "paper", "patterns": "annotate"}  # packages of versions before 0.1
+MOVED = {  # packages of versions before 0.1
+    **{"claims": "judge", "memories": "paper", "patterns": "annotate", "annotate.automatic": "annotate"},
+    **{"audit.recompute": "audit", "audit.references": "audit", "workflow.runs": "workflow"},
+    **{f"inputs.{name}": "inputs" for name in ("fetching", "models", "texts")},
+}
 
 
 def __getattr__(name: str) -> Any:

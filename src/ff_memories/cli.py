@@ -32,6 +32,18 @@ PROGRAM = "ff-memories"
 CACHE = "XDG_CACHE_HOME"  # the variable that Snakemake, huggingface_hub and others find their caches by
 OPTIONS = ("--help", "--version")
 FREE_IT = "let what else runs on the GPU end first, or use one with more memory, or execution.device: cpu"
+WENT = {  # commands of versions before 0.1, and what does their work
+    **dict.fromkeys(["annotate answers", "annotate prompts", "annotate score"], "python -m contrib.language_model"),
+    "annotate simulate": "python -m contrib.simulated_annotators",
+    "crate": "python -m contrib.ro_crate.crate",
+    **dict.fromkeys(
+        [f"export {name}" for name in ("agreement", "dim", "layer", "sample", "texts", "triggers")],
+        "python -m contrib.released_code",
+    ),
+    "model-row": "python -m tools.model_row",
+    "record-size": "du -sh .dvc/artefacts",
+    "why": "snakemake --dry-run, which gives each job's reason",
+}
 GOES_ON = "run the same command again: finished jobs and shards are kept"
 
 
@@ -62,17 +74,19 @@ def resolve(words: list[str]) -> tuple[str, ...]:
     first, below = words[0], names(words[0])
     if (first,) not in modules():
         every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
-        raise _unknown(first, every, f"{PROGRAM} --help")
+        two = " ".join(words[:2])
+        raise _unknown(two if two in WENT else first, first, every, f"{PROGRAM} --help")
     if not below or len(words) < 2 or words[1].startswith("-"):
         return (first,)
     if words[1] not in below:
-        raise _unknown(f"{first} {words[1]}", below, f"{PROGRAM} {first} --help")
+        raise _unknown(f"{first} {words[1]}", words[1], below, f"{PROGRAM} {first} --help")
     return first, words[1]
 
 
-def _unknown(typed: str, names: list[str], page: str) -> UserError:
-    like = did_you_mean(typed.split()[-1], names)
-    return UserError(f"{typed}: no such command{like}", f"run {page} for a list of commands")
+def _unknown(typed: str, word: str, names: list[str], page: str) -> UserError:
+    if typed in WENT:
+        return UserError(f"{typed}: no such command any more", f"in a clone: {WENT[typed]}")
+    return UserError(f"{typed}: no such command{did_you_mean(word, names)}", f"run {page} for a list of commands")
 
 
 def main(argv: list[str] | None = None) -> None:
