@@ -8,8 +8,8 @@ import polars as pl
 from ff_memories.atlas.panels import Panel
 from ff_memories.base.errors import UserError
 from ff_memories.figures.controls import LINE
-from ff_memories.figures.marks import Options, framed, length, source, tooltips
-from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEIGHT, MODEL_COLOURS, STEP_COLOURS
+from ff_memories.figures.marks import Options, balanced, length, source, tooltips, wrapped
+from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEADLINE, HEIGHT, MODEL_COLOURS, NOTE, STEP_COLOURS
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 LONGEST = 40  # characters of a label: a legend cuts off more
@@ -79,8 +79,20 @@ def chart(
     if frame.is_empty():
         middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}, "color": FAINT}
         marks.append(alt.Chart(source([{}])).mark_text(text="no run has these numbers", fontSize=9, **middle))
-    drawing = framed(marks, COLUMN_WIDTH, HEIGHT, describes, panel.title, notes)
-    return drawing.resolve_scale(shape="independent", color="independent")
+    return (
+        alt.layer(*marks)
+        .resolve_scale(shape="independent", color="independent")
+        .properties(
+            description=describes,
+            width=COLUMN_WIDTH,
+            height=HEIGHT,
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+            title=alt.TitleParams(
+                text=balanced(panel.title, COLUMN_WIDTH, HEADLINE),
+                subtitle=[line for note in notes for line in wrapped(note, COLUMN_WIDTH, NOTE)],
+            ),
+        )
+    )
 
 
 def reach(frame: pl.DataFrame) -> float:

@@ -3,7 +3,7 @@
 Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
@@ -124,29 +124,22 @@ def finish(
         middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
         layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
     shown = NO_DATA if frame.is_empty() else headline(frame, context)
-    about = caption(context.figure, context.target, context.active)
     return (
-        framed(layers, context.width, context.height, about, shown, notes)
+        alt.layer(*layers)
         .resolve_scale(
             color="independent", fill="independent", stroke="independent", shape="independent", strokeDash="independent"
         )
-        .properties(usermeta={"headline": shown})
-    )
-
-
-def framed(
-    layers: Sequence[alt.Chart], width: int, height: int, about: str, headline: str, notes: Sequence[str]
-) -> alt.LayerChart:
-    """Return charts on one pair of axes at an exact width; ``about``: for those who do not see them."""
-    return alt.layer(*layers).properties(
-        description=about,
-        width=width,
-        height=height,
-        autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-        title=alt.TitleParams(
-            text=balanced(headline, width, HEADLINE),
-            subtitle=[line for note in notes for line in wrapped(note, width, NOTE)],
-        ),
+        .properties(
+            description=caption(context.figure, context.target, context.active),
+            width=context.width,
+            height=context.height,
+            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
+            title=alt.TitleParams(
+                text=balanced(shown, context.width, HEADLINE),
+                subtitle=[line for note in notes for line in wrapped(note, context.width, NOTE)],
+            ),
+            usermeta={"headline": shown},
+        )
     )
 
 
