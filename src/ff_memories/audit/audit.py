@@ -102,9 +102,9 @@ def statement(found: Sequence[Finding], aim: Aim) -> str:
     if all(f.looked_at == f.population for f in found):
         return aim.statement(looked_at, differ, looked_at, words)
     worst = max(found, key=lambda f: aim.bound(f.looked_at, len(f.differ)))
-    said = aim.statement(worst.looked_at, len(worst.differ), worst.population, words, "of each one's differ")
+    of_worst = aim.statement(worst.looked_at, len(worst.differ), worst.population, words, "of each one's differ")
     shown = f"{looked_at - differ:,} of {looked_at:,} {words}"
-    return shown + said[said.index(":") :].replace(f"% of {worst.population:,} of", "% of")
+    return shown + of_worst[of_worst.index(":") :].replace(f"% of {worst.population:,} of", "% of")
 
 
 def draw(
@@ -117,10 +117,10 @@ def draw(
     rounds: list[dict[str, list[int]]] = [{} for _ in range(ROUNDS if aim.seconds else 1)]
     for name, size in sizes.items():
         of_examples = _of_examples(aim, model, frames[name]) if name in TOGETHER[0] else None
-        drawn = aim.draw(f"{model} {name}", size) if of_examples is None else of_examples
-        order = generator(aim.seed, f"audit rounds {model} {name}").permutation(len(drawn))
+        rows = aim.draw(f"{model} {name}", size) if of_examples is None else of_examples
+        order = generator(aim.seed, f"audit rounds {model} {name}").permutation(len(rows))
         for number, part in enumerate(rounds):
-            part[name] = drawn[np.sort(order[number :: len(rounds)])].tolist()
+            part[name] = rows[np.sort(order[number :: len(rounds)])].tolist()
     return [work for number, part in enumerate(rounds) for work in _works(model, sentences, part, number)], sizes
 
 
@@ -160,8 +160,8 @@ def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[Said]:
                         unlisted = unlisted or Unlisted(inputs)
                         yield name, f"sentence {row}", unlisted.of(row)
                 else:
-                    found = recomputed_rows(inputs, name, [row])
-                    yield from ((name, f"{name}, {where}", result) for where, result in found)
+                    results = recomputed_rows(inputs, name, [row])
+                    yield from ((name, f"{name}, {where}", result) for where, result in results)
             except BROKEN as error:
                 yield name, name, _broken(error)
 
@@ -176,8 +176,8 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
         needs.append(({text_key(text): text for text in texts}, until, (name, row)))
     needs.sort(key=lambda need: (max(map(len, need[0].values()), default=0), sorted(need[0]), need[1:]))
     few, texts_, last = list[Drawn](), dict[bytes, np.ndarray](), 1
-    for number, (own, until, row_) in enumerate(needs, 1):
-        few, texts_, last = [*few, row_], texts_ | own, max(last, until)
+    for number, (row_texts, until, row_) in enumerate(needs, 1):
+        few, texts_, last = [*few, row_], texts_ | row_texts, max(last, until)
         if sum(map(len, texts_.values())) >= TOGETHER_TOKENS or number == len(needs):
             with torch.inference_mode():
                 inputs.run_together(texts_, last)
@@ -208,11 +208,11 @@ class Unlisted:
 
     def of(self, sentence: int) -> Result:
         """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
-        seen = self.inputs.layers(self.inputs.corpus.sentence(sentence))
+        activations = self.inputs.layers(self.inputs.corpus.sentence(sentence))
         allowed = self.inputs.lengths(sentence)
-        own = self.listed.get((sentence,), self.inputs.tables["triggers"].clear())
+        listed = self.listed.get((sentence,), self.inputs.tables["triggers"].clear())
         results = []
-        for layer, here in enumerate(seen, 1):
+        for layer, here in enumerate(activations, 1):
             m = here.coefficients()[allowed.start : allowed.stop]
             noise = here.noise(self.limits.noise)  # a smaller score may have either sign
             beats = m > (self.last[layer - 1] * (1 - self.limits.coefficient)).clamp(min=noise)
@@ -220,7 +220,7 @@ class Unlisted:
                 best = torch.zeros_like(beats)
                 best[m.argmax(0), torch.arange(m.shape[1])] = True
                 beats &= best
-            mine = own.filter(pl.col("layer") == layer)
+            mine = listed.filter(pl.col("layer") == layer)
             any_place = slice(None) if self.options.per_sentence == "best" else _index(mine["position"]) - allowed.start
             beats[any_place, _index(mine["key"])] = False
             for row, key in beats.nonzero().tolist():
@@ -262,13 +262,13 @@ def _index(column: pl.Series) -> torch.Tensor:
 
 def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
-    said = list(structure.as_written({name: at(run.table(name)) for name in ROWS}, inputs.config.precision))
-    said += structure.faults(inputs)
+    faults = list(structure.as_written({name: at(run.table(name)) for name in ROWS}, inputs.config.precision))
+    faults += structure.faults(inputs)
     for step in structure.COUNTS:
         again = structure.counts_again(inputs, step)
         if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
-            said.append(f"counts/{step}: not what the tables say")
-    return said
+            faults.append(f"counts/{step}: not what the tables say")
+    return faults
 
 
 def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[Finding], list[str], str]:
@@ -284,7 +284,7 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     frames = {name: read_table(at(run.table(name))) for name in ROWS}
     works, sizes = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT))
     works = works if any(map(_surveys, works)) else [Work(OWN), *works]
-    found = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
+    findings = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
     names = run.config.baselines.names
     for model in names:
         frames = {name: read_table(at(baselines.file(run, model, name))) for name in baselines.OWN}
@@ -292,19 +292,19 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
         # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
         works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
         sizes |= {name: len(frames[name]) for name in baselines.LABELS}
-        found |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
+        findings |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
     works.sort(key=lambda work: (work.round, len(work.rows) <= AT_ONCE))  # the longest pieces first
     faults: list[str] = []
     with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
         do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
-        for work, said in _each(works, do, _workers(run, cores), aim.seconds):
-            for what, where, result in said:
+        for work, results in _each(works, do, _workers(run, cores), aim.seconds):
+            for what, where, result in results:
                 if what == STRUCTURE:
                     faults.append(f"{where}: {result.says}")
                 else:
-                    found[work.model, what].add(where if work.model == OWN else f"{work.model}, {where}", result)
+                    findings[work.model, what].add(where if work.model == OWN else f"{work.model}, {where}", result)
             progress.step(work.steps)
-    return list(found.values()), faults, library(run)
+    return list(findings.values()), faults, library(run)
 
 
 def _surveys(work: Work) -> bool:
@@ -324,11 +324,11 @@ def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
         if work.model != OWN:
             return list(baselines.recompute(Run(json.loads(settings), file), work.model, work.rows, at, look))
         run, inputs = _own(settings, file, at)
-        said = list(look(inputs, work.rows))
+        results = list(look(inputs, work.rows))
         if not work.rows or (_surveys(work) and not work.round):
             parts = (one.partition(": ") for one in contradictions(inputs, run, at))
-            said += [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
-        return said
+            results += [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
+        return results
     except BROKEN as error:
         return [(STRUCTURE, "tables" if work.model == OWN else work.model, _broken(error))]
 

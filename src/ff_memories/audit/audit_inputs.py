@@ -135,16 +135,16 @@ class AuditInputs:
         frames = {name: read_table(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
         given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
-        found = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
-        found.surveyed = cache(lambda: survey.survey(engine(run, at), corpus, found.config.seed, BATCH))
-        return found
+        inputs = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
+        inputs.surveyed = cache(lambda: survey.survey(engine(run, at), corpus, inputs.config.seed, BATCH))
+        return inputs
 
     @cached_property
     def looked_at(self) -> list[tuple[int, int]] | None:
         """(layer, key) of the keys that the run looks at, drawn again from its seed; ``None`` for all."""
         (layers, keys), signs = self.oracle.keys, self.oracle.signs
-        found = memory_selection.memories(self.config.looked_at, layers, keys // signs, self.config)
-        return None if found is None else memory_selection.keys(found, keys // signs, signs)
+        memories = memory_selection.memories(self.config.looked_at, layers, keys // signs, self.config)
+        return None if memories is None else memory_selection.keys(memories, keys // signs, signs)
 
     @cached_property
     def largest(self) -> dict[int, float]:
@@ -171,7 +171,7 @@ class AuditInputs:
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
         if todo:
             self._ran.update(zip(todo, self.oracle.several(list(todo.values()), until), strict=True))
-        kept = sum(len(seen[0].m) for seen in self._ran.values())
+        kept = sum(len(activations[0].m) for activations in self._ran.values())
         for key in [key for key in self._ran if key not in texts]:
             if kept > KEPT:
                 kept -= len(self._ran.pop(key)[0].m)
@@ -214,10 +214,10 @@ class AuditInputs:
     @memo
     def listed(self, layer: int, key: int) -> dict[bytes, list[int]]:
         """Return {a trigger's ``text_key``: its places in a key's list, from 0}."""
-        found: dict[bytes, list[int]] = {}
-        for place, row in enumerate(self.triggers(layer, key).iter_rows(named=True)):
-            found.setdefault(text_key(self.prefix(row)), []).append(place)
-        return found
+        indices: dict[bytes, list[int]] = {}
+        for index, row in enumerate(self.triggers(layer, key).iter_rows(named=True)):
+            indices.setdefault(text_key(self.prefix(row)), []).append(index)
+        return indices
 
     def parts(self, row: TableRow) -> list[tuple[int, int]]:
         """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
@@ -243,13 +243,13 @@ class AuditInputs:
 
     def candidates(self, row: TableRow) -> list[TableRow]:
         """Return the triggers that may have a (layer, key, rank): near-ties too if the lists were found here."""
-        own = self.trigger(row)
+        trigger = self.trigger(row)
         if not self.found_here:
-            return [own]
-        gap = (pl.col("coefficient") - own["coefficient"]).abs()
-        may = self.near.limits.tie * own["coefficient"] + self.near.limits.noise * self.largest[row["layer"]]
+            return [trigger]
+        gap = (pl.col("coefficient") - trigger["coefficient"]).abs()
+        may = self.near.limits.tie * trigger["coefficient"] + self.near.limits.noise * self.largest[row["layer"]]
         near = self.triggers(row["layer"], row["key"]).filter(gap <= may)
-        return [own, *(other for other in near.to_dicts() if other["rank"] != own["rank"])]
+        return [trigger, *(other for other in near.to_dicts() if other["rank"] != trigger["rank"])]
 
     def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
         """Return log-probabilities (..., vocab), with -inf for types that ``values.types`` excludes."""

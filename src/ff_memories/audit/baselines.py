@@ -84,28 +84,28 @@ class Baseline:
         corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
         weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
         own = engine(run, at)
-        made = own if name == SAME_SAMPLE else drawn.model_like(own, name, settings.seed, weights, description)
+        model = own if name == SAME_SAMPLE else drawn.model_like(own, name, settings.seed, weights, description)
         return cls(
-            run, name, at, read_types(at(run.dictionary)), settings, corpus, own, made, *lists(made, corpus, settings)
+            run, name, at, read_types(at(run.dictionary)), settings, corpus, own, model, *lists(model, corpus, settings)
         )
 
     def inputs(self, frames: Mapping[str, pl.DataFrame]) -> AuditInputs:
         """Return the model's tables with the reference model that has its weights."""
         fresh = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
-        own = {name: frame for name, frame in frames.items() if name in ROWS}
-        found = AuditInputs(
+        recorded = {name: frame for name, frame in frames.items() if name in ROWS}
+        inputs = AuditInputs(
             reference(self.run, self.types, self.at, fresh),
             self.corpus,
             self.settings,
-            own | {"triggers": self.listed},
+            recorded | {"triggers": self.listed},
             never=self.types.never_trained(),
             found_here=True,
             unsure=self.unsure,
         )
-        if "causal" in own and len(own["causal"]):  # the engine finds means too: many prefixes for one number
-            seen = survey.survey(self.model, self.corpus, self.settings.seed, BATCH)
-            found.surveyed = lambda: seen
-        return found
+        if "causal" in recorded and len(recorded["causal"]):  # the engine finds means too: many prefixes for one number
+            surveyed = survey.survey(self.model, self.corpus, self.settings.seed, BATCH)
+            inputs.surveyed = lambda: surveyed
+        return inputs
 
 
 def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, look: Look) -> Iterator[RowResult]:
@@ -120,12 +120,12 @@ def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, loo
     frames = {name: read_table(at(file(run, model, name))) for name in OWN}
     baseline = Baseline.of(run, model, at)
     yield from labelled(baseline, frames)
-    known = baseline.inputs(frames)
+    inputs = baseline.inputs(frames)
     del baseline
-    for said in contradictions(known, run, model, at):
-        where, _, what = said.partition(": ")
+    for fault in contradictions(inputs, run, model, at):
+        where, _, what = fault.partition(": ")
         yield "structure", f"{model}, {where}", Result(DIFFERS, what)
-    yield from look(known, rows)
+    yield from look(inputs, rows)
 
 
 def contradictions(inputs: AuditInputs, run: Run, model: str, at: At = Path) -> list[str]:
@@ -153,16 +153,16 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
         batch_tokens=BATCH,
         keys=memory_selection.of_model(options.keys, decoder, config),
     )
-    found = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
+    ranked = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
     assert text.numbers is not None, "of a sample"
-    found = found.with_columns(pl.Series("sentence", text.numbers[found["sentence"].to_numpy()].astype(np.uint32)))
-    listed = found.filter(pl.col("rank") <= options.top)
+    ranked = ranked.with_columns(pl.Series("sentence", text.numbers[ranked["sentence"].to_numpy()].astype(np.uint32)))
+    listed = ranked.filter(pl.col("rank") <= options.top)
     last = listed.group_by("layer", "key").agg(last=pl.col("coefficient").last())
     limits, most = tolerances(config.precision), largest(listed)
     noise = limits.noise * pl.col("layer").replace_strict(most, return_dtype=pl.Float64)
     gap = (pl.col("coefficient") - pl.col("last")).abs()
     close = gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
-    near = found.join(last, on=["layer", "key"], maintain_order="left").filter(close)
+    near = ranked.join(last, on=["layer", "key"], maintain_order="left").filter(close)
     near = near.filter((pl.col("rank") > options.top).any().over("layer", "key"))
     ends = {}
     for (layer, key), part in near.partition_by("layer", "key", as_dict=True, maintain_order=True).items():
@@ -180,31 +180,31 @@ class Labels:
     """
 
     def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
-        config, corpus, types, own = baseline.settings, baseline.corpus, baseline.types, baseline.own
+        config, corpus, types, run_model = baseline.settings, baseline.corpus, baseline.types, baseline.own
         text = corpus.sample(config.seed, config.baselines.sentences)
-        place = np.zeros(len(corpus), np.int64)
-        place[text.numbers] = np.arange(len(text))
-        sentences = place[baseline.listed["sentence"].to_numpy()].astype(np.uint32)
+        sample_index = np.zeros(len(corpus), np.int64)
+        sample_index[text.numbers] = np.arange(len(text))
+        sentences = sample_index[baseline.listed["sentence"].to_numpy()].astype(np.uint32)
         triggers = baseline.listed.with_columns(pl.Series("sentence", sentences))
         keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
         self.baseline, self.keys = baseline, {(key.layer, key.key): key for key in keys}
         self.largest = largest(baseline.listed)
-        self.annotator = proxy.Annotator.of(text, types, own.embedding.float().cpu(), triggers, config.seed)
-        vectors, counts = own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
+        self.annotator = proxy.Annotator.of(text, types, run_model.embedding.float().cpu(), triggers, config.seed)
+        vectors, counts = run_model.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
         closer = distance.WordCloseness.of(vectors, counts, types.types, config.seed)
         judged = distance.label(distance.compositions(refinement, config.seed), types.types, closer)
         self.made = {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
 
     def _of(self, keys: list[SampledKey]) -> dict[str, pl.DataFrame]:
-        found = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
-        return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in found}
+        labels = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
+        return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in labels}
 
     def fits(self, layer: int, key: int, frames: Mapping[str, pl.DataFrame]) -> bool:
         """Return whether some order of a key's tied triggers gives the labels that ``frames`` has of it.
 
         Of more than ``ORDERS`` orders, none is ruled out.
         """
-        if (known := self.keys.get((layer, key))) is None:
+        if (sampled_key := self.keys.get((layer, key))) is None:
             return False
         at = (pl.col("layer") == layer) & (pl.col("key") == key)
         recorded = {name: frames[name].filter(at) for name in OF_KEYS}
@@ -217,9 +217,9 @@ class Labels:
         ]
         limits = tolerances(self.baseline.settings.precision)
         noise = limits.noise * self.largest[layer]
-        every = orders(rows["coefficient"].to_list(), texts, len(known.ranks), limits.tie, noise)
+        every = orders(rows["coefficient"].to_list(), texts, len(sampled_key.ranks), limits.tie, noise)
         for prefixes in islice(every, ORDERS):
-            again = self._of([replace(known, prefixes=prefixes)])
+            again = self._of([replace(sampled_key, prefixes=prefixes)])
             if all(again[name].equals(recorded[name]) for name in OF_KEYS):
                 return True
         return next(every, None) is not None

@@ -22,17 +22,17 @@ CHOICES = 64  # of memories that are removed, where rounding may choose others
 def triggers(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E1: the prefix's coefficient, whether it is its sentence's best, and the next token."""
     results = [equal("next_token", row["next_token"], inputs.following(row))]
-    seen = inputs.layer(inputs.corpus.sentence(row["sentence"]), row["layer"])
-    m = seen.coefficients()[:, row["key"]]
+    activations = inputs.layer(inputs.corpus.sentence(row["sentence"]), row["layer"])
+    m = activations.coefficients()[:, row["key"]]
     allowed = inputs.lengths(row["sentence"])
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
-    own = float(m[row["position"]])
-    results.append(inputs.near.coefficient("coefficient", row["coefficient"], own, _noise(inputs, seen)))
+    coefficient = float(m[row["position"]])
+    results.append(inputs.near.coefficient("coefficient", row["coefficient"], coefficient, _noise(inputs, activations)))
     best = float(m[allowed.start : allowed.stop].max())
-    if inputs.config.triggers.per_sentence == "best" and best > own:
+    if inputs.config.triggers.per_sentence == "best" and best > coefficient:
         say = f"the best position of its sentence is {int(m.argmax())}, not {row['position']}"
-        results.append(Result(NEAR_TIE if best <= own * (1 + inputs.near.limits.tie) else DIFFERS, say))
+        results.append(Result(NEAR_TIE if best <= coefficient * (1 + inputs.near.limits.tie) else DIFFERS, say))
     return together(results)
 
 
@@ -44,10 +44,10 @@ def _noise(inputs: AuditInputs, seen: Activations) -> float:
 def mutations(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E3: a trigger's coefficient after removing one token or word."""
     first, *others = inputs.candidates(row)
-    found = _mutation(inputs, row, first)
-    if found.state == DIFFERS and any(_mutation(inputs, row, other).state != DIFFERS for other in others):
+    result = _mutation(inputs, row, first)
+    if result.state == DIFFERS and any(_mutation(inputs, row, other).state != DIFFERS for other in others):
         return Result(NEAR_TIE)
-    return found
+    return result
 
 
 def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
@@ -58,17 +58,19 @@ def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
     if not parts or at not in {"first": parts[:1], "last": parts[-1:], "random": random}[row["mutation"]]:
         unit = inputs.config.mutations.unit
         return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
-    seen = inputs.layer(inputs.without(source, *at), row["layer"])
-    found = float(seen.coefficients()[-1, row["key"]])
+    activations = inputs.layer(inputs.without(source, *at), row["layer"])
+    mutated = float(activations.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
-    own = equal("coefficient", row["coefficient"], source["coefficient"])
-    if inputs.found_here and own.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
-        own = inputs.near.coefficient("coefficient", row["coefficient"], source["coefficient"], _noise(inputs, seen))
+    result = equal("coefficient", row["coefficient"], source["coefficient"])
+    if inputs.found_here and result.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
+        result = inputs.near.coefficient(
+            "coefficient", row["coefficient"], source["coefficient"], _noise(inputs, activations)
+        )
     return together(
         [
-            own,
+            result,
             inputs.near.coefficient(
-                "mutated", row["mutated"], found, _noise(inputs, seen), max(found, source["coefficient"])
+                "mutated", row["mutated"], mutated, _noise(inputs, activations), max(mutated, source["coefficient"])
             ),
             inputs.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
         ]
@@ -80,17 +82,17 @@ def values(inputs: AuditInputs, row: TableRow) -> Result:
     value = inputs.vector("value", row["layer"], row["key"])
     if inputs.config.values.length == "mean":
         value = value * inputs.mean_length() / value.norm()
-    said = inputs.oracle.of_value(value)
+    log_probabilities = inputs.oracle.of_value(value)
     listed = inputs.triggers(row["layer"], row["key"])
     if listed.is_empty():
-        return _value(inputs, row, said, None, [])
+        return _value(inputs, row, log_probabilities, None, [])
     targets = _targets(inputs, listed)
-    found = _value(inputs, row, said, targets[0], targets)
-    if found.state == DIFFERS and inputs.found_here:
+    result = _value(inputs, row, log_probabilities, targets[0], targets)
+    if result.state == DIFFERS and inputs.found_here:
         near = inputs.candidates({**row, "rank": 1})
-        others = [_value(inputs, row, said, targets[other["rank"] - 1], targets) for other in near[1:]]
-        return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else found
-    return found
+        others = [_value(inputs, row, log_probabilities, targets[other["rank"] - 1], targets) for other in near[1:]]
+        return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else result
+    return result
 
 
 def _value(
@@ -112,23 +114,23 @@ def _count(
     """Compare a count of triggers, by their targets; where a list ends in near-ties, others may be in it."""
     if (recorded := row.get(column)) is None:
         return Result(DIFFERS, f"{column} is missing")
-    found = sum(map(counts, targets))
+    count = sum(map(counts, targets))
     if (ends := inputs.unsure.get((row["layer"], row["key"]))) is None:
-        return within(column, recorded, found, found, found)
+        return within(column, recorded, count, count, count)
     sure = sum(map(counts, targets[: -ends.inside]))
     may = [*targets[-ends.inside :], *_targets(inputs, ends.beyond)]
     fit = sum(map(counts, may))
     low, high = max(0, ends.inside - (len(may) - fit)), min(ends.inside, fit)
     low, high = (low, high) if ends.whole else (0, ends.inside)
-    return within(column, recorded, found, sure + low, sure + high)
+    return within(column, recorded, count, sure + low, sure + high)
 
 
 def suffixes(inputs: AuditInputs, row: TableRow, column: str) -> Iterator[tuple[str, str]]:
     """Yield each choice of ``values.types`` for which a row has columns, and the columns' suffix."""
-    own = inputs.config.values.types
-    yield own, ""
-    if f"{column}_{other(own)}" in row:
-        yield other(own), f"_{other(own)}"
+    types = inputs.config.values.types
+    yield types, ""
+    if f"{column}_{other(types)}" in row:
+        yield other(types), f"_{other(types)}"
 
 
 def _predicted(
@@ -144,11 +146,11 @@ def _predicted(
 
     ``every``: log p of all types.
     """
-    said, top = inputs.among(types, every), row["top_token" + suffix]
+    log_probabilities, top = inputs.among(types, every), row["top_token" + suffix]
     named = lambda column: (column + suffix, row[column + suffix])
     results = [
-        inputs.near.top(*named("top_token"), said),
-        inputs.near.probability(*named("top_probability"), said, int(said.argmax())),
+        inputs.near.top(*named("top_token"), log_probabilities),
+        inputs.near.probability(*named("top_probability"), log_probabilities, int(log_probabilities.argmax())),
         equal(*named("agrees"), None if first is None else first == top),
         _count(inputs, row, "agreeing_triggers" + suffix, targets, lambda target: target == top),
     ]
@@ -159,11 +161,11 @@ def _predicted(
             equal("agrees_folded" + suffix, row.get("agrees_folded" + suffix), agrees),
             _count(inputs, row, "agreeing_triggers_folded" + suffix, targets, alike),
         ]
-    if first is None or first >= len(said) or row["next_token_rank" + suffix] is None:
-        without = first is None or first >= len(said)  # with the head alone, rarer words have no rank
+    if first is None or first >= len(log_probabilities) or row["next_token_rank" + suffix] is None:
+        without = first is None or first >= len(log_probabilities)  # with the head alone, rarer words have no rank
         results.append(equal(*named("next_token_rank"), None if without else "a number"))
     else:  # a target that is never trained has its place among those that are
-        ranked = said.index_copy(0, torch.tensor([first]), every[first : first + 1])
+        ranked = log_probabilities.index_copy(0, torch.tensor([first]), every[first : first + 1])
         results.append(inputs.near.rank(*named("next_token_rank"), ranked, first))
     return results
 
@@ -188,22 +190,22 @@ def examples(inputs: AuditInputs, row: TableRow) -> Result:
 
 def composition(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
-    seen = _at(inputs, row, row["layer"])[-1]
-    ffn, output = inputs.oracle.of_layer(torch.stack([seen.ffn[-1], seen.output[-1]]))
-    energies = (seen.m[-1] * inputs.norms(row["layer"])).square()
+    activations = _at(inputs, row, row["layer"])[-1]
+    ffn, output = inputs.oracle.of_layer(torch.stack([activations.ffn[-1], activations.output[-1]]))
+    energies = (activations.m[-1] * inputs.norms(row["layer"])).square()
     if (share := SHARES.get(inputs.config.composition.memories)) is not None:
-        fires, unsure = _fewest(seen, energies, share)
+        fires, unsure = _fewest(activations, energies, share)
     else:
-        fires, unsure = seen.coefficients()[-1] > 0, seen.unsure(inputs.near.limits.noise)
+        fires, unsure = activations.coefficients()[-1] > 0, activations.unsure(inputs.near.limits.noise)
     says = row["ffn_top" if inputs.config.composition.layer_prediction == "ffn" else "output_top"]
     may = torch.ones_like(fires) if inputs.config.composition.memories == "all" else fires
     active, open_ = int(fires.sum()), int(unsure.sum())
     sure, agreeing = may & ~unsure, []
     for types, suffix in suffixes(inputs, row, "agreeing_memories"):
         left_out, limit = [] if types == "all" else inputs.never, inputs.near.limits.probability
-        found, tied = inputs.oracle.predicting(row["layer"], says, left_out, limit, may | unsure)
-        near = int((tied | (found & ~sure)).sum())
-        count = int((found & sure).sum())
+        agree, tied = inputs.oracle.predicting(row["layer"], says, left_out, limit, may | unsure)
+        near = int((tied | (agree & ~sure)).sum())
+        count = int((agree & sure).sum())
         column = "agreeing_memories" + suffix
         agreeing.append(within(column, row[column], count, count - near, count + near))
     return together(
@@ -237,8 +239,8 @@ def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[to
 
 def _effective(inputs: AuditInputs, row: TableRow, energies: torch.Tensor) -> Result:
     """Compare the participation ratio of energies (d_m,)."""
-    found = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
-    return inputs.near.ratio("effective", row["effective"], found)
+    ratio = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
+    return inputs.near.ratio("effective", row["effective"], ratio)
 
 
 def refinement(inputs: AuditInputs, row: TableRow) -> Result:
@@ -272,12 +274,12 @@ def causal(inputs: AuditInputs, row: TableRow) -> Result:
     at = row["other_prefix"] if row["control"] == "inactive" else row["prefix"]
     text = inputs.numbered(at)
     through = inputs.layers(text)
-    seen, tested = through[layer - 1], inputs.layer(inputs.numbered(row["prefix"]), layer)
+    activations, tested = through[layer - 1], inputs.layer(inputs.numbered(row["prefix"]), layer)
     moved = memory
     if row["control"] == "matched":
-        moved = row["matched_key"] + neurons * bool(oracle.signs == 2 and seen.m[-1, row["matched_key"]] < 0)
-    now, most = (float(part.coefficients()[-1, moved]) for part in (seen, tested))
-    noise = _noise(inputs, seen) + _noise(inputs, tested)
+        moved = row["matched_key"] + neurons * bool(oracle.signs == 2 and activations.m[-1, row["matched_key"]] < 0)
+    now, most = (float(part.coefficients()[-1, moved]) for part in (activations, tested))
+    noise = _noise(inputs, activations) + _noise(inputs, tested)
     if row["intervention"] == "resample":
         other = inputs.layer(inputs.numbered(row["other_prefix"]), layer)
         aim = float(other.coefficients()[-1, moved])
@@ -294,19 +296,19 @@ def causal(inputs: AuditInputs, row: TableRow) -> Result:
         results.append(Result(DIFFERS, f"the coefficient is {now:.6g}, which no {row['control']} row has"))
     vector = inputs.vector("added", layer, moved)
     if row["control"] == "direction":
-        drawn = changes.direction(inputs.config.seed, layer, memory, row["prefix"], len(vector))
-        vector = vector.norm() * torch.from_numpy(drawn)
+        direction = changes.direction(inputs.config.seed, layer, memory, row["prefix"], len(vector))
+        vector = vector.norm() * torch.from_numpy(direction)
     change = vector * (row["set_to"] - row["coefficient"])
-    found = oracle.changed(text, through, layer, change)
-    return together(results + _outcomes(inputs, row, found, at))
+    changed = oracle.changed(text, through, layer, change)
+    return together(results + _outcomes(inputs, row, changed, at))
 
 
 def _outcomes(inputs: AuditInputs, row: TableRow, found: Changed, at: int) -> list[Result]:
     """Compare the columns that say what a change does, given what the last layer gives."""
     oracle, layer, memory = inputs.oracle, row["layer"], row["key"]
-    held = [oracle.held_final(change, found.before) for change in (found.direct, found.after - found.before)]
+    final_changes = [oracle.held_final(change, found.before) for change in (found.direct, found.after - found.before)]
     logits, after, direct, frozen = oracle.linear(
-        torch.stack([oracle.final(found.before), oracle.final(found.after), *held])
+        torch.stack([oracle.final(found.before), oracle.final(found.after), *final_changes])
     )
     free, neurons = after - logits, oracle.keys[1] // oracle.signs
     other = changes.other_memory(inputs.config.seed, layer, memory, neurons)
@@ -349,7 +351,7 @@ def _other_top(inputs: AuditInputs, column: str, recorded: bool, before: torch.T
     changed = int(after.argmax()) != int(before.argmax())
     if recorded == changed:
         return Result()
-    gaps = [float(said.topk(2).values.diff().abs()) for said in (before, after)]
+    gaps = [float(prediction.topk(2).values.diff().abs()) for prediction in (before, after)]
     close = min(gaps) <= 2 * inputs.near.slack(before)
     return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {changed}")
 
@@ -409,12 +411,12 @@ def _removed(
 ) -> Result:
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
     layer, oracle = row["layer"], inputs.oracle
-    seen, values = through[layer - 1], inputs.vectors("added", layer)[memories]
-    found = oracle.changed(text, through, layer, -(seen.m[-1, memories] @ values))
+    activations, values = through[layer - 1], inputs.vectors("added", layer)[memories]
+    changed = oracle.changed(text, through, layer, -(activations.m[-1, memories] @ values))
     whole = float(sizes.sum())
-    vectors = torch.stack([seen.ffn[-1], found.ffn, found.before, found.after])
+    vectors = torch.stack([activations.ffn[-1], changed.ffn, changed.before, changed.after])
     layer_before, layer_after, before, after = oracle.said(vectors)
-    logits = oracle.linear(oracle.final(found.before))
+    logits = oracle.linear(oracle.final(changed.before))
     return together(
         [
             inputs.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
@@ -452,13 +454,13 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
     The norms behind it are held, so what a memory adds is its product with one vector.
     """
     oracle, y = inputs.oracle, seen.ffn[-1]
-    said = oracle.said(y)
-    slack, best = 2 * inputs.near.slack(said), said.topk(min(CHOICES, len(said)))
+    log_probabilities = oracle.said(y)
+    slack, best = 2 * inputs.near.slack(log_probabilities), log_probabilities.topk(min(CHOICES, len(log_probabilities)))
     values = inputs.vectors("added", layer)
-    scaled = _through(lambda change: oracle.held_final(change, y), said.new_empty(len(y)))
-    passed = _through(lambda change: oracle.direct(seen, layer, change), said.new_empty(len(y)))
+    scaled = _through(lambda change: oracle.held_final(change, y), log_probabilities.new_empty(len(y)))
+    passed = _through(lambda change: oracle.direct(seen, layer, change), log_probabilities.new_empty(len(y)))
     tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
-    pairs, known = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
+    pairs, yielded = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
     for top, second in pairs:
         along = oracle.word(int(best.indices[top])) - oracle.word(int(best.indices[second]))
         slopes = values @ passed(scaled(along))
@@ -466,8 +468,8 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
         error = _noise(inputs, seen) * slopes.abs() + inputs.near.limits.probability * adds.abs()
         order = adds.argsort(descending=True)
         for memory in order[adds[order[0]] - error[order[0]] <= (adds + error)[order]].tolist():
-            if memory not in known:
-                known.add(memory)
+            if memory not in yielded:
+                yielded.add(memory)
                 yield memory
 
 

@@ -131,15 +131,15 @@ class Comparison:
     def summary(self) -> str:
         """A one-line summary: verdicts, numbers, and the rows that near-ties explain."""
         same = sum(a == b for *_, a, b in self.claims)
-        said = [f"{same} of {len(self.claims)} verdicts are the same"] if self.claims else []
+        parts = [f"{same} of {len(self.claims)} verdicts are the same"] if self.claims else []
         if (triggers := self.tables.get("triggers")) and triggers.cells:
             off = triggers.cells.get("coefficient", 0)
-            said.append(f"{off:,} of {triggers.rows[0]:,} coefficients differ in their last bits")
+            parts.append(f"{off:,} of {triggers.rows[0]:,} coefficients differ in their last bits")
         if near := {name: o.near_ties for name, o in self.tables.items() if o.near_ties}:
             share, name = max((n / max(1, *self.tables[name].rows), name) for name, n in near.items())
-            said.append(f"{counted(sum(near.values()), 'row has a near-tie', 'rows have near-ties')}")
-            said.append(f"at most {100 * share:.2g} % of a table's rows ({name})")
-        return "; ".join(said)
+            parts.append(f"{counted(sum(near.values()), 'row has a near-tie', 'rows have near-ties')}")
+            parts.append(f"at most {100 * share:.2g} % of a table's rows ({name})")
+        return "; ".join(parts)
 
 
 def coarser(precisions: tuple[Precision, Precision]) -> Precision:
@@ -160,8 +160,8 @@ def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
         raise UserError(f"{a} and {b} are the same run", "name two runs")
     first = run_files.opened(a)
     second = run_files.opened(b)
-    found = [[side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)]
-    if first.info() and second.info() and found[0] != found[1]:
+    models = [[side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)]
+    if first.info() and second.info() and models[0] != models[1]:
         raise UserError(
             f"{a} and {b} are runs of two models", "compare runs of one config; ff-memories atlas shows several models"
         )
@@ -180,31 +180,33 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
     limits = tolerances(coarser(precisions))
     read = lambda side: {n: read_table(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
     frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
-    found = compare_tables(frames["a"], frames["b"], limits)
-    short = {name.removeprefix("tables/"): found[name] for name in in_order(found)}
+    outcomes = compare_tables(frames["a"], frames["b"], limits)
+    short = {name.removeprefix("tables/"): outcomes[name] for name in in_order(outcomes)}
     out = Comparison(a.digests == b.digests != {}, short, precisions=precisions)
     if out.identical:
         return out
     for letter, side in zip(SIDES, (a, b), strict=True):
         for name, file in side.tables().items():
-            if not tables.in_order(file, found[name].table):
-                found[name].different.append(f"{name}: its rows are not in the order of their key ({letter.upper()})")
+            if not tables.in_order(file, outcomes[name].table):
+                outcomes[name].different.append(
+                    f"{name}: its rows are not in the order of their key ({letter.upper()})"
+                )
     out.others += _of_other_precision((a, b), precisions, runs)
     drawn = _others(out, a, b)
-    open_ = [outcome for outcome in found.values() if outcome.open["a"] or outcome.open["b"]]
+    open_ = [outcome for outcome in outcomes.values() if outcome.open["a"] or outcome.open["b"]]
     if open_ and not out.different:  # else the answer is known, without the model
         if run is None or (why := lacking(run, (a, b))):
             for outcome in open_:
                 outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
         else:
-            _recompute(found, frames, limits, models or (lambda model: model_here(run, model)))
+            _recompute(outcomes, frames, limits, models or (lambda model: model_here(run, model)))
     out.drawn = len(drawn)
     if all("tables/claims" in frames[side] for side in SIDES):
         claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
         claims = claims.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
         out.claims = claims.select("claim", "measured", "measured_b", "verdict", "verdict_b").rows()
         other = [f"claims, claim {claim}: {one} and {its}" for claim, *_, one, its in out.claims if one != its]
-        found["tables/claims"].different += other
+        outcomes["tables/claims"].different += other
     return out
 
 
@@ -212,8 +214,8 @@ def lacking(run: Run, both: tuple[RunFiles, RunFiles]) -> str | None:
     """Return why rows cannot be recomputed; ``None`` if the recorded model and text are here."""
     if not all(map(os.path.exists, run_files.inputs(run))):
         return NOT_TOLD
-    said = run_files.other_input(run, both)
-    return said and f"different, or a near-tie: {said}, so nothing was recomputed"
+    mismatch = run_files.other_input(run, both)
+    return mismatch and f"different, or a near-tie: {mismatch}, so nothing was recomputed"
 
 
 # ---------------------------------------------------------------------------------------------------- cells and rows
@@ -234,16 +236,16 @@ def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[s
     out: dict[str, Outcome] = {}
     moved: dict[str, pl.DataFrame] = {}
     for name in in_order(a.keys() | b.keys()):
-        out[name] = found = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
+        out[name] = outcome = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
         if name not in a or name not in b:
-            found.different.append(f"{found.shown}: only one of the runs has this table")
+            outcome.different.append(f"{outcome.shown}: only one of the runs has this table")
             continue
-        on_moved = moved.get(found.folder) if found.table in ON_TRIGGERS else None
+        on_moved = moved.get(outcome.folder) if outcome.table in ON_TRIGGERS else None
         if a[name].equals(b[name]) and on_moved is None:
             continue
-        other = _compare_rows(found, a[name], b[name], limits, on_moved)
-        if found.table == "triggers":
-            moved[found.folder] = other
+        other = _compare_rows(outcome, a[name], b[name], limits, on_moved)
+        if outcome.table == "triggers":
+            moved[outcome.folder] = other
     return out
 
 
@@ -361,17 +363,17 @@ def _recompute(
     with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
         for folder, side in itertools.product(sorted({outcome.folder for outcome in todo}), SIDES):
             model = models(model_of(folder) or "")
-            own = {name: frame for name in ROWS if (frame := frames[side].get(f"{folder}/{name}")) is not None}
-            inputs = replace(model, tables=model.tables | own)
+            recorded = {name: frame for name in ROWS if (frame := frames[side].get(f"{folder}/{name}")) is not None}
+            inputs = replace(model, tables=model.tables | recorded)
             inputs.near = Comparer(limits)
             for outcome in (one for one in todo if one.folder == folder):
                 for where, result in recomputed_rows(inputs, outcome.table, outcome.open[side]):
                     if result.state == DIFFERS:
                         outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
                     progress.step(1)
-            for said in structure.faults(inputs):
-                outcome = found.get(f"{folder}/{said.partition(':')[0]}", todo[0])
-                outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{said} ({side.upper()})")
+            for fault in structure.faults(inputs):
+                outcome = found.get(f"{folder}/{fault.partition(':')[0]}", todo[0])
+                outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{fault} ({side.upper()})")
 
 
 def _others(found: Comparison, a: RunFiles, b: RunFiles) -> list[str]:
@@ -409,13 +411,13 @@ def _alike(one: Path | None, other: Path | None) -> bool:
 
 def _precision(side: RunFiles) -> Precision:
     """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
-    own = {name.removeprefix("tables/"): path for name, path in side.tables().items()}
-    measured = [name for name, schema in TABLES.items() if schema.measured and name in own]
-    found = {tables.precision_of(own[name]): f"tables/{name}" for name in measured}
-    if len(found) > 1:
-        names = " and ".join(f"{name} in {precision}" for precision, name in found.items())
+    files = {name.removeprefix("tables/"): path for name, path in side.tables().items()}
+    measured = [name for name, schema in TABLES.items() if schema.measured and name in files]
+    precisions = {tables.precision_of(files[name]): f"tables/{name}" for name in measured}
+    if len(precisions) > 1:
+        names = " and ".join(f"{name} in {precision}" for precision, name in precisions.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")
-    return next(iter(found), "float32")
+    return next(iter(precisions), "float32")
 
 
 def _of_other_precision(

@@ -56,14 +56,14 @@ class Activations:
     def unsure(self, share: float) -> torch.Tensor:
         """Return (memories,) whose coefficient at the last row may have either sign, or none."""
         last = [score[-1] for score in self.scores]
-        found = torch.zeros_like(last[0], dtype=torch.bool)
-        for score, own in zip(self.scores, last, strict=True):
-            found |= own.abs() <= share * self._largest(score)
+        unsure = torch.zeros_like(last[0], dtype=torch.bool)
+        for score, last_score in zip(self.scores, last, strict=True):
+            unsure |= last_score.abs() <= share * self._largest(score)
         if self.signs == 2:  # GELU below zero is a difference of equal numbers
-            made = torch.stack(last).prod(0).abs()
-            found |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * made)
-            return torch.cat([found, found])
-        return found
+            product = torch.stack(last).prod(0).abs()
+            unsure |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * product)
+            return torch.cat([unsure, unsure])
+        return unsure
 
     def _largest(self, numbers: torch.Tensor) -> float:
         return float(numbers[int(self.outliers and len(numbers) > 1) :].abs().max())
@@ -146,12 +146,12 @@ class Equations:
 
     def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
         """Run one sentence (ids without ``</s>``) by itself; return the activations of layers 1 to ``until`` (all)."""
-        x = torch.stack([self._input(token, place) for place, token in enumerate([EOS, *map(int, tokens)])])
-        seen = []
+        x = torch.stack([self._input(token, position) for position, token in enumerate([EOS, *map(int, tokens)])])
+        activations = []
         for block in range(until or self.about.layers):
-            seen.append(self._layer(x, block))
-            x = seen[-1].output
-        return seen
+            activations.append(self._layer(x, block))
+            x = activations[-1].output
+        return activations
 
     def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
         """Run several sentences, one by one."""
@@ -159,21 +159,21 @@ class Equations:
 
     def _layer(self, x: torch.Tensor, block: int) -> Activations:
         """Run one layer, counted from 0, on its input (rows, d)."""
-        own = lambda name: self.own[f"layers.{block}.{name}"]
-        residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), own)
-        score = self._norm(residual, f"layers.{block}.norm") @ own("keys").T + own("key_bias")
+        weight = lambda name: self.own[f"layers.{block}.{name}"]
+        residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), weight)
+        score = self._norm(residual, f"layers.{block}.norm") @ weight("keys").T + weight("key_bias")
         m = score.clamp(min=0)
-        ffn = m @ own("values") + own("value_bias")
+        ffn = m @ weight("values") + weight("value_bias")
         return Activations(residual, m, (score,), ffn, residual + ffn)
 
     def _input(self, token: int, place: int) -> torch.Tensor:
         """Return a token's input vector (d,): its embedding, projected if its band is narrower, plus its place."""
         band = next(band for band, end in enumerate(self.about.input_cutoffs) if token < end)
         first = (0, *self.about.input_cutoffs)[band]
-        found = self.own[f"input.{band}.embedding"][token - first]
+        vector = self.own[f"input.{band}.embedding"][token - first]
         if (projection := self.own.get(f"input.{band}.projection")) is not None:
-            found = projection @ found
-        return found * self.about.embedding_scale + self._place(place + PAD + 1)
+            vector = projection @ vector
+        return vector * self.about.embedding_scale + self._place(place + PAD + 1)
 
     def _place(self, number: int) -> torch.Tensor:
         if (learned := self.own.get("positions")) is not None:
@@ -217,16 +217,16 @@ class Equations:
 
     def word(self, token: int) -> torch.Tensor:
         """Return what ``linear`` multiplies by for a token's logit, (d,)."""
-        own, cutoffs = self.own, self.about.output_cutoffs
+        tensors, cutoffs = self.own, self.about.output_cutoffs
         if token < cutoffs[0]:
-            found = own["output.head"][token]
-            if (projection := own.get("output.head_projection")) is not None:
-                found = projection.T @ found
+            vector = tensors["output.head"][token]
+            if (projection := tensors.get("output.head_projection")) is not None:
+                vector = projection.T @ vector
         else:
             tail = next(tail for tail, end in enumerate(cutoffs[1:]) if token < end)
-            inside = own[f"output.{tail}.embedding"][token - cutoffs[tail]] @ own[f"output.{tail}.projection"]
-            found = own["output.classes"][tail] + inside
-        return found if (projection := own.get("output.projection")) is None else projection.T @ found
+            inside = tensors[f"output.{tail}.embedding"][token - cutoffs[tail]] @ tensors[f"output.{tail}.projection"]
+            vector = tensors["output.classes"][tail] + inside
+        return vector if (projection := tensors.get("output.projection")) is None else projection.T @ vector
 
     def softmax(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (..., vocab) under the model's own output layer: one softmax, or an adaptive one."""
@@ -274,11 +274,11 @@ class Equations:
             limit: how far log p may be off (``slack``).
             among: (memories,) those that are asked about; of the others, neither is said.
         """
-        found, tied = torch.zeros(2, len(among), dtype=torch.bool)
+        predicting, tied = torch.zeros(2, len(among), dtype=torch.bool)
         values = self.vectors("value", layer)
         for rows in among.nonzero()[:, 0].split(AT_ONCE):
-            found[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
-        return found, tied
+            predicting[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
+        return predicting, tied
 
     @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:

@@ -51,8 +51,8 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
             inputs = np.concatenate([before, targets[:-1]])  # Batch puts a </s> in front
             h = decoder.forward(decoder.pack([inputs]))[-len(targets) :]
             wanted = torch.from_numpy(targets).to(decoder.device)
-            found = decoder.vocabulary.read(h, wanted, rank=False)
-            total -= found.target_probability.clamp(min=1e-38).log().double().sum().item()
+            prediction = decoder.vocabulary.read(h, wanted, rank=False)
+            total -= prediction.target_probability.clamp(min=1e-38).log().double().sum().item()
             n += len(targets)
             progress.step(1)
     return math.exp(min(total / n, 700.0))
@@ -65,10 +65,10 @@ def identity_error(decoder: Decoder, ids: np.ndarray) -> float:
         batch = decoder.pack([ids[:31]])
         x = decoder.embed(batch)
         for layer in decoder.layers:
-            seen = layer(x, batch)
-            exact = seen.coefficients[-1].double() @ layer.values.double() + layer.value_bias.double()
-            worst = max(worst, ((seen.update[-1] - exact).norm() / exact.norm().clamp(min=1e-9)).item())
-            x = seen.output
+            layer_output = layer(x, batch)
+            exact = layer_output.coefficients[-1].double() @ layer.values.double() + layer.value_bias.double()
+            worst = max(worst, ((layer_output.update[-1] - exact).norm() / exact.norm().clamp(min=1e-9)).item())
+            x = layer_output.output
         total = decoder.vocabulary.log_probabilities(decoder.vocabulary.output(x[-2:])).double().exp().sum(1)
     return max(worst, (total - 1).abs().max().item())
 
@@ -79,8 +79,8 @@ def measure(
     """Measure G2-G5 and G7 on a model of the right size."""
     shape, options, ids = decoder.description, known["perplexity"], stream(test, dictionary)
     none = np.full((shape.layers, shape.keys), -1, dtype=np.int64)
-    found = value_predictions(decoder, decoder.vocabulary, none)["all"]
-    top, probability = found.top, found.probability
+    predictions = value_predictions(decoder, decoder.vocabulary, none)["all"]
+    top, probability = predictions.top, predictions.probability
     best = np.argsort(-probability.ravel(), kind="stable")[: known["top_values"]["values"]]
     upper = best // shape.keys + 1 >= known["top_values"]["from_layer"]
     inside = lambda at: at["layer"] <= shape.layers and at["key"] < shape.keys
@@ -122,10 +122,10 @@ def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
         if not low <= found[name] <= high:
             faults.append(f"{name}: {found[name]:.4g}, expected {low:g} to {high:g} ({which})")
     for at in known["tops"]:
-        place = f"{at['layer']}/{at['key']}"
-        if found["tops"][place] != at["token"]:
-            said = repr(found["tops"][place])
-            faults.append(f"value {at['key']} of layer {at['layer']} predicts {said}, expected {at['token']!r} (G3)")
+        memory = f"{at['layer']}/{at['key']}"
+        if found["tops"][memory] != at["token"]:
+            top = repr(found["tops"][memory])
+            faults.append(f"value {at['key']} of layer {at['layer']} predicts {top}, expected {at['token']!r} (G3)")
     return faults
 
 
@@ -144,8 +144,8 @@ def endings(
     """Return, for each key of G6, the share of its triggers whose last word is one of the known words."""
     out = []
     for at in known.get("endings", []):
-        own = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
+        listed = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
         ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
-        hits = [last_token(row["sentence"], row["position"]) in ids for row in own.iter_rows(named=True)]
+        hits = [last_token(row["sentence"], row["position"]) in ids for row in listed.iter_rows(named=True)]
         out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
     return out

@@ -79,8 +79,8 @@ class Result:
 
 def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
     """Return (n,) the largest error of log-probabilities (n, vocab): larger where they are unusually large."""
-    known = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0)  # types that are left out
-    return limit * (known.abs().amax(1) / USUAL).clamp(min=1)
+    finite = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0)  # types that are left out
+    return limit * (finite.abs().amax(1) / USUAL).clamp(min=1)
 
 
 def predicts(log_p: torch.Tensor, token: int, left_out: list[int], limit: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -146,13 +146,13 @@ class Comparer:
 
     def narrow(self, scores: torch.Tensor) -> float:
         """Return the largest error of scores (vocab,) of one value: ``slack``, or less where they hardly differ."""
-        known = scores[scores > -torch.inf]
-        return min(self.slack(scores), self.limits.probability * OF_LOGIT * float(known.max() - known.min()))
+        finite = scores[scores > -torch.inf]
+        return min(self.slack(scores), self.limits.probability * OF_LOGIT * float(finite.max() - finite.min()))
 
     def probability(self, column: str, recorded: float, log_probabilities: torch.Tensor, token: int) -> Result:
         """Compare a token's probability, relative to its own size."""
-        found = float(log_probabilities[token].exp())
-        return _number(column, recorded, found, abs(found), self.slack(log_probabilities))
+        probability = float(log_probabilities[token].exp())
+        return _number(column, recorded, probability, abs(probability), self.slack(log_probabilities))
 
     def ratio(self, column: str, recorded: float, found: float) -> Result:
         """Compare a number, relative to its own size."""
@@ -173,19 +173,19 @@ class Comparer:
 
     def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
         """Compare a most probable token."""
-        found = int(log_probabilities.argmax())
-        if recorded == found:
+        top = int(log_probabilities.argmax())
+        if recorded == top:
             return Result()
-        bar = log_probabilities[found] - self.slack(log_probabilities)
+        bar = log_probabilities[top] - self.slack(log_probabilities)
         close = recorded < len(log_probabilities) and log_probabilities[recorded] >= bar
-        return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {found}")
+        return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {top}")
 
     def rank(self, column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
         """Compare a token's rank: how many tokens are more probable."""
-        own, limit = log_probabilities[token], self.slack(log_probabilities)
+        log_probability, limit = log_probabilities[token], self.slack(log_probabilities)
         count = lambda bar: int((log_probabilities > bar).sum())
         return within(  # the token itself is above the lower bar
-            column, recorded, count(own), count(own + limit), count(own - limit) - 1
+            column, recorded, count(log_probability), count(log_probability + limit), count(log_probability - limit) - 1
         )
 
 

@@ -77,16 +77,16 @@ def table_of(path: str) -> str | None:
 
 def model_of(folder: str) -> str | None:
     """Return the model whose tables a folder holds: ``own``, or a baseline; ``None`` for tables of no model."""
-    found = re.fullmatch(r"models/([^/]+)/(tables|proxy)", folder)
-    return "own" if folder == "tables" else found and found[1]
+    match = re.fullmatch(r"models/([^/]+)/(tables|proxy)", folder)
+    return "own" if folder == "tables" else match and match[1]
 
 
 def measured(folder: Path) -> list[str]:
     """Return the paths of all tables of models that lie in a run's folder."""
-    found = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*.parquet")))
+    paths = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*.parquet")))
     return [
         f"{folder}/{path}"
-        for path in found
+        for path in paths
         if is_shared(f"results/run/{path}") and table_of(path) and model_of(str(Path(path).parent))
     ]
 
@@ -108,41 +108,41 @@ def opened(given: Path) -> RunFiles:
 
 
 def _folder(given: Path) -> RunFiles:
-    found = RunFiles(given, given.resolve().name)
+    side = RunFiles(given, given.resolve().name)
     for file in sorted(file for file in given.rglob("*") if file.is_file()):
         path = file.relative_to(given).as_posix()
         if not (WITHIN.match(path) and is_shared(f"results/run/{path}")) or file.name == ".snakemake_timestamp":
             continue  # logs, text, and what can be made again
-        found.files[path] = file
+        side.files[path] = file
         if file.stem not in TABLES or TABLES[file.stem].compared is not None:
-            found.digests[path] = dvc_lock_file.digest(file)
-    found.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
-    if not found.tables():
+            side.digests[path] = dvc_lock_file.digest(file)
+    side.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
+    if not side.tables():
         raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
-    return found
+    return side
 
 
 def _recorded(given: Path) -> RunFiles:
-    found = RunFiles(given, "", record=outputs(given, ("deps", "outs")))
+    side = RunFiles(given, "", record=outputs(given, ("deps", "outs")))
     for path, md5 in outputs(given).items():
         if match := OWN.match(path):
-            found.run = match[1]
+            side.run = match[1]
             if is_shared(path):
-                found.digests[match[2]] = md5
-    if not found.digests:
+                side.digests[match[2]] = md5
+    if not side.digests:
         raise UserError(f"{given}: has no tables of a run", GIVE)
-    for path, md5 in found.digests.items():
-        held = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
-        if held and not md5.endswith(".dir"):
-            whole = next((file for file in held if dvc_lock_file.digest(file) == md5), None)
+    for path, md5 in side.digests.items():
+        copies = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
+        if copies and not md5.endswith(".dir"):
+            whole = next((file for file in copies if dvc_lock_file.digest(file) == md5), None)
             if whole is None:
                 raise UserError(
-                    f"{held[0]}: damaged, its MD5 is not its name ({given}: {path})", "remove it and run dvc fetch"
+                    f"{copies[0]}: damaged, its MD5 is not its name ({given}: {path})", "remove it and run dvc fetch"
                 )
-            found.files[path] = whole
+            side.files[path] = whole
         elif table_of(path):
             raise UserError(f"{given}: its {path} is not in DVC's cache", "run dvc fetch")
-    return found
+    return side
 
 
 def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
@@ -153,9 +153,9 @@ def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
 
 def made(run: Run) -> list[str]:
     """Return the files that a run makes of its model and its text, and that rows are recomputed from."""
-    found = [run.path("model", f"model.{end}") for end in ("safetensors", "json")]
-    found += [run.path("corpus", "corpus.safetensors"), run.table("sentences")]
-    return [*found, run.dictionary] if run.config.model.has_tokenizer else found
+    paths = [run.path("model", f"model.{end}") for end in ("safetensors", "json")]
+    paths += [run.path("corpus", "corpus.safetensors"), run.table("sentences")]
+    return [*paths, run.dictionary] if run.config.model.has_tokenizer else paths
 
 
 def inputs(run: Run) -> list[str]:
@@ -177,7 +177,7 @@ def other_input(run: Run, both: Iterable[RunFiles]) -> str | None:
             if path in record and dvc_lock_file.digest(path) != record[path]:
                 return f"{path} is not the one that {where} records"
     for side in both:
-        told, (path, *_) = side.info().get("checkpoint_sha256"), run.inputs.model_files
-        if told is not None and dvc_lock_file.digest(path, "sha256") != told:
+        sha256, (path, *_) = side.info().get("checkpoint_sha256"), run.inputs.model_files
+        if sha256 is not None and dvc_lock_file.digest(path, "sha256") != sha256:
             return f"{path} is not the model that {side.given} was measured with"
     return None

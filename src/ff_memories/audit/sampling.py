@@ -56,9 +56,9 @@ class Aim:
         """Return a finding in words: ``398 of 398 rows match: with 95 % confidence fewer than 0.75 % ... differ``."""
         if not population:
             return f"0 {match}: there are none"
-        found = f"{rows - differ:,} of {rows:,} {match}"
+        matching = f"{rows - differ:,} of {rows:,} {match}"
         if rows == population:
-            return f"{found}: these are all rows"
+            return f"{matching}: these are all rows"
         bound = 100 * self.bound(rows, differ)
         most = f"{bound:.2g}" if bound < 99.5 else "100"
-        return f"{found}: with {100 * self.confidence:g} % confidence, fewer than {most} % of {population:,} {other}"
+        return f"{matching}: with {100 * self.confidence:g} % confidence, fewer than {most} % of {population:,} {other}"

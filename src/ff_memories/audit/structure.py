@@ -31,14 +31,14 @@ COUNTS = ("triggers", "mutations", "composition", "causal", "removals")
 
 def faults(inputs: AuditInputs) -> list[str]:
     """Return what contradicts other tables, the text or the config, each as ``table: what``."""
-    said = []
+    lines = []
     for name, frame in inputs.tables.items():
         has = columns(inputs, name)
-        said += [f"{name}: lacks the column {column}" for column in sorted(has - set(frame.columns))]
-        said += [f"{name}: has the column {column}, as no run of this config" for column in set(frame.columns) - has]
+        lines += [f"{name}: lacks the column {column}" for column in sorted(has - set(frame.columns))]
+        lines += [f"{name}: has the column {column}, as no run of this config" for column in set(frame.columns) - has]
         if name in CHECKS and not (inputs.found_here and name == "triggers"):
-            said += [f"{name}: {what}" for what in CHECKS[name](inputs)]
-    return said
+            lines += [f"{name}: {what}" for what in CHECKS[name](inputs)]
+    return lines
 
 
 def columns(inputs: AuditInputs, name: str) -> set[str]:
@@ -66,8 +66,8 @@ def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]
     for name, file in files.items():
         if not recorded_tables.in_order(file, name):
             yield f"{name}: its rows are not in the order of their key, or one has several rows"
-        if recorded_tables.TABLES[name].measured and (said := recorded_tables.precision_of(file)) != precision:
-            yield f"{name}: its file states that it was measured in {said}, but the config says {precision}"
+        if recorded_tables.TABLES[name].measured and (stated := recorded_tables.precision_of(file)) != precision:
+            yield f"{name}: its file states that it was measured in {stated}, but the config says {precision}"
 
 
 def counted(inputs: AuditInputs, step: str) -> dict[str, int] | None:
@@ -121,27 +121,27 @@ def _as_expected(name: str, found: Frame, again: Frame) -> Iterator[str]:
 
 
 def _triggers(inputs: AuditInputs) -> Iterator[str]:
-    found, options = inputs.tables["triggers"], inputs.config.triggers
-    inside = found.filter(pl.col("sentence") < inputs.corpus.train)
-    if len(inside) < len(found):
+    triggers, options = inputs.tables["triggers"], inputs.config.triggers
+    inside = triggers.filter(pl.col("sentence") < inputs.corpus.train)
+    if len(inside) < len(triggers):
         yield "a sentence is not one of the training text"
-    if len(found.join(_asked(inputs), on=KEY, how="anti")):
+    if len(triggers.join(_asked(inputs), on=KEY, how="anti")):
         yield "not the keys that the config asks for"
     same, next_one = pl.col("coefficient").diff().over(KEY).fill_null(-1), pl.int_range(pl.len()).over(KEY) + 1
-    place = pl.col("sentence").cast(pl.Int64) * (1 << 16) + pl.col("position")
-    steps = found.select(
+    position = pl.col("sentence").cast(pl.Int64) * (1 << 16) + pl.col("position")
+    steps = triggers.select(
         ((pl.col("rank") == next_one) & (pl.col("rank") <= options.top)).all().alias("ranks"),
-        ((same < 0) | ((same == 0) & (place.diff().over(KEY).fill_null(1) > 0))).all().alias("order"),
+        ((same < 0) | ((same == 0) & (position.diff().over(KEY).fill_null(1) > 0))).all().alias("order"),
         (pl.col("coefficient") > 0).all().alias("positive"),
     ).row(0, named=True)
     if not all(steps.values()):
         yield "not in descending order of their coefficients"
     entry = [*KEY, "sentence"] + ([] if options.per_sentence == "best" else ["position"])
-    if found.select(entry).is_duplicated().any():
+    if triggers.select(entry).is_duplicated().any():
         yield "a prefix is listed twice"
     if options.duplicates == "drop" and trigger_table.repeated(inside, inputs.corpus):
         yield "two triggers of a key have the same text"
-    if not found["next_token"].equals(_following(inputs, found)):
+    if not triggers["next_token"].equals(_following(inputs, triggers)):
         yield "a next token is not the one in the text"
 
 
@@ -149,9 +149,9 @@ def _following(inputs: AuditInputs, rows: Frame) -> pl.Series:
     """Return the token behind each (sentence, position), null at the end of a sentence or outside of the text."""
     corpus = inputs.corpus
     sentence, position = (rows[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position"))
-    known = sentence < len(corpus)
-    sentence = np.where(known, sentence, 0)
-    inside = known & (position < corpus.lengths[sentence])
+    in_text = sentence < len(corpus)
+    sentence = np.where(in_text, sentence, 0)
+    inside = in_text & (position < corpus.lengths[sentence])
     token = pl.Series("next_token", corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)])
     return pl.select(pl.when(pl.Series(inside)).then(token.cast(pl.UInt32)).alias("next_token")).to_series()
 
@@ -171,16 +171,16 @@ def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> mutations.Sampl
 
 
 def _mutations(inputs: AuditInputs) -> Iterator[str]:
-    found, again = inputs.tables["mutations"], _drawn(inputs).rows
+    recorded, again = inputs.tables["mutations"], _drawn(inputs).rows
     if inputs.found_here:  # random tokens are drawn in the order of triggers, in which near-ties may change places
         again = again.drop("removed", "removed_tokens", "coefficient", strict=False)
     else:
         its = inputs.tables["triggers"].select(*KEY, "rank", "coefficient")
         again = again.drop("coefficient", strict=False).join(its, on=[*KEY, "rank"])
-    columns_ = [column for column in again.columns if column in found.columns]
-    yield from _as_expected("mutations", found, again.select(columns_))
-    ratio = found["mutated"].cast(pl.Float64) / found["coefficient"].cast(pl.Float64) - 1
-    if ((ratio - found["change"]).abs() > 1e-6 * (1 + found["change"].abs())).any():
+    columns_ = [column for column in again.columns if column in recorded.columns]
+    yield from _as_expected("mutations", recorded, again.select(columns_))
+    ratio = recorded["mutated"].cast(pl.Float64) / recorded["coefficient"].cast(pl.Float64) - 1
+    if ((ratio - recorded["change"]).abs() > 1e-6 * (1 + recorded["change"].abs())).any():
         yield "a change does not follow from its coefficients"
 
 
@@ -200,21 +200,21 @@ def _examples(inputs: AuditInputs) -> Iterator[str]:
 
 
 def _values(inputs: AuditInputs) -> Iterator[str]:
-    found, config, again = inputs.tables["values"], inputs.config, _asked(inputs)
-    suffixes = [s for s in ("", f"_{other(config.values.types)}") if f"top_token{s}" in found.columns]
-    tops = found.select(*KEY, *(pl.col(f"top_token{s}").alias(f"top{s}") for s in suffixes))
+    recorded, config, again = inputs.tables["values"], inputs.config, _asked(inputs)
+    suffixes = [s for s in ("", f"_{other(config.values.types)}") if f"top_token{s}" in recorded.columns]
+    tops = recorded.select(*KEY, *(pl.col(f"top_token{s}").alias(f"top{s}") for s in suffixes))
     if inputs.found_here:
-        again = again.join(found.select(*KEY, "next_token"), on=KEY, how="left")
+        again = again.join(recorded.select(*KEY, "next_token"), on=KEY, how="left")
     else:
-        known = targets(inputs.tables["triggers"], inputs.corpus, config.values.target)
-        first = known.filter(pl.col("rank") == 1).select(*KEY, next_token=pl.col("target").cast(pl.UInt32))
-        listed = known.drop_nulls("target").join(tops, on=KEY, how="left").group_by(KEY)
+        trigger_targets = targets(inputs.tables["triggers"], inputs.corpus, config.values.target)
+        first = trigger_targets.filter(pl.col("rank") == 1).select(*KEY, next_token=pl.col("target").cast(pl.UInt32))
+        listed = trigger_targets.drop_nulls("target").join(tops, on=KEY, how="left").group_by(KEY)
         hits = {f"agreeing_triggers{s}": (pl.col("target") == pl.col(f"top{s}")).sum() for s in suffixes}
         again = again.join(first, on=KEY, how="left").join(listed.agg(triggers=pl.len(), **hits), on=KEY, how="left")
         again = again.with_columns(pl.col("triggers", *hits).fill_null(0))
     again = again.join(tops, on=KEY, how="left")
     agrees = {f"agrees{s}": pl.col("next_token") == pl.col(f"top{s}") for s in suffixes}
-    yield from _as_expected("values", found, again.with_columns(**agrees).drop(f"top{s}" for s in suffixes))
+    yield from _as_expected("values", recorded, again.with_columns(**agrees).drop(f"top{s}" for s in suffixes))
 
 
 def _observed(inputs: AuditInputs) -> Frame:
@@ -228,27 +228,27 @@ def _composition(inputs: AuditInputs) -> Iterator[str]:
 
 
 def _refinement(inputs: AuditInputs) -> Iterator[str]:
-    found, on = inputs.tables["refinement"], ["example", "layer"]
+    recorded, on = inputs.tables["refinement"], ["example", "layer"]
     again = _observed(inputs).join(inputs.tables["composition"].select(*on, "ffn_top", "output_top"), on=on)
-    again = again.join(found.select(*on, kinds().alias("kind")), on=on)
-    yield from _as_expected("refinement", found, again)
+    again = again.join(recorded.select(*on, kinds().alias("kind")), on=on)
+    yield from _as_expected("refinement", recorded, again)
 
 
 def _causal(inputs: AuditInputs) -> Iterator[str]:
-    found, options, corpus = inputs.tables["causal"], inputs.config.causal, inputs.corpus
-    if len(found.join(_asked(inputs), on=KEY, how="anti")):
+    recorded, options, corpus = inputs.tables["causal"], inputs.config.causal, inputs.corpus
+    if len(recorded.join(_asked(inputs), on=KEY, how="anti")):
         yield "not the memories that the config asks for"
-    if not set(found["intervention"].cast(pl.String)) <= set(options.interventions):
+    if not set(recorded["intervention"].cast(pl.String)) <= set(options.interventions):
         yield "not the interventions that the config asks for"
     sentence, position = survey.drawn_prefixes(corpus, inputs.config.seed)
-    own = set((corpus.offsets[sentence] + position - 1)[::2].tolist())
-    if not set(found["prefix"]) | set(found["other_prefix"].drop_nulls()) <= own:
+    prefixes = set((corpus.offsets[sentence] + position - 1)[::2].tolist())
+    if not set(recorded["prefix"]) | set(recorded["other_prefix"].drop_nulls()) <= prefixes:
         yield "not the prefixes that the seed draws"
-    control, intervention = found["control"].cast(pl.String), found["intervention"].cast(pl.String)
-    if ((control == "matched") != found["matched_key"].is_not_null()).any():
+    control, intervention = recorded["control"].cast(pl.String), recorded["intervention"].cast(pl.String)
+    if ((control == "matched") != recorded["matched_key"].is_not_null()).any():
         yield "a matched key does not belong to a matched control"
     other = (control == "inactive") | (intervention == "resample")
-    if (other != found["other_prefix"].is_not_null()).any():
+    if (other != recorded["other_prefix"].is_not_null()).any():
         yield "another prefix does not belong to a row that has none"
     if inputs.surveyed is not None:
         yield from _as_drawn(inputs, inputs.surveyed())
@@ -257,11 +257,11 @@ def _causal(inputs: AuditInputs) -> Iterator[str]:
 def _as_drawn(inputs: AuditInputs, seen: survey.Survey) -> Iterator[str]:
     """Draw the rows of ``causal`` again, from what the engine finds here; prefixes may be others at a near-tie."""
     options, column = inputs.config.causal, lambda name: pl.col(name).cast(pl.Int64)
-    drawn = causal.sample(seen, inputs.corpus, options, inputs.config.seed, inputs.looked_at)
+    sampled = causal.sample(seen, inputs.corpus, options, inputs.config.seed, inputs.looked_at)
     numbers, words = (*KEY, "prefix", "other_prefix", "matched_key"), ("intervention", "control")
     own, again = (
         frame.select(*map(column, numbers), *(pl.col(name).cast(pl.String) for name in words))
-        for frame in (inputs.tables["causal"], drawn)
+        for frame in (inputs.tables["causal"], sampled)
     )
     if not own.select(KEY).unique().sort(KEY).equals(again.select(KEY).unique().sort(KEY)):
         yield "not the memories that the seed draws among those that are active"

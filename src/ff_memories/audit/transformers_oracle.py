@@ -125,8 +125,8 @@ class TransformersOracle:
             return rows
 
         hook = block.get_submodule(self.family.down).register_forward_hook(add)
-        for below, known in zip(skipped, seen, strict=False):  # the library runs the other layers as it does
-            given = known.output[None].clone()
+        for below, activations in zip(skipped, seen, strict=False):  # the library runs the other layers as it does
+            given = activations.output[None].clone()
             below.forward = lambda *_, given=given, **__: (given,) if self.tuples else given
         try:
             again = self.layers(tokens, begin=len(skipped))
@@ -247,15 +247,15 @@ class TransformersOracle:
         """
         values = self.vectors("value", layer)
         values = torch.cat([values, -values][: self.signs])
-        found, tied = torch.zeros(2, len(values), dtype=torch.bool)
+        predicting, tied = torch.zeros(2, len(values), dtype=torch.bool)
         if token in left_out:
-            return found, tied
+            return predicting, tied
         size = 2 * values.norm(dim=1) * self._longest + math.log(len(self.words))  # no log p is larger
         margin = limit * (size / USUAL).clamp(min=1)
         open_ = among & (values @ self.words[token] >= self._among_sample(layer, tuple(left_out)) - margin)
         for rows in open_.nonzero()[:, 0].split(AT_ONCE):
-            found[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
-        return found, tied
+            predicting[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
+        return predicting, tied
 
     def _among_sample(self, layer: int, left_out: tuple[int, ...]) -> torch.Tensor:
         """Return (memories,) the largest logit that a layer's values give one of a sample of words."""

@@ -104,11 +104,11 @@ class Check:
     @cached_property
     def own(self) -> frozenset[str]:
         """The outputs that differ from the record because jobs of this machine wrote them, and nobody edited them."""
-        known: dict[str, str] = {}
+        digests: dict[str, str] = {}
         for log in sorted(Path(self.run.results, "logs").rglob("*.log")):
-            known |= machine.logged(log, machine.MADE, {})
+            digests |= machine.logged(log, machine.MADE, {})
         files = lambda path: list(map(str, dvc_lock_file.inside(path))) if os.path.isdir(path) else [path]
-        here = lambda path: files(path) and all(known.get(file) == dvc_lock_file.digest(file) for file in files(path))
+        here = lambda path: files(path) and all(digests.get(file) == dvc_lock_file.digest(file) for file in files(path))
         return frozenset(filter(here, dvc_lock_file.differing(self.run)))
 
     @property
@@ -150,7 +150,7 @@ def faultless(parts: list[CheckedPart]) -> bool:
 def unchecked(parts: list[CheckedPart]) -> list[str]:
     """Return, in words, what was not checked and could have been."""
     lacking = [name for name in NEEDED if name not in {part.name for part in parts}]
-    return ([f"not checked: {', '.join(lacking)}"] if lacking else []) + [said for part in parts for said in part.open]
+    return ([f"not checked: {', '.join(lacking)}"] if lacking else []) + [gap for part in parts for gap in part.open]
 
 
 def verified(parts: list[CheckedPart]) -> bool:
@@ -196,27 +196,27 @@ def _recomputed(check: Check) -> CheckedPart | None:
     if not check.own:
         page.unlink(missing_ok=True)
         return None
-    found = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
+    compared = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
     longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]
-    made = longest(row["machine"] for row in records.machines(check.run).values())
+    recorded = longest(row["machine"] for row in records.machines(check.run).values())
     here = longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
-    notes = [found.summary] if found.answer == "equal" else []
-    notes += [f"recorded on {one}" for one in made] + [f"computed here on {one}" for one in here]
-    line = f"{'different from' if found.different else f'{found.answer} to'} the record"
+    notes = [compared.summary] if compared.answer == "equal" else []
+    notes += [f"recorded on {one}" for one in recorded] + [f"computed here on {one}" for one in here]
+    line = f"{'different from' if compared.different else f'{compared.answer} to'} the record"
     shown = templates("report").get_template("recomputed.html.j2")
-    write_whole(page, shown.render(found=found, recorded=made, here=here, lines=list(compare.page(found))))
-    return CheckedPart("recomputed", line, notes, found.different, compare.data(found))
+    write_whole(page, shown.render(found=compared, recorded=recorded, here=here, lines=list(compare.page(compared))))
+    return CheckedPart("recomputed", line, notes, compared.different, compare.data(compared))
 
 
 def _rebuilt(check: Check) -> CheckedPart:
     todo, lacking = check.again
     rebuild.make(check.folder, todo, check.run, check.cores)
-    found = rebuild.compare(check.folder, todo, check.run, check.own)
-    total = len(found.same) + len(found.differ)
-    line = f"{len(found.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
+    comparison = rebuild.compare(check.folder, todo, check.run, check.own)
+    total = len(comparison.same) + len(comparison.differ)
+    line = f"{len(comparison.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     gone = [path for path in lacking if not is_intermediate(path)]
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in gone]
-    return CheckedPart("rebuilt", line, notes, found.differ, {"same": found.same, "lacking": lacking})
+    return CheckedPart("rebuilt", line, notes, comparison.differ, {"same": comparison.same, "lacking": lacking})
 
 
 def _audit(check: Check) -> CheckedPart:
@@ -233,7 +233,7 @@ def _audit(check: Check) -> CheckedPart:
         near = sum(finding.near_ties for finding in every)
         shown = f" ({counted(near, 'near-tie', 'near-ties')})" if near else ""
         notes.append(audit.statement(every, aim) + shown)
-    faults += [said for finding in check.found for said in finding.differ]
+    faults += [difference for finding in check.found for difference in finding.differ]
     data = {name: getattr(aim, name) for name in ("seed", "confidence", "share")} | {
         "seed_was": "drawn" if aim.drawn else "given",
         "tables": {
@@ -267,10 +267,10 @@ def _verdicts(check: Check) -> CheckedPart | None:
         return None
     how = {Path(path).stem: "rebuilt to the byte" for path in check.done["rebuilt"].data["same"] if "/tables/" in path}
     why, limits = {}, tolerances(run.config.extraction.precision)
-    for name, found in check.tables.items():
-        hanging = [f for f in found if f.hangs(limits) and f.what != LEFT_OUT]
-        if all(f.looked_at or not f.population for f in found) and not hanging:
-            how[name] = audit.statement(found, check.aim)
+    for name, findings in check.tables.items():
+        hanging = [f for f in findings if f.hangs(limits) and f.what != LEFT_OUT]
+        if all(f.looked_at or not f.population for f in findings) and not hanging:
+            how[name] = audit.statement(findings, check.aim)
         elif hanging:
             most = max(hanging, key=lambda f: f.near_ties / f.looked_at)
             share = (
@@ -303,16 +303,16 @@ def on_tables(run: Run, at: At, how: Mapping[str, str]) -> dict[str, tuple[str, 
         at: from a file of the run to the place to read it from.
         how: {table: how it was checked}; tables of other models have ``OTHERS`` in front.
     """
-    found, read = {}, behind(run, at)
+    rests, read = {}, behind(run, at)
     by_people = (at(run.table(name)) for name in JUDGED_BY_PEOPLE)
     people = any(bool((tables.read(file)["annotator"] != ANNOTATOR).any()) for file in by_people if file.is_file())
     for claim, verdict_, baseline in tables.read(at(run.table("claims"))).select("claim", "verdict", "baseline").rows():
-        own = sorted(read[claim])
-        on = {name: how.get(name) for name in [*own, *(OTHERS + name for name in own if baseline is not None)]}
+        names = sorted(read[claim])
+        on = {name: how.get(name) for name in [*names, *(OTHERS + name for name in names if baseline is not None)]}
         if people:
-            on |= {name: f"{said}; {PEOPLE}" for name, said in on.items() if said and name in JUDGED_BY_PEOPLE}
-        found[claim] = verdict_, on
-    return found
+            on |= {name: f"{checked}; {PEOPLE}" for name, checked in on.items() if checked and name in JUDGED_BY_PEOPLE}
+        rests[claim] = verdict_, on
+    return rests
 
 
 class ReadTables(dict[str, pl.DataFrame]):
@@ -333,13 +333,13 @@ def behind(run: Run, at: At) -> dict[str, set[str]]:
     frames = {name: tables.read(at(run.table(name))) for name in names}
     info = read_info(at(run.path("model", "info.json")))
     evidence = Evidence.of_run(Settings(run.resolved), info, at(run.dictionary), frames)
-    found = {}
+    tables_read = {}
     for claim in register():
-        seen = ReadTables(frames)
+        reading = ReadTables(frames)
         with suppress(Missing):
-            measure(claim, replace(evidence, tables=seen, seed=None))
-        found[claim.id] = seen.read
-    return found
+            measure(claim, replace(evidence, tables=reading, seed=None))
+        tables_read[claim.id] = reading.read
+    return tables_read
 
 
 def _beside(check: Check) -> list[str]:
@@ -396,8 +396,8 @@ def verdict(parts: list[CheckedPart], seconds: float, ended: bool = False) -> st
     """Return the last line for the terminal; ``ended``: something ended the check before it was complete."""
     lacking = "".join(f"; {said}" for said in unchecked(parts))
     if ended:
-        found = "no fault" if faultless(parts) else "faults"
-        return f"NOT VERIFIED: ended after {duration(seconds)}{_with_few(parts)}, {found} until then{lacking}"
+        outcome = "no fault" if faultless(parts) else "faults"
+        return f"NOT VERIFIED: ended after {duration(seconds)}{_with_few(parts)}, {outcome} until then{lacking}"
     if not faultless(parts):
         return f"NOT VERIFIED in {duration(seconds)}{lacking}"
     if lacking:
@@ -409,8 +409,8 @@ def verdict(parts: list[CheckedPart], seconds: float, ended: bool = False) -> st
 
 def _with_few(parts: list[CheckedPart]) -> str:
     """Say how few rows of a table were looked at, if it is fewer than usual for some table."""
-    every = [said for part in parts if part.name == "audit" for said in part.data.get("tables", {}).values()]
-    few = [(said["recomputed"], said["asked"]) for said in every if said["recomputed"] < said["asked"]]
+    every = [sample for part in parts if part.name == "audit" for sample in part.data.get("tables", {}).values()]
+    few = [(sample["recomputed"], sample["asked"]) for sample in every if sample["recomputed"] < sample["asked"]]
     if not few:
         return ""
     rows, asked = max(few, key=lambda one: (one[1], -one[0]))

@@ -135,11 +135,11 @@ def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, 
     paths = [path for _, path in files]
     with ProcessPoolExecutor(processes) as pool:
         found = map(prose, paths) if processes == 1 else pool.map(prose, paths, chunksize=16)
-        seen: set[str] = set()
+        kept: set[str] = set()
         out: dict[str, list[tuple[str, str]]] = {"train": [], "validation": []}
         for (name, _), texts in zip(files, found, strict=True):
             for tokenised, text in texts:
-                if tokenised not in seen:
-                    seen.add(tokenised)
+                if tokenised not in kept:
+                    kept.add(tokenised)
                     out[split_of(name)].append((tokenised, text))
     return out

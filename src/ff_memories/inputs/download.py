@@ -67,7 +67,7 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
             the file is another one.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    target, wanted, said = folder / part.name, part.sha256 or trusted, []
+    target, wanted, faults = folder / part.name, part.sha256 or trusted, []
     if target.is_file():  # put here by hand, or left by a run that stopped before unpacking
         return _checked(target, wanted, "file already there")
     if part.package is not None:
@@ -78,19 +78,19 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
             got = _from(url, part, target, wanted, wait)
         except MirrorFailed as error:
             print(f"{part.name}: {url}: {error}", file=sys.stderr)
-            said.append(f"{url}: {error}")
+            faults.append(f"{url}: {error}")
             continue
         got.replace(target)
         _note(target).unlink(missing_ok=True)
         return _checked(target, wanted, url)
-    raise UserError(f"{part.name}: every mirror failed: {'; '.join(said)}", f"download the file yourself to {target}")
+    raise UserError(f"{part.name}: every mirror failed: {'; '.join(faults)}", f"download the file yourself to {target}")
 
 
 def _checked(target: Path, wanted: str | None, source: str) -> Got:
     """Return a complete file and where it came from. Raises ``UserError`` if it is another one than was wanted."""
-    if wanted not in (None, found := sha256(target)):
-        raise UserError(f"{target}: SHA-256 is {found}, expected {wanted}", f"remove {target} and fetch again")
-    return Got(target, source, found, target.stat().st_size)
+    if wanted not in (None, digest := sha256(target)):
+        raise UserError(f"{target}: SHA-256 is {digest}, expected {wanted}", f"remove {target} and fetch again")
+    return Got(target, source, digest, target.stat().st_size)
 
 
 def _note(target: Path) -> Path:
@@ -114,19 +114,19 @@ def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -
             now = partial.stat().st_size if partial.exists() else 0
             print(f"{part.name}: {_short(fault)} after {now:,} bytes; trying again", file=sys.stderr)
             continue
-        if wanted in (None, found := sha256(partial)):
+        if wanted in (None, digest := sha256(partial)):
             return partial
         partial.unlink()
         _note(target).unlink(missing_ok=True)
         if restarted or not before:
-            raise MirrorFailed(f"wrong content: SHA-256 is {found}, expected {wanted}")
+            raise MirrorFailed(f"wrong content: SHA-256 is {digest}, expected {wanted}")
         restarted = True  # the error may be in the part that was there before resuming
     raise MirrorFailed(f"gave up after {ATTEMPTS} attempts ({_short(error)})" if error else "wrong content")
 
 
 def _short(error: Exception | None) -> str:
-    said = str(error)
-    return "no connection" if "Max retries exceeded" in said else f"{type(error).__name__}: {said}"[:160]
+    message = str(error)
+    return "no connection" if "Max retries exceeded" in message else f"{type(error).__name__}: {message}"[:160]
 
 
 def _known(target: Path) -> dict[str, str]:
@@ -145,9 +145,9 @@ def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
     headers = {"Accept-Encoding": "identity"}
     if at:
         headers["Range"] = f"bytes={at}-"
-        known = _known(target)
-        if known.get("url") == url and known.get("validator"):
-            headers["If-Range"] = known["validator"]
+        noted = _known(target)
+        if noted.get("url") == url and noted.get("validator"):
+            headers["If-Range"] = noted["validator"]
     try:
         answer = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema) as e:
@@ -189,25 +189,25 @@ def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
 def _from_index(part: Part, package: str, target: Path) -> None:
     """Have pip or npm fetch the archive of a package such as ``pip NAME VERSION``."""
     tool, name, version = package.split(" ")
-    with tempfile.TemporaryDirectory(dir=target.parent) as place:
-        command, environment = (_pip if tool == "pip" else _npm)(part, name, version, Path(place))
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        command, environment = (_pip if tool == "pip" else _npm)(part, name, version, Path(folder))
         print(f"{part.name}: fetched by {tool}, from the index that it is set up for", file=sys.stderr)
         done = subprocess.run(
-            command, cwd=place, capture_output=True, text=True, errors="replace", env=os.environ | environment
+            command, cwd=folder, capture_output=True, text=True, errors="replace", env=os.environ | environment
         )
-        if done.returncode or not (Path(place) / part.name).is_file():
+        if done.returncode or not (Path(folder) / part.name).is_file():
             errors = [line for line in done.stderr.splitlines() if "err" in line.lower()]
             reason = errors[0].strip()[:300] if errors else f"no {part.name}"
             raise UserError(
                 f"{name} {version}: {tool} could not fetch it ({reason})",
                 f"check {tool}'s settings and the network, or put the archive at {target}",
             )
-        (Path(place) / part.name).replace(target)
+        (Path(folder) / part.name).replace(target)
 
 
 def _pip(part: Part, name: str, version: str, place: Path) -> tuple[list[str], dict[str, str]]:
-    own = [sys.executable, "-m", "pip"] if find_spec("pip") else [shutil.which("pip") or shutil.which("pip3") or ""]
-    if not own[0]:
+    pip = [sys.executable, "-m", "pip"] if find_spec("pip") else [shutil.which("pip") or shutil.which("pip3") or ""]
+    if not pip[0]:
         raise UserError(f"{name}: pip is not installed", "python -m ensurepip, or uv pip install pip")
     (place / "wanted.txt").write_text(f"{name}=={version} --hash=sha256:{part.sha256}\n", encoding="utf-8")
     for builder in BUILDERS:
@@ -217,7 +217,7 @@ def _pip(part: Part, name: str, version: str, place: Path) -> tuple[list[str], d
             (above / "__init__.py").touch()
         module.write_text(NOTHING.replace("NAME", name.replace("-", "_")).replace("VERSION", version), encoding="utf-8")
     kind = ["--only-binary", name] if part.name.endswith(".whl") else ["--no-binary", name, "--no-build-isolation"]
-    command = [*own, "download", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check", *kind]
+    command = [*pip, "download", "--no-deps", "--require-hashes", "--no-input", "--disable-pip-version-check", *kind]
     return [*command, "--dest", ".", "--requirement", "wanted.txt"], {"PYTHONPATH": str((place / "nothing").absolute())}
 
 

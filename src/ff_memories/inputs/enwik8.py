@@ -41,31 +41,31 @@ def make(path: Path, source: Source) -> None:
     """Write the texts of a source from its file, and beside them counts.json: what was kept and what was dropped."""
     raw, counts = path.read_bytes(), Counter[str]()
     spaces = {html.unescape(name.decode()).lower() for name in NAMESPACE.findall(raw[:10_000])}
-    found: dict[str, dict[str, None]] = {split: {} for split in ENDS}
+    texts: dict[str, dict[str, None]] = {split: {} for split in ENDS}
     pages = [match.start() for match in re.finditer(rb"<page>", raw)] + [len(raw)]
     with Progress(len(raw), "bytes", "enwik8") as bar:
         for begin, end in pairwise(pages):
             split = next(split for split, share in ENDS.items() if begin < share * len(raw))
-            own = list(_paragraphs(raw[begin:end], spaces, counts))
-            counts["paragraphs that stand there already"] += sum(text in found[split] for text in own)
-            found[split].update(dict.fromkeys(own))
+            of_page = list(_paragraphs(raw[begin:end], spaces, counts))
+            counts["paragraphs that stand there already"] += sum(text in texts[split] for text in of_page)
+            texts[split].update(dict.fromkeys(of_page))
             bar.step(end - begin)
-    for split, paragraphs in found.items():
+    for split, paragraphs in texts.items():
         if split in source.files:
             order = sorted(paragraphs, key=lambda text: hashlib.sha256(f"{SEED} {text}".encode()).digest())
             write_whole(source.path(split), "".join(f"{text}\n" for text in order))
             counts[f"paragraphs in {split}"] = len(order)
-    said = dict(sorted(counts.items()))
-    write_json(Path(source.folder) / "counts.json", said)
-    print("enwik8: " + ", ".join(f"{n:,} {what}" for what, n in said.items()), file=sys.stderr)
+    sorted_counts = dict(sorted(counts.items()))
+    write_json(Path(source.folder) / "counts.json", sorted_counts)
+    print("enwik8: " + ", ".join(f"{n:,} {what}" for what, n in sorted_counts.items()), file=sys.stderr)
 
 
 def _paragraphs(page: bytes, spaces: set[str], counts: Counter[str]) -> Iterator[str]:
     """Yield a page's paragraphs, and count what is left out."""
-    if (found := PAGE.match(page)) is None:
+    if (match := PAGE.match(page)) is None:
         counts["pages that the file's end cuts"] += 1
         return
-    title, text = (html.unescape(part.decode("utf-8", errors="replace")) for part in found.groups())
+    title, text = (html.unescape(part.decode("utf-8", errors="replace")) for part in match.groups())
     if title.partition(":")[0].lower() in spaces and ":" in title:
         counts["pages that are no articles"] += 1
     elif text.lstrip()[:9].upper() == "#REDIRECT":

@@ -52,7 +52,7 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     if not ways:
         raise UserError(f"{name}: missing {', '.join(lacking)}", by_hand(name, source))
     _require_disk(name, source)
-    said = []
+    reasons = []
     with alone(Path(source.folder)):
         for way in ways if missing(source) else ():  # another run may have fetched them meanwhile
             try:
@@ -60,9 +60,9 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
                 print(f"{name}: {source.folder} ({source.licence}; cite {source.citation})", file=sys.stderr)
                 break
             except UserError as error:
-                said.append(str(error).splitlines()[0])
+                reasons.append(str(error).splitlines()[0])
     if missing(source):
-        raise UserError(f"{name}: not fetched: {'; '.join(said)}", by_hand(name, source))
+        raise UserError(f"{name}: not fetched: {'; '.join(reasons)}", by_hand(name, source))
 
 
 def _sample(name: str, source: Source, offline: bool) -> None:
@@ -81,10 +81,10 @@ def _by(way: Download, source: Source) -> None:
     """Download all parts in one way and unpack them, then remove the downloads."""
     lock, got = read_lock(), []
     for part in way.parts:
-        found = download(part, DOWNLOADS, lock.get(part.name, {}).get("sha256"))
+        downloaded = download(part, DOWNLOADS, lock.get(part.name, {}).get("sha256"))
         if part.name not in lock:
-            _record(found)
-        got.append((part, found.path))
+            _record(downloaded)
+        got.append((part, downloaded.path))
     folder = Path(source.folder)
     if way.format == "parquet":
         for split, name in source.files.items():
@@ -106,14 +106,14 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
     try:
         with joined.open("wb") as out:
             for archive, member in parts:
-                with opened(archive, member) as held:
-                    while piece := held.read(1 << 20):
+                with opened(archive, member) as content:
+                    while piece := content.read(1 << 20):
                         if out.tell() + len(piece) > limit:
                             raise UserError(f"{archive}: {member or 'it'} makes more than the {limit:,} bytes expected")
                         out.write(piece)
-        if (found := sha256(joined)) != source.sha256:
+        if (digest := sha256(joined)) != source.sha256:
             raise UserError(
-                f"{parts[0][0]}: what it holds has the SHA-256 {found}, expected {source.sha256}",
+                f"{parts[0][0]}: what it holds has the SHA-256 {digest}, expected {source.sha256}",
                 f"remove {parts[0][0]} and fetch again",
             )
         if source.form == "enwik8":
@@ -129,10 +129,10 @@ def _require_disk(name: str, source: Source) -> None:
     """Raise ``UserError`` if the disk has too little space for download and files."""
     archive = max(sum(p.bytes or p.at_most or 0 for p in d.parts) for d in source.downloads)
     need = archive + source.unpacked_bytes
-    place = Path(source.folder).absolute()
-    while not place.exists():
-        place = place.parent
-    free = shutil.disk_usage(place).free
+    folder = Path(source.folder).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
     if free < need:
         raise UserError(
             f"{name}: needs about {need / 1e9:.1f} GB on the disk of {source.folder}, but only {free / 1e9:.1f} GB are "

@@ -40,13 +40,13 @@ def folder(path: Path, wanted: str | None = None) -> Path:
             f"{path}: its SHA-256 is {digest}, the config's model.files says {wanted}",
             "fetch the file again, or write the config again: ff-memories init",
         )
-    found = model_folder.converted(digest)
-    with alone(found):  # a second run waits for the first
-        if not model_folder.is_converted(found, digest):
-            held = f"a {header.architecture} model in {', '.join(header.types)}"
-            print(f"{path.name}: {held}; converted to {found}", file=sys.stderr)
-            model_folder.write_converted(model(header), found, path.name, digest)
-    return found
+    target = model_folder.converted(digest)
+    with alone(target):  # a second run waits for the first
+        if not model_folder.is_converted(target, digest):
+            description = f"a {header.architecture} model in {', '.join(header.types)}"
+            print(f"{path.name}: {description}; converted to {target}", file=sys.stderr)
+            model_folder.write_converted(model(header), target, path.name, digest)
+    return target
 
 
 def model(header: Header) -> ConvertedModel:
@@ -74,8 +74,8 @@ def model(header: Header) -> ConvertedModel:
 
 
 def _special(header: Header, word: str) -> int | None:
-    found: int | None = header.metadata.get(f"tokenizer.ggml.{word}_token_id")
-    return found
+    number: int | None = header.metadata.get(f"tokenizer.ggml.{word}_token_id")
+    return number
 
 
 def config(header: Header) -> dict[str, Any]:
@@ -119,14 +119,14 @@ def tensor(header: Header, name: str) -> np.ndarray:
     In a file of a Llama the rows of a head's queries and keys alternate between the halves that rotation pairs; scales
     of Gemma's norms have 1 added; matrices of GPT-2 are transposed.
     """
-    found, kind = header.tensor(name), header.architecture
+    weights, kind = header.tensor(name), header.architecture
     if kind == "llama" and name.endswith((".attn_q.weight", ".attn_k.weight")):
-        return halves_apart(found, header.heads[2])
+        return halves_apart(weights, header.heads[2])
     if kind.startswith("gemma") and name.endswith("norm.weight"):
-        return found - np.float32(1)
-    if kind == "gpt2" and name.startswith("blk.") and found.ndim == 2:
-        return found.T
-    return found
+        return weights - np.float32(1)
+    if kind == "gpt2" and name.startswith("blk.") and weights.ndim == 2:
+        return weights.T
+    return weights
 
 
 def halves_apart(rows: np.ndarray, width: int) -> np.ndarray:
@@ -141,9 +141,9 @@ def tokenizer(header: Header) -> str:
         UserError: no tokenizer can be made of the file's types and merges.
     """
     kind = header.architecture
-    found: dict[str, Any] = {name.rpartition(".")[2]: own for name, own in header.arrays.items()}
+    entries: dict[str, Any] = {name.rpartition(".")[2]: array for name, array in header.arrays.items()}
     cut = header.metadata.get("tokenizer.ggml.pre") or ("qwen2" if kind.startswith("qwen") else None)
-    found |= {
+    entries |= {
         "tokenizer_type": header.metadata["tokenizer.ggml.model"],
         "pre_tokenizer_type": cut,
         "add_prefix_space": header.metadata.get("tokenizer.ggml.add_space_prefix"),
@@ -152,7 +152,7 @@ def tokenizer(header: Header) -> str:
             for short, word in {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}.items()
         },
     }
-    return tokenizer_of(kind, found, header.path)
+    return tokenizer_of(kind, entries, header.path)
 
 
 def tokenizer_of(kind: str, found: dict[str, Any], path: Path) -> str:
@@ -162,7 +162,7 @@ def tokenizer_of(kind: str, found: dict[str, Any], path: Path) -> str:
     if len(set(types := found["tokens"])) < len(types):
         raise UserError(f"{path}: the tokenizer has a type twice", gguf_file.AGAIN)
     try:
-        made, _ = convert_gguf_tokenizer(kind, found)
+        converted, _ = convert_gguf_tokenizer(kind, found)
     except Exception as error:  # `tokenizers` raises plain Exception
         raise UserError(f"{path}: no tokenizer can be made of it ({str(error)[:200]})", gguf_file.AGAIN) from None
-    return str(made.to_str(pretty=True))
+    return str(converted.to_str(pretty=True))

@@ -47,11 +47,11 @@ def model(path: Path) -> ConvertedModel:
     del kinds["angles of the rotation"]
 
     def tensor(name: str) -> np.ndarray:
-        layer, _, own = name.removeprefix("model.layers.").removesuffix(".weight").partition(".")
-        own, number = (own, int(layer)) if layer.isdecimal() else (f"{layer}.{own}", 0)
-        shape = kinds[own][-2:] if own.endswith("proj") or "embed" in own else kinds[own][-1:]
-        found = np.frombuffer(raw, "<f4", prod(shape), places[own] + 4 * number * prod(shape)).reshape(shape)
-        return from_gguf.halves_apart(found, head) if own.endswith(("q_proj", "k_proj")) else found
+        layer, _, part = name.removeprefix("model.layers.").removesuffix(".weight").partition(".")
+        part, number = (part, int(layer)) if layer.isdecimal() else (f"{layer}.{part}", 0)
+        shape = kinds[part][-2:] if part.endswith("proj") or "embed" in part else kinds[part][-1:]
+        weights = np.frombuffer(raw, "<f4", prod(shape), places[part] + 4 * number * prod(shape)).reshape(shape)
+        return from_gguf.halves_apart(weights, head) if part.endswith(("q_proj", "k_proj")) else weights
 
     inside = [name for name in kinds if not name.startswith("model.")]
     names = ["model.embed_tokens", "model.norm", *(f"model.layers.{n}.{i}" for n in range(layers) for i in inside)]
@@ -96,5 +96,5 @@ def _tokenizer(raw: bytes, types: int, path: Path) -> str:
     except (struct.error, UnicodeDecodeError):
         raise UserError(f"{path}: the tokenizer's file was cut", "fetch the file again") from None
     kinds = [CONTROL] * 3 + [BYTE] * 256 + [NORMAL] * (types - 259)
-    found = {"tokenizer_type": "llama", "tokens": tokens, "scores": scores, "token_type": kinds}
-    return from_gguf.tokenizer_of("llama", found, path)
+    entries = {"tokenizer_type": "llama", "tokens": tokens, "scores": scores, "token_type": kinds}
+    return from_gguf.tokenizer_of("llama", entries, path)

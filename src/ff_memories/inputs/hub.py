@@ -77,7 +77,7 @@ def resolve_file(name: str, file: str, revision: str | None) -> Pinned:
     """Find one file of a model on the hub, such as a GGUF file, and download it. Errors: see ``resolve``."""
     folder = _snapshot(name, revision, [file, CARD])
     if not (folder / file).is_file():
-        others = sorted(own for own in _digests_on_hub(name, revision) if own.lower().endswith(".gguf"))
+        others = sorted(other for other in _digests_on_hub(name, revision) if other.lower().endswith(".gguf"))
         raise UserError(f"{name}: no file {file}", f"name one of {', '.join(others[:5]) or 'its files'}")
     return Pinned(name, folder.name, digests(folder, [file]), _licence(folder))
 

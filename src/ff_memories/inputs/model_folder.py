@@ -95,7 +95,7 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
             "T.from_pretrained(m.active_peft_config.base_model_name_or_path).save_pretrained('merged')\", "
             "then --model ./merged",
         )
-    found = [name for name in (CONFIG, TOKENIZER, *OTHERS) if name in here]
+    names = [name for name in (CONFIG, TOKENIZER, *OTHERS) if name in here]
     for name, what in ((CONFIG, "model's config"), (TOKENIZER, "fast tokenizer")):
         if name not in here:
             maker = "tokenizer" if name == TOKENIZER else "model"
@@ -103,7 +103,7 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
                 f"{where}: no {name}, the {what}", f"save it with `transformers`: {maker}.save_pretrained(folder)"
             )
     if SINGLE in here:  # as `transformers`, which then reads no shards
-        return sorted([*found, SINGLE])
+        return sorted([*names, SINGLE])
     if INDEX in here:
         path = index()
         try:
@@ -112,11 +112,11 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
             raise UserError(str(error).replace(str(path.parent), where)) from None
         if missing := sorted(shards.difference(here)):
             raise UserError(f"{where}: {INDEX} names {missing[0]}, which is not there", "get all files of the model")
-        return sorted([*found, INDEX, *shards])
+        return sorted([*names, INDEX, *shards])
     if weights := sorted(name for name in here if name.endswith(".safetensors")):
         raise UserError(f"{where}: {weights[0]}, but no {INDEX} that says what is in it", _SAFE)
     if PICKLED in here:
-        return sorted([*found, PICKLED])
+        return sorted([*names, PICKLED])
     if parts := sorted(name for name in here if re.fullmatch(r"pytorch_model-\d+-of-\d+\.bin", name)):
         raise UserError(f"{where}: {parts[0]}: of pickled weights, only a single {PICKLED} is read", _SAFE)
     raise UserError(f"{where}: no weights", _SAFE)
@@ -174,18 +174,18 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
     For a converted model the config pins what it was made from, and ``MADE_FROM`` the folder's files.
     """
     if len(wanted) == 1 and CONFIG not in wanted:
-        told = made_from(folder)
-        if told.get("sha256") not in wanted.values():
+        origin = made_from(folder)
+        if origin.get("sha256") not in wanted.values():
             raise UserError(
                 f"{folder}: not made from the file that model.files names", f"remove {folder} and run again"
             )
-        wanted = told["files"]
+        wanted = origin["files"]
     for name, digest in wanted.items():
         if not (Path(folder) / name).is_file():
             raise UserError(f"{folder}: {name} is missing, which model.files names", "get the model's files again")
-        if (found := digests(folder, [name])[name]) != digest:
+        if (actual := digests(folder, [name])[name]) != digest:
             raise UserError(
-                f"{folder}/{name}: its SHA-256 is {found}, the config's model.files says {digest}",
+                f"{folder}/{name}: its SHA-256 is {actual}, the config's model.files says {digest}",
                 "fetch the file again, or set model.files to the new file's",
             )
 
@@ -240,15 +240,15 @@ def write_converted(model: ConvertedModel, folder: Path, source: str, digest: st
             )
     with atomic_folder(folder) as partial:
         rows = {name: np.require(model.tensor(name), requirements=["C", "W"]) for name in model.names}
-        weights = {name: torch.from_numpy(found) for name, found in rows.items()}
+        weights = {name: torch.from_numpy(array) for name, array in rows.items()}
         with atomic_write(partial / SINGLE) as file:
             save_file(weights, file, metadata={"format": "pt"})
         write_json(partial / CONFIG, model.config)
         write_whole(partial / TOKENIZER, model.tokenizer)
         write_json(partial / TOKENIZER_CONFIG, model.special)
         files = digests(partial, CONVERTED)
-        told = {"source": source, "sha256": digest, **model.told, "files": files}
-        write_json(partial / MADE_FROM, told)
+        origin = {"source": source, "sha256": digest, **model.told, "files": files}
+        write_json(partial / MADE_FROM, origin)
         if folder.is_dir():  # what Snakemake made, or an older conversion left
             shutil.rmtree(folder)
 
@@ -284,9 +284,9 @@ def read_tokenizer(folder: Path, vocab: int | None = None, sentences: Sequence[s
         if not isinstance(theirs, PreTrainedTokenizerFast):
             raise TypeError(f"{type(theirs).__name__} is no fast tokenizer")
     except Exception as error:
-        said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        message = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise UserError(
-            f"{folder}: `transformers` makes no tokenizer of {TOKENIZER} and {TOKENIZER_CONFIG} ({said})",
+            f"{folder}: `transformers` makes no tokenizer of {TOKENIZER} and {TOKENIZER_CONFIG} ({message})",
             SAVE_TOKENIZER,
         ) from None
     finally:

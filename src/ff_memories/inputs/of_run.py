@@ -23,8 +23,8 @@ class Inputs:
             "composition.sample_file": self.config.composition.sample_file,
             "sources.registry": self.config.sources.registry,
         }
-        found = [(f"corpus.{split}.files", path) for split in ("train", "validation") for path in self._texts(split)]
-        return [*(found if corpus.source is None else []), *((key, path) for key, path in others.items() if path)]
+        texts = [(f"corpus.{split}.files", path) for split in ("train", "validation") for path in self._texts(split)]
+        return [*(texts if corpus.source is None else []), *((key, path) for key, path in others.items() if path)]
 
     @property
     def missing(self) -> list[str]:
@@ -73,8 +73,8 @@ class Inputs:
     def test_text(self) -> list[str]:
         """The text of the golden checks, on which the model's perplexity is known; empty if there are no checks."""
         model, text = self.source("model"), self.source("text")
-        known = model is not None and model.golden is not None and text is not None and "test" in text.files
-        return [text.path("test")] if known and text and self.config.sources.golden == "check" else []
+        has_golden = model is not None and model.golden is not None and text is not None and "test" in text.files
+        return [text.path("test")] if has_golden and text and self.config.sources.golden == "check" else []
 
     @property
     def model_files(self) -> list[str]:

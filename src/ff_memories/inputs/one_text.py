@@ -82,8 +82,8 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
         with train.open("w", encoding="utf-8") as first, validation.open("w", encoding="utf-8") as second:
             for document, line in _documents(text, by):
                 (second if document in chosen else first).write(line)
-        for part, made in zip(parts, (train, validation), strict=True):
-            if part.is_file() and not filecmp.cmp(part, made, shallow=False):
+        for part, written in zip(parts, (train, validation), strict=True):
+            if part.is_file() and not filecmp.cmp(part, written, shallow=False):
                 raise UserError(
                     f"{part}: is of another text, or of {text} before that changed; a run may need it",
                     f"rename {text}, or remove {part}",

@@ -56,20 +56,20 @@ def _extract(archive: Path, kind: str, wanted: list[str], staged: Path, limit: i
         if path.is_absolute() or ".." in path.parts or "\\" in name or ":" in name:
             raise UserError(f"{archive}: refused, because the path {name!r} leads out of the archive")
         if inside is None:
-            own = path.name if path.name in wanted else None
+            target = path.name if path.name in wanted else None
         else:
-            own = path.relative_to(inside).as_posix() if path.is_relative_to(inside) else None
+            target = path.relative_to(inside).as_posix() if path.is_relative_to(inside) else None
         left -= size  # also count files that are not wanted: reading a tar passes through them
         if left < 0:
             raise UserError(f"{archive}: refused, because it unpacks to more than {limit:,} bytes")
-        if own is None:
+        if target is None:
             continue
-        if own in taken:
-            raise UserError(f"{archive}: contains {own} twice")
-        (staged / own).parent.mkdir(parents=True, exist_ok=True)
-        with opened as source, (staged / own).open("wb") as out:
+        if target in taken:
+            raise UserError(f"{archive}: contains {target} twice")
+        (staged / target).parent.mkdir(parents=True, exist_ok=True)
+        with opened as source, (staged / target).open("wb") as out:
             shutil.copyfileobj(source, out, 1 << 20)
-        taken.append(own)
+        taken.append(target)
     return taken
 
 
@@ -79,10 +79,10 @@ def _members(archive: Path, is_zip: bool) -> Iterator[tuple[str, int, IO[bytes]]
     A link in a zip is a file with its target as content; of a tar, links and devices are left out.
     """
     if is_zip:
-        with zipfile.ZipFile(archive) as held:
-            for info in held.infolist():
+        with zipfile.ZipFile(archive) as zipped:
+            for info in zipped.infolist():
                 if not info.is_dir():
-                    yield info.filename, info.file_size, held.open(info)
+                    yield info.filename, info.file_size, zipped.open(info)
     else:
         with tarfile.open(archive) as tar:
             for member in tar:

@@ -95,15 +95,15 @@ class Batch:
     @cached_property
     def bands(self) -> tuple[Paths, ...]:
         """The sentences in groups of like length (``band_of``), each padded to its longest."""
-        found, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
+        groups, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
         begins, lengths = self.sentences()
         band = band_of(lengths)
         for number in np.unique(band):
             first, length = begins[band == number, None], lengths[band == number, None]
             inside = np.arange(length.max()) < length
             rows = np.where(inside, first + np.arange(length.max()), first)
-            found.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
-        return tuple(found)
+            groups.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
+        return tuple(groups)
 
     def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
         """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
@@ -253,18 +253,18 @@ class Layer:
     """One block: self-attention, then the feed-forward memories (section 2)."""
 
     def __init__(self, weights: Weights, index: int, heads: int):
-        own = {n.split(".", 2)[2]: t for n, t in weights.items() if n.startswith(f"layers.{index}.")}
+        tensors = {n.split(".", 2)[2]: t for n, t in weights.items() if n.startswith(f"layers.{index}.")}
         self.heads = heads
-        self.attention_norm = own["attention_norm.weight"], own["attention_norm.bias"]
-        biased = lambda weight, bias: (with_bias(own[weight], own[bias]), own[bias])
+        self.attention_norm = tensors["attention_norm.weight"], tensors["attention_norm.bias"]
+        biased = lambda weight, bias: (with_bias(tensors[weight], tensors[bias]), tensors[bias])
         self.qkv = biased("qkv.weight", "qkv.bias")
         self.attention_out = biased("attention_out.weight", "attention_out.bias")
-        self.norm = own["norm.weight"], own["norm.bias"]
-        self.key_bias, self.value_bias = own["key_bias"], own["value_bias"]
-        self._first = with_bias(own["keys"], self.key_bias)  # the two matrices as they are multiplied by
-        self._second = with_bias(own["values"].t(), self.value_bias)
-        self.keys = self._first[:, : own["keys"].shape[1]]  # (d_m, d): key i is row i
-        self.values = self.added = self._second[:, : len(own["values"])].t()  # (d_m, d): value i is row i
+        self.norm = tensors["norm.weight"], tensors["norm.bias"]
+        self.key_bias, self.value_bias = tensors["key_bias"], tensors["value_bias"]
+        self._first = with_bias(tensors["keys"], self.key_bias)  # the two matrices as they are multiplied by
+        self._second = with_bias(tensors["values"].t(), self.value_bias)
+        self.keys = self._first[:, : tensors["keys"].shape[1]]  # (d_m, d): key i is row i
+        self.values = self.added = self._second[:, : len(tensors["values"])].t()  # (d_m, d): value i is row i
 
     def __call__(
         self,

@@ -40,8 +40,8 @@ def describe(name: str, seed: int, own: Path, path: Path) -> None:
 
 def named(description: Path) -> tuple[str, int] | None:
     """Return the name and the seed of the model that a description is of; ``None`` for a run's own model."""
-    found = foreign.read_json(description, dict[str, Any], text=True).get("drawn")
-    return None if found is None or found[0] == SAME_SAMPLE else (str(found[0]), int(found[1]))
+    identity = foreign.read_json(description, dict[str, Any], text=True).get("drawn")
+    return None if identity is None or identity[0] == SAME_SAMPLE else (str(identity[0]), int(identity[1]))
 
 
 def untrained(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:
@@ -78,8 +78,8 @@ def shuffled(description: Description, weights: Weights, seed: int, draw: int = 
     Such a model has the scale that training gave to each matrix, and nothing that it learned beside. ``draw``: which of
     several.
     """
-    own = {name: weights[name] for name in sorted(weights.keys() - description.aliases.keys())}
-    return _tied(dict(in_random_order(own, seed, draw)), description, weights)
+    untied = {name: weights[name] for name in sorted(weights.keys() - description.aliases.keys())}
+    return _tied(dict(in_random_order(untied, seed, draw)), description, weights)
 
 
 def in_random_order(weights: Weights, seed: int, draw: int) -> Iterator[tuple[str, torch.Tensor]]:
@@ -112,9 +112,9 @@ def model_like(own: LanguageModel, name: str, seed: int, weights: Path, descript
         return Decoder(shape, weights_of(weights, description, seed, name), own.device, precision=own.precision)
     from ff_memories.model.transformer.hooked import HookedModel  # the library takes seconds to load
 
-    drawn: Any = own
+    model: Any = own
     return HookedModel(
-        drawn_by_transformers(own, seed, name).to(own.device), drawn.description, drawn.family, own.precision
+        drawn_by_transformers(own, seed, name).to(own.device), model.description, model.family, own.precision
     )
 
 
@@ -155,6 +155,6 @@ def drawn_by_transformers(own: LanguageModel, seed: int, name: str) -> Any:
         weights = dict(own.model.named_parameters())  # where factors are rounded, a tied output layer has its own
         tied = {name: weights[name] for name, _ in model.named_parameters()}
         with torch.no_grad():
-            for weight, (_, made) in zip(model.parameters(), in_random_order(tied, seed, draw), strict=True):
-                weight.copy_(made)
+            for weight, (_, reordered) in zip(model.parameters(), in_random_order(tied, seed, draw), strict=True):
+                weight.copy_(reordered)
     return model

@@ -55,9 +55,9 @@ def quantised(told: Mapping[str, Any]) -> str | None:
     bits = [n for n in told.get("bits", ()) if n < 16]
     if not bits:
         return None
-    said = f"{bits[0]}-bit" if len(bits) == 1 else f"{bits[0]}- to {bits[-1]}-bit"
+    width = f"{bits[0]}-bit" if len(bits) == 1 else f"{bits[0]}- to {bits[-1]}-bit"
     types = sorted(told["types"], key=lambda name: -told["types"][name])  # info.json is in alphabetical order
-    return f"{said} weights ({', '.join(types)}): the model that people run, not the one that was trained"
+    return f"{width} weights ({', '.join(types)}): the model that people run, not the one that was trained"
 
 
 def read_info(path: str | Path) -> dict[str, Any]:

@@ -62,25 +62,25 @@ class Branches:
 
         Arguments as of ``decoder.Batch.attention``.
         """
-        own = len(self.batch.tokens)
-        prefixes = self.batch.attention(q[:own], k[:own], v[:own], scoring)
-        return torch.cat([prefixes, self._branched(q[own:], k, v, scoring)])
+        prefix_rows = len(self.batch.tokens)
+        prefixes = self.batch.attention(q[:prefix_rows], k[:prefix_rows], v[:prefix_rows], scoring)
+        return torch.cat([prefixes, self._branched(q[prefix_rows:], k, v, scoring)])
 
     def _branched(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring) -> torch.Tensor:
         """Return attention's output (branches, heads, d_head) for the branches' queries and all keys and values."""
-        (scale, cap, window), own, kind = scoring, len(self.batch.tokens), q.dtype
+        (scale, cap, window), prefix_rows, kind = scoring, len(self.batch.tokens), q.dtype
         q, k, v = (x.float() if x.dtype == torch.bfloat16 else x for x in (q, k, v))
         shared = q.unflatten(1, (k.shape[1], -1))  # (branches, heads of keys, queries that share one, d_head)
         out = q.new_empty(len(q), q.shape[1], v.shape[2])
         width, factor = self._rows.shape[1] + 1, q.shape[2] ** -0.5 if scale is None else scale
         for part in torch.arange(len(q), device=q.device).split(max(1, GATHERED // (width * k[0].numel()))):
-            rows = torch.cat([self._rows[part], own + part[:, None]], 1)
+            rows = torch.cat([self._rows[part], prefix_rows + part[:, None]], 1)
             near = self._behind[part] < (window or width)
-            seen = torch.cat([self._seen[part] & near, self._seen.new_ones(len(part), 1)], 1)
+            visible = torch.cat([self._seen[part] & near, self._seen.new_ones(len(part), 1)], 1)
             scores = matmul(shared[part], k[rows].permute(0, 2, 3, 1)) * factor
             if cap is not None:
                 scores = cap * torch.tanh(scores / cap)
-            shares = torch.softmax(scores.masked_fill(~seen[:, None, None], -torch.inf), -1)
+            shares = torch.softmax(scores.masked_fill(~visible[:, None, None], -torch.inf), -1)
             out[part] = matmul(shares, v[rows].transpose(1, 2)).flatten(1, 2)
         return out.to(kind)
 
@@ -115,25 +115,25 @@ def run_changed(
     base = torch.from_numpy(which).to(decoder.device)
     if decoder.forests:
         rows: Any = Branches(decoder.pack(prefixes), base)
-        last, own = rows.batch.last, len(rows.batch.tokens) + torch.arange(len(which), device=decoder.device)
+        last, changed = rows.batch.last, len(rows.batch.tokens) + torch.arange(len(which), device=decoder.device)
         x = decoder.embed(rows)[: len(rows.batch.tokens)]
     else:
         every = [*prefixes, *(prefixes[i] for i in which)]  # whole copies: the layers take no attention of ours
         rows, first = decoder.pack_unsorted(every)
         ends = torch.from_numpy(first + [len(text) for text in every]).to(decoder.device)
-        last, own = ends[: len(prefixes)], ends[len(prefixes) :]
+        last, changed = ends[: len(prefixes)], ends[len(prefixes) :]
         x = decoder.embed(rows)
     direct = x.new_zeros(len(which), x.shape[1])
     for number, block in enumerate(decoder.layers, 1):
-        seen = block(x, rows)
-        require_finite(f"layer {number}: outputs of changed prefixes", seen.output)
-        x, here = seen.output, np.arange(*np.searchsorted(layer, [number, number + 1]))
+        layer_output = block(x, rows)
+        require_finite(f"layer {number}: outputs of changed prefixes", layer_output.output)
+        x, here = layer_output.output, np.arange(*np.searchsorted(layer, [number, number + 1]))
         if len(here):
             at = last[base[here]]
-            m = seen.coefficients[at]
+            m = layer_output.coefficients[at]
             added, direct[here] = added_to_output(block, m, vector(number, here, m))
-            x = torch.cat([x, x[at] + added]) if decoder.forests else x.index_add(0, own[here], added)
-    return LastLayer(x[last], base, x[own], direct)
+            x = torch.cat([x, x[at] + added]) if decoder.forests else x.index_add(0, changed[here], added)
+    return LastLayer(x[last], base, x[changed], direct)
 
 
 @dataclass(frozen=True)
@@ -163,25 +163,25 @@ def with_settings(
         What each coefficient was when it was set, and what it was set to; and (2, d) the last layer's output at the
         last token, as it is and with all settings.
     """
-    found: dict[int, tuple[float, float]] = {}
+    coefficients: dict[int, tuple[float, float]] = {}
     with torch.inference_mode():
         batch = decoder.pack([tokens, tokens])
         x = decoder.embed(batch)
         for number, block in enumerate(decoder.layers, 1):
-            seen = block(x, batch)
-            x, own = seen.output, [i for i, setting in enumerate(settings) if setting.layer == number]
-            if not own:
+            layer_output = block(x, batch)
+            x, indices = layer_output.output, [i for i, setting in enumerate(settings) if setting.layer == number]
+            if not indices:
                 continue
-            m, values = seen.coefficients[batch.last[1:]], block.added
+            m, values = layer_output.coefficients[batch.last[1:]], block.added
             vector = torch.zeros_like(values[:1])
-            for i in own:
+            for i in indices:
                 memory, neurons = settings[i].memory, m.shape[1]
                 now = float(m[0, memory % neurons]) * (1 if memory < neurons else -1)
-                found[i] = now, settings[i].to * now if settings[i].times else settings[i].to
-                vector = vector + (found[i][1] - now) * values[memory]
+                coefficients[i] = now, settings[i].to * now if settings[i].times else settings[i].to
+                vector = vector + (coefficients[i][1] - now) * values[memory]
             x = x.index_add(0, batch.last[1:], added_to_output(block, m, widened(vector))[0])
     require_finite("outputs with the coefficients that were set", x[batch.last])
-    return [found[i] for i in range(len(settings))], x[batch.last]
+    return [coefficients[i] for i in range(len(settings))], x[batch.last]
 
 
 # --------------------------------------------------------------------------------------------------------------- norms
@@ -249,20 +249,20 @@ class HeldNorm:
 
 def logit_vectors(vocabulary: Vocabulary, tokens: torch.Tensor) -> torch.Tensor:
     """Return what the output layer multiplies by for each token's logit, (tokens, d); see the module's description."""
-    found: torch.Tensor | None = None
+    vectors: torch.Tensor | None = None
     for number, cluster in enumerate(vocabulary.clusters):
         here = (tokens >= cluster.first) & (tokens < cluster.first + cluster.size)
-        own = widened(cluster.embedding[tokens[here] - cluster.first])
+        of_cluster = widened(cluster.embedding[tokens[here] - cluster.first])
         if cluster.projection is not None:
-            own = linear(own, cluster.projection.t())
+            of_cluster = linear(of_cluster, cluster.projection.t())
         if number and vocabulary.classes is not None:
-            own = own + widened(vocabulary.classes[number - 1])
+            of_cluster = of_cluster + widened(vocabulary.classes[number - 1])
         if vocabulary.out is not None:
-            own = linear(own, vocabulary.out.t())
-        found = own.new_zeros(len(tokens), own.shape[1]) if found is None else found
-        found[here] = own
-    assert found is not None, "a vocabulary has words"
-    return found
+            of_cluster = linear(of_cluster, vocabulary.out.t())
+        vectors = of_cluster.new_zeros(len(tokens), of_cluster.shape[1]) if vectors is None else vectors
+        vectors[here] = of_cluster
+    assert vectors is not None, "a vocabulary has words"
+    return vectors
 
 
 def logit_changes(
@@ -279,8 +279,8 @@ def logit_changes(
         promoted, other: (changes, d) float64, the means of tokens' ``logit_vectors``.
     """
     h = ends.unchanged[ends.which]
-    held = vocabulary.norm and HeldNorm.of(vocabulary.norm, h)
-    frozen = lambda change: change if held is None else held(change, h)
+    held_norm = vocabulary.norm and HeldNorm.of(vocabulary.norm, h)
+    frozen = lambda change: change if held_norm is None else held_norm(change, h)
     free = vocabulary.output(ends.changed) - vocabulary.output(h)
     logit = lambda change, words: (change.double() * words.double()).sum(1).cpu().numpy()
     return {
@@ -309,11 +309,11 @@ def prediction_changes(vocabulary: Vocabulary, ends: LastLayer, following: np.nd
     target = torch.from_numpy(following).to(ends.changed.device)
     parts: list[tuple[torch.Tensor, ...]] = []
     for rows in torch.arange(len(target), device=target.device).split(max(1, LOGITS // vocabulary.size)):
-        unique, place = ends.which[rows].unique(return_inverse=True)
-        before, after = log_p(ends.unchanged[unique])[place], log_p(ends.changed[rows])
-        top, known = before.argmax(1, keepdim=True), target[rows].clamp(min=0)[:, None]
+        unique, index = ends.which[rows].unique(return_inverse=True)
+        before, after = log_p(ends.unchanged[unique])[index], log_p(ends.changed[rows])
+        top, targets = before.argmax(1, keepdim=True), target[rows].clamp(min=0)[:, None]
         change = after - before
-        lost = torch.where(target[rows] < 0, torch.nan, -change.gather(1, known).squeeze(1))
+        lost = torch.where(target[rows] < 0, torch.nan, -change.gather(1, targets).squeeze(1))
         less = torch.where(before > -torch.inf, -change * before.exp(), 0).sum(1).clamp(min=0)
         parts.append((change.gather(1, top).squeeze(1), lost, less, after.argmax(1) != top.squeeze(1)))
     names = ("top_log_probability", "loss", "kl", "top_changed")

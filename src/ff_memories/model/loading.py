@@ -74,9 +74,9 @@ def load_model(
     Raises:
         UserError: there is no such device, or it does not have the precision.
     """
-    own = read_model(weights, description, _prepared(execution, precision), precision)
+    loaded = read_model(weights, description, _prepared(execution, precision), precision)
     model = drawn.named(description)
-    return own if model is None else drawn.model_like(own, *model, weights, description)
+    return loaded if model is None else drawn.model_like(loaded, *model, weights, description)
 
 
 def _prepared(execution: Execution, precision: Precision) -> str:

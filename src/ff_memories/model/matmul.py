@@ -133,11 +133,11 @@ def attention_along(
         rows: how many rows have an output; every one is wanted once.
     """
     out = v.new_empty(rows, q.shape[1], v.shape[2])
-    for paths, place, row in groups:
+    for paths, index, row in groups:
         along = (x.index_select(0, paths.flatten()).unflatten(0, paths.shape).transpose(1, 2) for x in (q, k, v))
         q_, k_, v_ = along
         mixed = attention(q_, k_, v_, scoring).transpose(1, 2).flatten(0, 1)
-        out.index_copy_(0, row, mixed.index_select(0, place))
+        out.index_copy_(0, row, mixed.index_select(0, index))
     return out
 
 

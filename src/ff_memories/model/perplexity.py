@@ -50,8 +50,8 @@ def perplexity(
 
     def run(part: np.ndarray) -> None:
         surprise = _surprise(decoder, vocabulary, [corpus.sentence(chosen[i]) for i in part])
-        own = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
-        nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, own, surprise).numpy()
+        sentence = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
+        nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, sentence, surprise).numpy()
 
     batching.run_batches(run, batching.by_length(lengths, batch_tokens), "sentences", "perplexity")
     context = "validation sentences, each by itself"
@@ -97,8 +97,8 @@ def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequenc
     x = decoder.forward(batch)
     first = batch.positions == batch.positions[0]
     inner = ~first.roll(-1)  # the last row of a sentence predicts its end
-    found = vocabulary.read(x[inner], batch.tokens.roll(-1)[inner], rank=False)
-    return -found.target_probability.double().log().cpu()
+    prediction = vocabulary.read(x[inner], batch.tokens.roll(-1)[inner], rank=False)
+    return -prediction.target_probability.double().log().cpu()
 
 
 def _found(nats: list[float], tokens: list[int]) -> dict[str, Any]:

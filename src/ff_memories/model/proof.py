@@ -95,10 +95,10 @@ class _Book:
         if ours.shape != theirs.shape:
             shapes = f"{ours.shape[-1]} numbers a token against {theirs.shape[-1]}"
             raise self.refuse(where, f"{EQUATIONS[equation]} does not hold: {shapes}")
-        found, allowed = error(ours, theirs, *terms), self.tolerance * (PACKING if equation == "packing" else 1)
-        if not found <= allowed:
-            raise self.refuse(where, f"{EQUATIONS[equation]} does not hold: off by {found:.1g}, {allowed:g} is allowed")
-        self.errors[equation] = max(found, self.errors.get(equation, 0.0))
+        gap, allowed = error(ours, theirs, *terms), self.tolerance * (PACKING if equation == "packing" else 1)
+        if not gap <= allowed:
+            raise self.refuse(where, f"{EQUATIONS[equation]} does not hold: off by {gap:.1g}, {allowed:g} is allowed")
+        self.errors[equation] = max(gap, self.errors.get(equation, 0.0))
 
 
 @torch.no_grad()
@@ -125,18 +125,18 @@ def prove(model: Any, family: Family) -> Proof:
         modules |= {(index, "." + name): child for name, child in layer.named_children()}
     tokens = some_tokens(model)
     with full_precision(), narrow_windows(model), attention(model, "eager" if family.packed else None):
-        seen, logits = watch(model, tokens, modules)
+        all_calls, logits = watch(model, tokens, modules)
     below = None
     for index, layer in enumerate(layers):
-        calls = {name: _one(book, index, name, seen[index, name]) for name in ("", *names)}
-        beside = [call.made for name, _ in layer.named_children() for call in seen[index, "." + name]]
+        calls = {name: _one(book, index, name, all_calls[index, name]) for name in ("", *names)}
+        beside = [call.made for name, _ in layer.named_children() for call in all_calls[index, "." + name]]
         _check_layer(book, f"layer {index + 1}", layer, family, calls, beside)
         if below is not None:
             book.check("stream", f"layer {index + 1}", calls[""].given, below)
         below = calls[""].made
     with full_precision(), narrow_windows(model), attention(model, packed.NAME if family.packed else None):
         if family.packed:
-            _check_packing(book, model, tokens, layers, [seen[index, ""][0] for index in range(len(layers))])
+            _check_packing(book, model, tokens, layers, [all_calls[index, ""][0] for index in range(len(layers))])
         else:
             _check_causal(book, model, tokens, logits)
     book.check(
@@ -225,21 +225,21 @@ def _check_packing(book: _Book, model: Any, tokens: torch.Tensor, layers: list[n
     modules: dict[Hashable, nn.Module] = dict(enumerate(layers))
     try:
         with packed.over(batch):
-            seen, _ = watch(model, batch.tokens[None], modules, position_ids=positions[None])
+            packed_calls, _ = watch(model, batch.tokens[None], modules, position_ids=positions[None])
     finally:
         for handle in handles:
             handle.remove()
     for index, call in enumerate(calls):
-        book.check("packing", f"layer {index + 1}", seen[index][0].made, call.made)
+        book.check("packing", f"layer {index + 1}", packed_calls[index][0].made, call.made)
 
 
 def _check_causal(book: _Book, model: Any, tokens: torch.Tensor, logits: torch.Tensor) -> None:
     """Check that tokens behind a sentence do not matter, so it can be padded there."""
     other = tokens.clone()
     other[:, -1] = (tokens[:, -1] + 1) % model.get_input_embeddings().weight.shape[0]
-    _, found = watch(model, other, {})
+    _, other_logits = watch(model, other, {})
     before = lambda given: given.unflatten(0, (SENTENCES, ROWS))[:, :-1].flatten(0, 1)
-    book.check("causal", "its layers", before(found), before(logits))
+    book.check("causal", "its layers", before(other_logits), before(logits))
 
 
 def prove_lengths(reader: Any) -> float:
@@ -302,8 +302,8 @@ def readout(model: Any, norm: Any, o: Any) -> torch.Tensor:
 def some_tokens(model: Any) -> torch.Tensor:
     """Return (sentences, rows) token ids, the same for every model of one vocabulary."""
     vocab = model.get_input_embeddings().weight.shape[0]
-    drawn = generator(1, "proof").integers(0, vocab, (SENTENCES, ROWS))
-    return torch.from_numpy(drawn).to(model.get_input_embeddings().weight.device)
+    ids = generator(1, "proof").integers(0, vocab, (SENTENCES, ROWS))
+    return torch.from_numpy(ids).to(model.get_input_embeddings().weight.device)
 
 
 def watch(
@@ -313,7 +313,7 @@ def watch(
 
     Inputs and outputs are copied at once: some layers add in place.
     """
-    seen: dict[Hashable, list[Call]] = {key: [] for key in modules}
+    calls: dict[Hashable, list[Call]] = {key: [] for key in modules}
     given: list[torch.Tensor] = []
     handles = []
     for key, module in modules.items():
@@ -322,7 +322,7 @@ def watch(
             given.append(_copy((*args, *kwargs.values())))
 
         def leave(_: nn.Module, args: Any, made: Any, key: Hashable = key) -> None:
-            seen[key].append(Call(given.pop(), _copy(made)))
+            calls[key].append(Call(given.pop(), _copy(made)))
 
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
         handles.append(module.register_forward_hook(leave))
@@ -332,7 +332,7 @@ def watch(
     finally:
         for handle in handles:
             handle.remove()
-    return seen, out.logits.flatten(0, -2)
+    return calls, out.logits.flatten(0, -2)
 
 
 def _copy(given: Any) -> torch.Tensor:
@@ -341,8 +341,8 @@ def _copy(given: Any) -> torch.Tensor:
         return given.detach().flatten(0, -2).clone() if given.dim() > 1 else given.detach().clone()
     if isinstance(given, Mapping):
         given = tuple(given.values())
-    found = (part for part in given if isinstance(part, torch.Tensor)) if isinstance(given, tuple) else iter(())
-    return _copy(next(found, torch.empty(0)))
+    tensors = (part for part in given if isinstance(part, torch.Tensor)) if isinstance(given, tuple) else iter(())
+    return _copy(next(tensors, torch.empty(0)))
 
 
 def _one(book: _Book, index: int, name: str, calls: list[Call]) -> Call:

@@ -155,9 +155,9 @@ class Vocabulary:
                 if words is not None and len(words) == cluster.size:
                     cluster.embedding = words.to(cluster.embedding.dtype)
             bands = [(cluster.size, cluster.embedding.shape[1]) for cluster in other.clusters]
-            drawn = random_projections.draw(bands, self.classes.shape[1], seed)
-            other.replace_projections(drawn.classes, drawn.tails)
-            other.generator_state = drawn.state
+            projections = random_projections.draw(bands, self.classes.shape[1], seed)
+            other.replace_projections(projections.classes, projections.tails)
+            other.generator_state = projections.state
         return other
 
     def leave_out(self, never: list[int]) -> None:
@@ -189,8 +189,8 @@ class Vocabulary:
 
         ``predict`` takes vectors as they are, as values are read. Arguments as there.
         """
-        own = self if self._unscaled is None else self._unscaled
-        return own.predict(own.output(h), target, rank, whole=True)
+        unscaled = self if self._unscaled is None else self._unscaled
+        return unscaled.predict(unscaled.output(h), target, rank, whole=True)
 
     def _whole(self, logits: torch.Tensor) -> torch.Tensor:
         """Add the output layer's bias to logits (rows, vocab), and cap them."""
@@ -239,29 +239,29 @@ class Vocabulary:
 
         ``target``: (signs, rows) token ids. Other arguments as of ``predict``.
         """
-        found: list[list[Prediction]] = []
+        blocks: list[list[Prediction]] = []
 
         def run(rows: slice) -> None:
-            own = None if target is None else target[:, rows]
+            targets = None if target is None else target[:, rows]
             if self.plain:
-                found.append(self._plain(h[rows], own, signs, rank, whole))
+                blocks.append(self._plain(h[rows], targets, signs, rank, whole))
             else:
-                wanted = [None] * signs if own is None else list(own)
-                found.append([self._rows(h[rows] if t == 0 else -h[rows], wanted[t], rank) for t in range(signs)])
+                wanted = [None] * signs if targets is None else list(targets)
+                blocks.append([self._rows(h[rows] if t == 0 else -h[rows], wanted[t], rank) for t in range(signs)])
 
         _in_blocks(run, len(h))
-        return [Prediction.joined(list(parts)) for parts in zip(*found, strict=True)]
+        return [Prediction.joined(list(parts)) for parts in zip(*blocks, strict=True)]
 
     def read_tops(self, h: torch.Tensor) -> torch.Tensor:
         """Return the top (rows,) of ``read`` alone."""
-        own = self if self._unscaled is None else self._unscaled
-        if not own.plain:
-            return own.read(h).top
+        unscaled = self if self._unscaled is None else self._unscaled
+        if not unscaled.plain:
+            return unscaled.read(h).top
         tops: list[torch.Tensor] = []
 
         def run(rows: slice) -> None:
-            logits = own.clusters[0].logits(own._projected(own.output(h[rows])))
-            tops.append(torch.cat([_argmax(own._whole(part)) for part in logits.split(_few(logits))]))
+            logits = unscaled.clusters[0].logits(unscaled._projected(unscaled.output(h[rows])))
+            tops.append(torch.cat([_argmax(unscaled._whole(part)) for part in logits.split(_few(logits))]))
 
         _in_blocks(run, len(h))
         return torch.cat(tops)
@@ -274,15 +274,15 @@ class Vocabulary:
     ) -> list[Prediction]:
         """Return the predictions of a block of vectors, by sign, from the logits of one product."""
         logits = self.clusters[0].logits(self._projected(h))
-        found: list[list[Prediction]] = [[] for _ in range(signs)]
+        predictions: list[list[Prediction]] = [[] for _ in range(signs)]
         step = _few(logits)
         for start in range(0, max(1, len(logits)), step):
             rows = slice(start, start + step)
             for sign in reversed(range(signs)):  # the positive one last: ranks take its logits' place
                 part = logits[rows] if sign == 0 else -logits[rows]
-                own = None if target is None else target[sign, rows]
-                found[sign].append(self._of_logits(self._whole(part) if whole else part, own, rank))
-        return [Prediction.joined(parts) for parts in found]
+                targets = None if target is None else target[sign, rows]
+                predictions[sign].append(self._of_logits(self._whole(part) if whole else part, targets, rank))
+        return [Prediction.joined(parts) for parts in predictions]
 
     def _of_logits(self, logits: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
         """Return the prediction of one softmax over logits (rows, vocab), which do not outlast it."""
@@ -359,8 +359,8 @@ class Vocabulary:
         """
         n = self.clusters[0].size
         in_head = (target >= 0) & (target < n)
-        own = head.gather(1, target.clamp(0, n - 1)[:, None]).squeeze(1)
-        logit = torch.where(in_head, own, torch.nan)  # in head logits
+        target_logit = head.gather(1, target.clamp(0, n - 1)[:, None]).squeeze(1)
+        logit = torch.where(in_head, target_logit, torch.nan)  # in head logits
         for tail in tails:
             logit = torch.where(tail.own.isnan(), logit, tail.own + tail.offset)
         out.target_probability = torch.exp(logit - norm)
@@ -399,18 +399,18 @@ class Untrained:
         target: torch.Tensor | None,
     ) -> None:
         """Fill in what is predicted among the trained types; ``logit`` and ``target``: of those whose rank is known."""
-        own = [tail.inside(self.never) for tail in tails]
+        inside = [tail.inside(self.never) for tail in tails]
         if len(self.rows):
             best, top = self.head.max(1)
-            for tail, words in zip(tails, own, strict=True):
+            for tail, words in zip(tails, inside, strict=True):
                 value, word = tail.best_without(self.rows, words)
                 wins = value > best
                 best, top = torch.where(wins, value, best), torch.where(wins, word, top)
             out.trained_top = out.top.index_copy(0, self.rows, top)
             out.trained_probability = out.probability.index_copy(0, self.rows, torch.exp(best - norm[self.rows]))
         if target is not None and logit is not None:
-            logits = torch.cat([self.logits, *(t.logits_of(words) for t, words in zip(tails, own, strict=True))], 1)
-            types = torch.cat([self.inside, *(words + t.cluster.first for t, words in zip(tails, own, strict=True))])
+            logits = torch.cat([self.logits, *(t.logits_of(words) for t, words in zip(tails, inside, strict=True))], 1)
+            types = torch.cat([self.inside, *(words + t.cluster.first for t, words in zip(tails, inside, strict=True))])
             above = logits > logit[:, None]  # never where a tail was not projected: NaN
             above &= types != target[:, None]  # whose logit, computed again, may differ in its last bits
             out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
@@ -487,7 +487,7 @@ class Tail:
             rows.new_zeros(len(rows)),
             z.new_full((len(z),), -torch.inf),
         )
-        own = z.new_full((len(z),), torch.nan)
+        target_logit = z.new_full((len(z),), torch.nan)
         for start, tile in self.cluster.inner_tiles(z):
             value = tile.amax(1)
             rises = (value > best).nonzero().squeeze(1)
@@ -497,10 +497,10 @@ class Tail:
             if target is not None:
                 at = target[rows] - self.cluster.first - start
                 picked = tile.gather(1, at.clamp(0, tile.shape[1] - 1)[:, None]).squeeze(1)
-                own = torch.where((at >= 0) & (at < tile.shape[1]), picked, own)
+                target_logit = torch.where((at >= 0) & (at < tile.shape[1]), picked, target_logit)
             if keep:
                 tiles.append(tile)
-        self.max[rows], self.argmax[rows], self.lse[rows], self.own[rows] = best, word, lse, own
+        self.max[rows], self.argmax[rows], self.lse[rows], self.own[rows] = best, word, lse, target_logit
         if keep:
             self._kept.append((rows, tiles))
 
@@ -533,7 +533,7 @@ class Tail:
         """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected. Only once."""
         count = torch.zeros_like(bar)
         for rows, tiles in self._kept:
-            own = bar[rows, None]
-            count[rows] = torch.stack([tile.gt_(own).sum(1) for tile in tiles]).sum(0)  # in place: no time for a mask
+            limit = bar[rows, None]
+            count[rows] = torch.stack([tile.gt_(limit).sum(1) for tile in tiles]).sum(0)  # in place: no time for a mask
         self._kept = []
         return count

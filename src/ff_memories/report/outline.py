@@ -60,17 +60,17 @@ def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[di
     out = []
     for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"])):
         claim = by_id[row["claim"]]
-        told = {name: getattr(claim, name) for name in OF_CLAIM} | row
-        told |= {
-            "standing": standing(told),
-            "against": against(told),
+        entry = {name: getattr(claim, name) for name in OF_CLAIM} | row
+        entry |= {
+            "standing": standing(entry),
+            "against": against(entry),
             "needed": _needed(row, claim),
             "section": section_of(claim),
             "part": part_of(claim),
             "notes": notes(row["reason"]),
             "baselines": _baselines(row["claim"], baselines),
         }
-        out.append(told)
+        out.append(entry)
     return out
 
 

@@ -122,8 +122,8 @@ def _parts(
         spec, target = specifications.get(name), targets.get(name)
         part |= {"name": name, "target": target, "command": command(target)}
         part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
-        said = json.loads(spec).get("usermeta", {}).get("headline") if spec else None  # what it shows in this run
-        part |= {"spec": spec and Markup(embedded(spec)), "headline": said if isinstance(said, str) else None}
+        headline = json.loads(spec).get("usermeta", {}).get("headline") if spec else None  # what it shows in this run
+        part |= {"spec": spec and Markup(embedded(spec)), "headline": headline if isinstance(headline, str) else None}
         if "links" in part and target:
             part["links"].append(("provenance", f"#{name}-provenance"))
     return parts
@@ -240,8 +240,8 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
 def influence(row: Mapping[str, Any]) -> str:
     """Return a sentence on the choice with the largest effect on a claim: of ``strongest`` in ``choices_section``."""
     verdict = f", and the verdict becomes “{word(row['verdict'])}”" if row["changed"] else ""
-    number, own = (measured(row[column], row["unit"]) for column in ("measured", "baseline"))
-    return f"With {row['choice']}: {row['value']}, it is {number} instead of {own}{verdict}."
+    number, baseline = (measured(row[column], row["unit"]) for column in ("measured", "baseline"))
+    return f"With {row['choice']}: {row['value']}, it is {number} instead of {baseline}{verdict}."
 
 
 def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:

@@ -63,9 +63,9 @@ def record(
     shape = decoder.description
     positions = [_position(types, decoder.start, 0, "")]
     written = words if isinstance(types, Dictionary) else [""] * len(tokens)
-    for place, (token, word) in enumerate(zip(tokens.tolist(), written, strict=True), 1):
-        positions.append(_position(types, token, place, word))
-    found = [_memories(decoder, types, layer, values, among) for layer in layers]
+    for position, (token, word) in enumerate(zip(tokens.tolist(), written, strict=True), 1):
+        positions.append(_position(types, token, position, word))
+    by_layer = [_memories(decoder, types, layer, values, among) for layer in layers]
     return {
         "format": FORMAT,
         "text": " ".join(words),
@@ -73,8 +73,8 @@ def record(
         "projection": values.kind,
         "positions": positions,
         "layers": [layer.number for layer in layers],
-        "cells": [_cell(decoder, types, layer, place) for place in range(len(positions)) for layer in layers],
-        "memories": [memory for own in found for memory in own],
+        "cells": [_cell(decoder, types, layer, position) for position in range(len(positions)) for layer in layers],
+        "memories": [memory for of_layer in by_layer for memory in of_layer],
     }
 
 
@@ -218,10 +218,10 @@ def join(found: dict[str, Any], results: Path, neurons: int | None) -> dict[str,
     triggers, patterns = _triggers(results, neurons), _patterns(results, neurons)
     gallery, shown = _gallery(results, found["model"]["layers"])
     for memory in found["memories"]:
-        own = number(memory)
-        memory["triggers"] = triggers.get(own)
-        memory["patterns"] = patterns.get(own)
-        here = gallery is not None and (shown is None or own[1] in shown[own[0] - 1])
+        layer_key = number(memory)
+        memory["triggers"] = triggers.get(layer_key)
+        memory["patterns"] = patterns.get(layer_key)
+        here = gallery is not None and (shown is None or layer_key[1] in shown[layer_key[0] - 1])
         memory["address"] = f"#/{memory['layer']}/{memory['key']}{'-' if memory['sign'] < 0 else ''}" if here else None
     return found | {"gallery": gallery}
 
@@ -300,15 +300,15 @@ def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     cells, layers = found["cells"], found["layers"]
     rows = []
-    for place, position in enumerate(found["positions"]):
-        own = cells[place * len(layers) : (place + 1) * len(layers)]
-        following = found["positions"][place + 1]["id"] if place + 1 < len(found["positions"]) else None
+    for index, position in enumerate(found["positions"]):
+        row_cells = cells[index * len(layers) : (index + 1) * len(layers)]
+        following = found["positions"][index + 1]["id"] if index + 1 < len(found["positions"]) else None
         rows.append(
             {
                 "token": shown(position["token"]),
                 "unknown": position["unknown"],
                 "next": following,
-                "cells": [_grid_cell(cell, following) for cell in own],
+                "cells": [_grid_cell(cell, following) for cell in row_cells],
             }
         )
     return (
@@ -358,19 +358,19 @@ def _data(found: dict[str, Any], folder: Path) -> Markup:
     """
     words: dict[str, int] = {}
     pairs = lambda tops: [[words.setdefault(shown(t["token"]), len(words)), number(t["probability"], 3)] for t in tops]
-    place = {(m["layer"], m["key"], m["sign"]): i for i, m in enumerate(found["memories"])}
+    index_of = {(m["layer"], m["key"], m["sign"]): i for i, m in enumerate(found["memories"])}
     cells = [
         [
             cell["kind"],
             *(pairs(cell[part]) for part in PARTS),
             [
-                [place[cell["layer"], m["key"], m["sign"]], number(m["coefficient"], 4), number(m["share"], 3)]
+                [index_of[cell["layer"], m["key"], m["sign"]], number(m["coefficient"], 4), number(m["share"], 3)]
                 for m in cell["memories"]
             ],
         ]
         for cell in found["cells"]
     ]
-    own = [_memory(memory, pairs(memory["promotes"])) for memory in found["memories"]]
+    memories = [_memory(memory, pairs(memory["promotes"])) for memory in found["memories"]]
     gallery = found.get("gallery")
     data = {
         "layers": found["layers"],
@@ -380,7 +380,7 @@ def _data(found: dict[str, Any], folder: Path) -> Markup:
         "run": "triggers" in next(iter(found["memories"]), {}),
         "words": list(words),
         "cells": cells,
-        "memories": own,
+        "memories": memories,
     }
     plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for char in "<>&\u2028\u2029":

@@ -48,11 +48,11 @@ def digest(step: str) -> str:
 @cache
 def declarations() -> dict[str, str]:
     """Return {table: a digest of its declaration}, without what steps do not read of it."""
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for tree in (ast.parse(path.read_bytes()) for name, path in _modules().items() if TABLES.match(name)):
         for name, row in (one for node in tree.body for one in _rows(node) or ()):
-            found[name] = _digest(_tree(row, WORDS | OF_READERS))
-    return found
+            digests[name] = _digest(_tree(row, WORDS | OF_READERS))
+    return digests
 
 
 @cache

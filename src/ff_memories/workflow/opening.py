@@ -61,8 +61,8 @@ def run_of(name: str) -> Run | None:
     if any(config != valid[0][1] for _, config in valid):
         listed = ", ".join(sorted(path.as_posix() for path, _ in valid))
         raise UserError(f"several configs have the run {name!r}: {listed}", "name one with --configfile")
-    found = [path for path, _ in valid] or broken
-    return Run.read(found[0]) if found else None
+    paths = [path for path, _ in valid] or broken
+    return Run.read(paths[0]) if paths else None
 
 
 def refuse_taken(run: Run) -> None:

@@ -43,7 +43,7 @@ def remember_checksums() -> None:
     """
     from snakemake.io import _IOFile
 
-    read, known = _IOFile.checksum, dict[Any, Any]()
+    read, checksums = _IOFile.checksum, dict[Any, Any]()
     if read.__module__ == __name__:
         return
 
@@ -52,8 +52,8 @@ def remember_checksums() -> None:
             return await read(self, *args, **options)
         state = os.stat(self.file)
         version = self.file, state.st_mtime_ns, state.st_size, args, tuple(options.items())
-        if version not in known:
-            known[version] = await read(self, *args, **options)
-        return known[version]
+        if version not in checksums:
+            checksums[version] = await read(self, *args, **options)
+        return checksums[version]
 
     _IOFile.checksum = checksum

@@ -227,8 +227,8 @@ def faults(run: Run) -> list[str]:
 def changes(run: Run, declared: dict[str, Stage]) -> dict[str, dict[str, str]]:
     """Return how stages differ from their record, by content: {stage: {file, key of the config, or "code": how}}."""
     recorded, digests = dvc_lock_file.read(run), dvc_yaml.digests(declared.values())
-    found = {name: _changes(recorded.get(name, {}), run, stage, digests) for name, stage in declared.items()}
-    return {name: states for name, states in found.items() if states}
+    by_stage = {name: _changes(recorded.get(name, {}), run, stage, digests) for name, stage in declared.items()}
+    return {name: states for name, states in by_stage.items() if states}
 
 
 def _changes(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, str]) -> dict[str, str]:
@@ -276,15 +276,15 @@ def record(run: Run, at: Path) -> dict[str, Any]:
         run: a run whose inputs are in the working folder.
         at: the folder with its outputs, where the working folder lacks them.
     """
-    declared, found = dvc_yaml.stages(run), {}
+    declared, stages = dvc_yaml.stages(run), {}
     does = dvc_yaml.digests(declared.values())
     content = lambda path: dvc_lock_file.content(path if os.path.exists(path) else at / path)
     listed = lambda paths: [{"path": path, "md5": content(path)} for path in sorted(paths)]
     for name, stage in declared.items():
         params = deepcopy(run.by_file(stage.keys))  # YAML has no name for a value
         params[str(run.sources_yaml)] = {stage.key: does[stage.key]}
-        found[name] = {"cmd": stage.cmd, "deps": listed(stage.reads), "params": params, "outs": listed(stage.writes)}
-    return {"stages": found}
+        stages[name] = {"cmd": stage.cmd, "deps": listed(stage.reads), "params": params, "outs": listed(stage.writes)}
+    return {"stages": stages}
 
 
 def machines_of(run: Run) -> Path:

@@ -134,8 +134,8 @@ class Run:
     @property
     def annotations(self) -> list[str]:
         """The annotators' files for this run: all files in its folder and subfolders, but hidden ones."""
-        found = [path for path in Path(self.annotation_folder).rglob("*") if path.is_file()]
-        return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+        paths = [path for path in Path(self.annotation_folder).rglob("*") if path.is_file()]
+        return sorted(path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts))
 
 
 def refuse_unfinished(run: Run) -> None:

@@ -162,8 +162,8 @@ def after_nothing(say: Callable[[], str]) -> Callable[[LogRecord], bool]:
 def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     """Return what to say of a step that failed: its words, its log's last lines, and what to do."""
     lines = [line for log in logs if (path := Path(log)).is_file() for line in _lines(path)]
-    said = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
-    last = lines[-LAST:] if said is None else lines[said:]
+    error_at = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
+    last = lines[-LAST:] if error_at is None else lines[error_at:]
     about = words.get(rule, rule).rstrip(".")
     fix = [] if any("fix: " in line for line in last) else [f"  fix: see {log} for all of it" for log in logs[:1]]
     after = [f"  then {GOES_ON}"]
@@ -206,12 +206,12 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
 
 def _quietly(parse: Callable[[list[str]], Any], words: list[str]) -> Any:
     """Parse Snakemake's options without its line on profiles, which is no event of its loggers."""
-    said = io.StringIO()
+    captured = io.StringIO()
     try:
-        with redirect_stderr(said):
+        with redirect_stderr(captured):
             return parse(words)
     finally:
-        lines = [line for line in said.getvalue().splitlines(keepends=True) if not line.endswith(PROFILES)]
+        lines = [line for line in captured.getvalue().splitlines(keepends=True) if not line.endswith(PROFILES)]
         sys.stderr.write("".join(lines))
 
 

@@ -118,9 +118,9 @@ class PrefixTree:
         np.maximum.at(depth, node[inside], behind[inside])
         np.maximum.at(own_reads, node[inside], reads[inside])
         order = np.lexsort((own_reads < depth, -depth))
-        place = np.empty_like(order)
-        place[order] = np.arange(len(order))
-        self._node = np.where(inside, place[node], 0)
+        index = np.empty_like(order)
+        index[order] = np.arange(len(order))
+        self._node = np.where(inside, index[node], 0)
         depth = depth[order]
         self.row, self.device = self._node[path, position], device
         self._rows = [int((depth >= n).sum()) for n in range(depth[0] + 2)]

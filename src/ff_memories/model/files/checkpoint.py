@@ -75,9 +75,9 @@ def _unpickle(path: Path) -> Any:
     except UserError:
         raise
     except Exception as error:  # whatever a damaged file makes torch stumble over
-        if found := re.search(r"(?:GLOBAL|Unsupported (?:class|global):?(?: GLOBAL)?) `?([\w.]+)", str(error)):
+        if match := re.search(r"(?:GLOBAL|Unsupported (?:class|global):?(?: GLOBAL)?) `?([\w.]+)", str(error)):
             raise UserError(
-                f"{path}: refused, it holds a pickled {found[1]}, which could run code when loaded",
+                f"{path}: refused, it holds a pickled {match[1]}, which could run code when loaded",
                 "save the checkpoint again with plain tensors and an argparse.Namespace only",
             ) from None
         first = (str(error) or type(error).__name__).splitlines()[0][:200]
@@ -282,8 +282,8 @@ def described(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]
     layers = 1 + max((int(m[1]) for n in state if (m := re.match(r"decoder\.layers\.(\d+)\.", n))), default=-1)
     if not layers:
         raise UserError(f"{path}: the checkpoint has no decoder layers")
-    if (said := options.get("decoder_layers")) is not None and int(said) != layers:
-        raise UserError(f"{path}: {layers} layers, but its options say {said}")
+    if (stated := options.get("decoder_layers")) is not None and int(stated) != layers:
+        raise UserError(f"{path}: {layers} layers, but its options say {stated}")
     keys, d = take("layers.0.fc1.weight", None, None).shape
     bands = [t for n, t in state.items() if re.fullmatch(r"decoder\.embed_tokens\.(embeddings\.\d+\.0\.)?weight", n)]
     vocab = sum(t.shape[0] for t in bands)
@@ -363,15 +363,15 @@ def _refuse_unread(take: _Taker, state: Weights, path: Path) -> None:
 
 def _tied(weights: Weights) -> tuple[dict[str, str], int]:
     """Return which weights share storage with an earlier one, and how many numbers all of them are."""
-    seen: dict[tuple[Any, ...], str] = {}
+    names: dict[tuple[Any, ...], str] = {}
     aliases, parameters = {}, 0
     for name, tensor in weights.items():
-        own = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.numel())
-        if own in seen and tensor.numel():
-            same = weights[seen[own]]
+        storage = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.numel())
+        if storage in names and tensor.numel():
+            same = weights[names[storage]]
             if any(same.shape == t.shape and torch.equal(same, t) for t in (tensor, tensor.t())):
-                aliases[name] = seen[own]
+                aliases[name] = names[storage]
                 continue
-        seen.setdefault(own, name)
+        names.setdefault(storage, name)
         parameters += tensor.numel()
     return aliases, parameters

@@ -84,8 +84,8 @@ def understood(what: str) -> Iterator[None]:
     try:
         yield
     except (*ours, SafetensorError, StrictDataclassError) as error:
-        said = " ".join((str(error) or type(error).__name__).split())[:300]
-        raise UserError(f"{what} ({said})", SAVED) from None
+        message = " ".join((str(error) or type(error).__name__).split())[:300]
+        raise UserError(f"{what} ({message})", SAVED) from None
 
 
 def as_class(content: dict[str, Any], where: str) -> Any:
@@ -99,10 +99,10 @@ def as_class(content: dict[str, Any], where: str) -> Any:
     import transformers
 
     common = {*dir(transformers.PreTrainedConfig), "model_type", "dtype", "torch_dtype"} - {"rope_scaling"}
-    own = {name: value for name, value in content.items() if name not in common and not name.startswith("_")}
+    arguments = {name: value for name, value in content.items() if name not in common and not name.startswith("_")}
     kind = content["model_type"]
     with understood(f"{where}: not the config of a {kind} model"):
-        return transformers.CONFIG_MAPPING[kind](**own)
+        return transformers.CONFIG_MAPPING[kind](**arguments)
 
 
 def refuse_multimodal(content: dict[str, Any], where: str) -> None:

@@ -153,11 +153,11 @@ class Header:
 
     def size(self, key: str, default: int | None = None, most: int = 1 << 24) -> int:
         """Return one of the architecture's sizes. Raises ``UserError`` if it is missing or is none."""
-        found = self.own(key, default)
-        if type(found) is not int or not 1 <= found <= most:
-            said, wanted = f"{self.architecture}.{key} is {str(found)[:40]}", f"a whole number from 1 to {most:,}"
-            raise UserError(f"{self.path}: {said}; expected {wanted}", AGAIN)
-        return found
+        size = self.own(key, default)
+        if type(size) is not int or not 1 <= size <= most:
+            stated, wanted = f"{self.architecture}.{key} is {str(size)[:40]}", f"a whole number from 1 to {most:,}"
+            raise UserError(f"{self.path}: {stated}; expected {wanted}", AGAIN)
+        return size
 
     @property
     def layers(self) -> int:
@@ -186,22 +186,22 @@ class Header:
         dtype = {"F32": "<f4", "F16": "<f2"}.get(kind, "u1")
         raw = np.fromfile(self.path, dtype, (end - begin) // np.dtype(dtype).itemsize, offset=begin)
         with np.errstate(all="ignore"):  # numbers that are none are refused with the folder's
-            found = gguf.dequantize(raw.reshape(*shape[:-1], -1), gguf.GGMLQuantizationType[kind])
-        return np.asarray(found, dtype=np.float32).reshape(shape)
+            dequantised = gguf.dequantize(raw.reshape(*shape[:-1], -1), gguf.GGMLQuantizationType[kind])
+        return np.asarray(dequantised, dtype=np.float32).reshape(shape)
 
     @property
     def types(self) -> dict[str, int]:
         """How many numbers the file holds in each type, the most frequent type first."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for tensor in self.tensors.values():
-            found[tensor.kind] += prod(tensor.shape)
-        return dict(found.most_common())
+            counts[tensor.kind] += prod(tensor.shape)
+        return dict(counts.most_common())
 
     @property
     def bits(self) -> list[int]:
         """How many bits the numbers of the layers' matrices have, ascending; those of a block's scales don't count."""
         kinds = {t.kind for name, t in self.tensors.items() if name.startswith("blk.") and len(t.shape) > 1}
-        return sorted({int(found[0]) for kind in kinds if (found := re.search(r"\d+", kind))})
+        return sorted({int(match[0]) for kind in kinds if (match := re.search(r"\d+", kind))})
 
 
 def tensors(header: Header) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -257,12 +257,12 @@ class _Reader:
         return count
 
     def number(self, form: str = "<Q") -> int:
-        (found,) = struct.unpack_from(form, self.raw, self.at)
+        (number,) = struct.unpack_from(form, self.raw, self.at)
         self.at += struct.calcsize(form)
-        return int(found)
+        return int(number)
 
     def texts(self, count: int) -> list[str]:
-        raw, found = self.raw, []
+        raw, texts = self.raw, []
         for _ in range(count):
             (length,) = LENGTH.unpack_from(raw, self.at)
             if length > LONGEST:
@@ -270,41 +270,41 @@ class _Reader:
             begin = self.at + 8
             self.at = begin + length
             try:
-                found.append(raw[begin : self.at].decode())
+                texts.append(raw[begin : self.at].decode())
             except UnicodeDecodeError:
                 if self.at <= len(raw):
                     raise self._fault("a string that is no UTF-8") from None
         if self.at > len(raw):
             raise IndexError
-        return found
+        return texts
 
     def text(self) -> str:
         return self.texts(1)[0]
 
     def name(self, known: dict[str, Any], what: str) -> str:
         """Read the name of a key or tensor, which stands once."""
-        found = self.text()
-        if not NAME.fullmatch(found) or found in known:
-            raise self._fault(f"{found[:60]!r} {'stands twice' if found in known else f'is no name of a {what}'}")
-        return found
+        text = self.text()
+        if not NAME.fullmatch(text) or text in known:
+            raise self._fault(f"{text[:60]!r} {'stands twice' if text in known else f'is no name of a {what}'}")
+        return text
 
     def header(self, length: int) -> Header:
         self.at = len(MAGIC)
         version = self.number("<I")
         if version not in (2, 3):
-            said = "big-endian" if version and version & 0xFFFF == 0 else f"of version {version:,}"
-            raise UserError(f"{self.path}: the file is {said}; little-endian files of versions 2 and 3 are read", AGAIN)
+            form = "big-endian" if version and version & 0xFFFF == 0 else f"of version {version:,}"
+            raise UserError(f"{self.path}: the file is {form}; little-endian files of versions 2 and 3 are read", AGAIN)
         count = self._few(self.number(), "tensors")
-        found = Header(self.path, {}, {})
+        header = Header(self.path, {}, {})
         for _ in range(self._few(self.number(), "entries of metadata")):
-            name = self.name(found.metadata, "key")
+            name = self.name(header.metadata, "key")
             value: Any = self._value(self.number("<I"))
             if isinstance(value, list):
-                found.arrays.update({name: value} if name in TOKENS else {})
+                header.arrays.update({name: value} if name in TOKENS else {})
                 value = Length(len(value))
-            found.metadata[name] = value
-        found.tensors.update(self._tensors(count, found.metadata.get("general.alignment", 32), length))
-        return found
+            header.metadata[name] = value
+        header.tensors.update(self._tensors(count, header.metadata.get("general.alignment", 32), length))
+        return header
 
     def _value(self, kind: int) -> Any:
         if kind == STRING:
@@ -325,11 +325,11 @@ class _Reader:
         end = self.at + count * np.dtype(SCALARS[kind]).itemsize
         if end > len(self.raw):
             raise IndexError
-        found = np.frombuffer(self.raw[self.at : end], SCALARS[kind])
+        numbers = np.frombuffer(self.raw[self.at : end], SCALARS[kind])
         self.at = end
-        if len(found) > MOST["strings"]:
-            raise self._fault(f"an array of {len(found):,} numbers, which no tokenizer needs")
-        return found.tolist()
+        if len(numbers) > MOST["strings"]:
+            raise self._fault(f"an array of {len(numbers):,} numbers, which no tokenizer needs")
+        return numbers.tolist()
 
     def _tensors(self, count: int, alignment: object, length: int) -> dict[str, Tensor]:
         if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
@@ -341,27 +341,27 @@ class _Reader:
                 raise self._fault(f"tensor {name} has {dimensions:,} dimensions")
             shape = [self.number() for _ in range(dimensions)]
             kind, begin = self.number("<I"), self.number()
-            if kind not in (known := _types(self.path)):
+            if kind not in (types := _types(self.path)):
                 raise UserError(
                     f"{self.path}: tensor {name} is of type {kind:,}, which `gguf` cannot dequantise", FOLDER
                 )
-            called, block, size = known[kind]
+            called, block, size = types[kind]
             if not all(1 <= n <= 1 << 32 for n in shape) or shape[0] % block:
                 raise self._fault(f"tensor {name} is {shape} in {called}, which comes in blocks of {block}")
             if begin % alignment:
                 raise self._fault(f"tensor {name} begins off the alignment of {alignment} bytes")
             plain[name] = Tensor(called, tuple(shape[::-1]), begin, begin + prod(shape) // block * size)
         start = self.at + -self.at % alignment
-        found = {n: t._replace(begin=start + t.begin, end=start + t.end) for n, t in plain.items()}
-        for name, tensor in found.items():
+        absolute = {n: t._replace(begin=start + t.begin, end=start + t.end) for n, t in plain.items()}
+        for name, tensor in absolute.items():
             if tensor.end > length:
                 raise UserError(
                     f"{self.path}: tensor {name} ends at byte {tensor.end:,}, the file at {length:,}: it was cut", AGAIN
                 )
-        for (name, one), (other, two) in pairwise(sorted(found.items(), key=lambda item: item[1].begin)):
+        for (name, one), (other, two) in pairwise(sorted(absolute.items(), key=lambda item: item[1].begin)):
             if two.begin < one.end:
                 raise UserError(f"{self.path}: tensors {name} and {other} overlap", AGAIN)
-        return found
+        return absolute
 
 
 @cache
@@ -369,15 +369,15 @@ def _types(path: Path) -> dict[int, tuple[str, int, int]]:
     """Return what `gguf` dequantises: by number, a type's name, and the numbers and bytes of a block."""
     import gguf
 
-    found = {}
+    types = {}
     for kind, (block, size) in gguf.GGML_QUANT_SIZES.items():
         empty = np.zeros(size, np.uint8).view({"F32": "<f4", "F16": "<f2"}.get(kind.name, "u1"))
         try:
             gguf.dequantize(empty, kind)
         except NotImplementedError:
             continue
-        found[int(kind)] = kind.name, block, size
-    return found
+        types[int(kind)] = kind.name, block, size
+    return types
 
 
 def _check(header: Header) -> None:
@@ -424,8 +424,8 @@ def _check(header: Header) -> None:
     for name, (_, shape) in wanted.items():
         if name not in header.tensors:
             raise UserError(f"{path}: tensor {name} is missing", AGAIN)
-        if (found := header.tensors[name].shape) != shape:
-            raise UserError(f"{path}: tensor {name} is {list(found)}, by the metadata {list(shape)}", AGAIN)
+        if (actual := header.tensors[name].shape) != shape:
+            raise UserError(f"{path}: tensor {name} is {list(actual)}, by the metadata {list(shape)}", AGAIN)
 
 
 def _check_tokenizer(header: Header) -> None:
@@ -441,10 +441,10 @@ def _check_tokenizer(header: Header) -> None:
         )
     kinds = {"tokens": str, "scores": float, "token_type": int, "merges": str}
     for key in ("tokens", "token_type", "merges" if model == "gpt2" else "scores"):
-        found = arrays.get(f"tokenizer.ggml.{key}")
-        if not found or not isinstance(found[0], kinds[key]):
+        entries = arrays.get(f"tokenizer.ggml.{key}")
+        if not entries or not isinstance(entries[0], kinds[key]):
             raise UserError(f"{path}: tokenizer.ggml.{key} is missing or of another type", FOLDER)
-        if key != "merges" and len(found) != len(arrays["tokenizer.ggml.tokens"]):
+        if key != "merges" and len(entries) != len(arrays["tokenizer.ggml.tokens"]):
             raise UserError(f"{path}: tokenizer.ggml.{key} and tokenizer.ggml.tokens differ in length", AGAIN)
     types = len(arrays["tokenizer.ggml.tokens"])
     for key in ("bos", "eos", "unknown", "padding"):

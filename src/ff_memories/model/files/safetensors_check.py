@@ -70,11 +70,11 @@ def files(folder: Path) -> list[Path]:
 
 def shards(index: Path) -> set[str]:
     """Return the names of the files that an index of weights names. Raises ``UserError`` where it is no index."""
-    found = {*foreign.read_json(index, Index, "fetch the file again").weight_map.values()}
-    for name in found:
+    names = {*foreign.read_json(index, Index, "fetch the file again").weight_map.values()}
+    for name in names:
         if "/" in name or not name.endswith(".safetensors"):
             raise UserError(f"{index}: names {name!r}, which is not a safetensors file beside it", AGAIN)
-    return found
+    return names
 
 
 @contextmanager
@@ -89,11 +89,11 @@ def _opened(path: Path) -> Iterator[Any]:
 
 def types(folder: Path) -> dict[str, str]:
     """Return the type of every weight of a folder, such as F32. Raises ``UserError`` where a file is damaged."""
-    found: dict[str, str] = {}
+    by_weight: dict[str, str] = {}
     for path in files(folder):
         with _opened(path) as file:
-            found |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-    return found
+            by_weight |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
+    return by_weight
 
 
 def refuse_other_types(types: Mapping[str, str], where: str) -> None:

@@ -46,8 +46,8 @@ def describe(
         signs: ``triggers.signs``.
         longest: tokens at most, whatever the model's positions.
     """
-    made, head = model.config, model.get_output_embeddings().weight
-    layers = layers_of(model, made.num_hidden_layers)[1]
+    settings, head = model.config, model.get_output_embeddings().weight
+    layers = layers_of(model, settings.num_hidden_layers)[1]
     down = layers[0].get_submodule(family.down)
     size = matrix(down)
     if size is None or size[1] != head.shape[1]:
@@ -58,14 +58,14 @@ def describe(
             f"triggers.signs: {size[0]:,} memories per layer are too many for both signs, at most {MOST_NEURONS:,}",
             "set triggers.signs: positive",
         )
-    window = getattr(made, "sliding_window", None) if getattr(made, "use_sliding_window", True) else None
-    positions = min([n for n in (positions_of(made), window, longest) if n])
+    window = getattr(settings, "sliding_window", None) if getattr(settings, "use_sliding_window", True) else None
+    positions = min([n for n in (positions_of(settings), window, longest) if n])
     unique = {p.data_ptr(): p.numel() for p in model.parameters()}
     return TransformerDescription(
         layers=len(layers),
         model=head.shape[1],
         keys=size[0],
-        heads=made.num_attention_heads,
+        heads=settings.num_attention_heads,
         vocab=head.shape[0],
         input_cutoffs=(head.shape[0],),
         adaptive_input=False,
@@ -108,10 +108,10 @@ def feed_forward(model: Any, family: Family) -> dict[str, Any]:
     norm stands behind the values: see ``Family``; ``readout_bias``: whether the final norm or the output layer adds a
     bias.
     """
-    made = model.config
-    function = layers_of(model, made.num_hidden_layers)[1][0].get_submodule(family.activation)
+    config = model.config
+    function = layers_of(model, config.num_hidden_layers)[1][0].get_submodule(family.activation)
     keys = ("hidden_activation", "hidden_act", "activation_function", "activation")
-    names = (name for name in (getattr(made, key, None) for key in keys) if isinstance(name, str))
+    names = (name for name in (getattr(config, key, None) for key in keys) if isinstance(name, str))
     below = torch.linspace(-8, -0.01, 100)
     added = [
         getattr(module, "bias", None)
@@ -128,7 +128,7 @@ def feed_forward(model: Any, family: Family) -> dict[str, Any]:
 
 def layers_of(model: nn.Module, depth: int) -> tuple[str, nn.ModuleList]:
     """Return the name and the list of a model's blocks. Raises ``UserError`` where there is none of that depth."""
-    found = [
+    blocks = [
         (name, module)
         for name, module in model.named_modules()
         if isinstance(module, nn.ModuleList)
@@ -136,9 +136,9 @@ def layers_of(model: nn.Module, depth: int) -> tuple[str, nn.ModuleList]:
         and len({type(part) for part in module}) == 1
         and any(matrix(part) for part in module[0].modules())
     ]
-    if not found:
+    if not blocks:
         raise UserError(f"{type(model).__name__}: no list of {depth} layers in it")
-    return found[-1]
+    return blocks[-1]
 
 
 def matrix(module: nn.Module) -> tuple[int, int] | None:

@@ -125,30 +125,30 @@ class Layer:
 
         A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
         """
-        found = self._over(x, batch, last)
-        m = widened(found["coefficients"])
-        if "output" not in found:
-            return LayerOutput(found.get("residual", x), m, x[:0], x[:0])
-        o, y = found["output"], found["update"]
-        return LayerOutput(found["residual"] if "residual" in found else o - y, m, y[:needed], o[:needed])
+        tensors = self._over(x, batch, last)
+        m = widened(tensors["coefficients"])
+        if "output" not in tensors:
+            return LayerOutput(tensors.get("residual", x), m, x[:0], x[:0])
+        o, y = tensors["output"], tensors["update"]
+        return LayerOutput(tensors["residual"] if "residual" in tensors else o - y, m, y[:needed], o[:needed])
 
     def _over(self, x: torch.Tensor, batch: Batch | Level, last: bool) -> dict[str, torch.Tensor]:
         """Return what the hooks read, (rows, n) each, and if not last o, for the layer's input (rows, d)."""
         fit = partial(_first_rows, rows=len(x), of=self.state.rows)
         args, kwargs = self.state.arguments[self.index]
         with packed.over(batch, self.state.factor):
-            found = self.run(
+            tensors = self.run(
                 x[None], (tuple(map(fit, args)), {name: fit(given) for name, given in kwargs.items()}), last
             )
-        return {name: part.flatten(0, -2) for name, part in found.items()}
+        return {name: part.flatten(0, -2) for name, part in tensors.items()}
 
     def run(self, x: torch.Tensor, arguments: Arguments, last: bool) -> dict[str, torch.Tensor]:
         """Run the model's own layer on (sentences, tokens, d); return what the hooks read and, if not last, o."""
         self.state.seen, self.state.last = {}, last
         args, kwargs = arguments
         try:
-            found = self.module(x, *args, **kwargs)
-            self.state.seen["output"] = found[0] if isinstance(found, tuple) else found
+            output = self.module(x, *args, **kwargs)
+            self.state.seen["output"] = output[0] if isinstance(output, tuple) else output
         except Stop:
             pass
         finally:
@@ -302,13 +302,13 @@ def _by_token(arguments: list[Arguments], tokens: int) -> list[torch.Tensor]:
 def vocabulary_of(model: Any, description: TransformerDescription, family: Family, precision: Precision) -> Vocabulary:
     """Return the model's final norm and output layer as a vocabulary."""
     head = model.get_output_embeddings()
-    found = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
+    vocabulary = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
     norm = model.get_submodule(family.final_norm)
-    found.norm = norm
-    found.scale = scale_of(norm, head.weight.shape[1])
-    found.bias = None if head.bias is None else head.bias.detach()
-    found.cap = description.config.get("final_logit_softcapping")
-    return found
+    vocabulary.norm = norm
+    vocabulary.scale = scale_of(norm, head.weight.shape[1])
+    vocabulary.bias = None if head.bias is None else head.bias.detach()
+    vocabulary.cap = description.config.get("final_logit_softcapping")
+    return vocabulary
 
 
 class _Catcher(nn.Module):
@@ -334,10 +334,10 @@ class _Catcher(nn.Module):
 
 def returns_pairs(model: Any, layer: nn.Module) -> bool:
     """Return whether a layer returns its attention weights as well, by what it returns of two tokens."""
-    found: list[bool] = []
+    is_pair: list[bool] = []
 
     def see(_: nn.Module, args: Any, out: Any) -> None:
-        found.append(isinstance(out, tuple))
+        is_pair.append(isinstance(out, tuple))
         raise Stop
 
     hook = layer.register_forward_hook(see)
@@ -346,7 +346,7 @@ def returns_pairs(model: Any, layer: nn.Module) -> bool:
             model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
     finally:
         hook.remove()
-    return found[0]
+    return is_pair[0]
 
 
 @contextlib.contextmanager
@@ -390,8 +390,8 @@ def multiplied_by_ours(model: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
-        for module, own in zip(matrices, before, strict=True):
-            if own is None:
+        for module, original in zip(matrices, before, strict=True):
+            if original is None:
                 del module.forward
             else:
-                module.forward = own
+                module.forward = original

@@ -44,9 +44,9 @@ def load(
     """
     family = row(description.config, str(folder))
     model = load_weights(folder, description.config, family.architecture, dtype)
-    made = HookedModel(model.to(device), description, family, precision)
-    made.source = str((folder / "model.safetensors").resolve())
-    return made
+    loaded = HookedModel(model.to(device), description, family, precision)
+    loaded.source = str((folder / "model.safetensors").resolve())
+    return loaded
 
 
 def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:
@@ -63,11 +63,11 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
     pickled = folder / "pytorch_model.bin"
     if not pickled.is_file() or list(folder.glob("*.safetensors")):
         return load_weights(folder, config, architecture, dtype)
-    own = {name: tensor.clone().contiguous() for name, tensor in checkpoint.load_tensors(pickled).items()}
+    tensors = {name: tensor.clone().contiguous() for name, tensor in checkpoint.load_tensors(pickled).items()}
     if dtype == "auto":
-        dtype = next((t.dtype for t in own.values() if t.is_floating_point()), torch.float32)
+        dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
     with tempfile.TemporaryDirectory() as safe:
-        save_file(own, Path(safe) / "model.safetensors", metadata={"format": "pt"})
+        save_file(tensors, Path(safe) / "model.safetensors", metadata={"format": "pt"})
         try:
             return load_weights(Path(safe), config, architecture, dtype)
         except UserError as error:
@@ -90,11 +90,11 @@ def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     try:
-        made = config_file.as_class(config, where)
+        model_config = config_file.as_class(config, where)
         with config_file.understood(f"{where}: not a readable {config['model_type']} model"):
-            model, told = getattr(transformers, architecture).from_pretrained(
+            model, loading_info = getattr(transformers, architecture).from_pretrained(
                 folder,
-                config=made,
+                config=model_config,
                 attn_implementation="eager",
                 use_safetensors=True,
                 local_files_only=True,
@@ -106,7 +106,7 @@ def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: 
             )
     finally:
         transformers.utils.logging.set_verbosity(verbosity)
-    safetensors_check.refuse_others(told, architecture, where)
+    safetensors_check.refuse_others(loading_info, architecture, where)
     return model
 
 
@@ -124,18 +124,18 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
     """
     config_file.check_numbers(config, f"{where}/config.json")
     model = _without_weights(config, architecture, where)
-    made, wanted = model.config, sum(p.numel() for p in model.parameters())
+    settings, wanted = model.config, sum(p.numel() for p in model.parameters())
     if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
         raise UserError(
             f"{where}: config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has",
             config_file.SAVED,
         )
-    if (heads := made.num_attention_heads) % (shared := getattr(made, "num_key_value_heads", None) or heads):
+    if (heads := settings.num_attention_heads) % (shared := getattr(settings, "num_key_value_heads", None) or heads):
         raise UserError(f"{where}: config.json says {heads} heads of attention in {shared} groups", config_file.SAVED)
     read = model.get_output_embeddings().weight.shape[1]
-    if read != made.hidden_size:
+    if read != settings.hidden_size:
         raise UserError(
-            f"{where}: a layer's output has {made.hidden_size} numbers, the output layer reads {read}; with a "
+            f"{where}: a layer's output has {settings.hidden_size} numbers, the output layer reads {read}; with a "
             "projection between them a value by itself predicts nothing",
             "use a model without a projection before its output layer",
         )
@@ -154,24 +154,24 @@ def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescript
     """
     family = row(config, where)
     model = _without_weights(config, family.architecture, where)
-    found = describe(model, config, family, 0, signs, sys.maxsize)
-    return replace(found, parameters=sum(p.numel() for p in model.parameters()))
+    description = describe(model, config, family, 0, signs, sys.maxsize)
+    return replace(description, parameters=sum(p.numel() for p in model.parameters()))
 
 
 def _without_weights(config: dict[str, Any], architecture: str, where: str) -> Any:
     """Return a model with names and shapes alone. Raises ``UserError`` where the config is not that of such a model."""
-    made = config_file.as_class(config, where)
+    model_config = config_file.as_class(config, where)
     with torch.device("meta"), config_file.understood(f"{where}: not the config of a {config['model_type']} model"):
-        return getattr(transformers, architecture)._from_config(made)
+        return getattr(transformers, architecture)._from_config(model_config)
 
 
 def own_weights(model: Any) -> dict[str, torch.Tensor]:
     """Return a model's weights as they are saved, tied ones once."""
     out: dict[str, torch.Tensor] = {}
-    seen: set[tuple[int, tuple[int, ...]]] = set()
+    saved: set[tuple[int, tuple[int, ...]]] = set()
     for name, tensor in model.state_dict().items():
-        place = (tensor.data_ptr(), tuple(tensor.shape))
-        if place not in seen:
-            seen.add(place)
+        storage = (tensor.data_ptr(), tuple(tensor.shape))
+        if storage not in saved:
+            saved.add(storage)
             out[name] = tensor
     return out
