@@ -351,6 +351,7 @@ def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
         (["--file", "text.txt.gz"], "text.txt.gz: compressed by gzip"),
         (["\udcff"], "the text: not UTF-8 at byte 0"),
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),
+        (["the", "--out", "x", "--json", "./x"], "--out and --json: both are x"),
         (["the", "--top", 0], "expected a whole number from 1"),
         (["--layer", 2, "the text"], "expected a whole number from 1"),
         (["the", "--set", "2:3"], "'2:3': not a memory and a number"),

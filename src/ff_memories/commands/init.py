@@ -238,7 +238,7 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
         return origin | converted | {"licence": pinned.licence or converted["licence"]}
     model_folder.refuse_file(Path(model).expanduser())
     if not _is_folder(model):
-        pinned = hub.resolve(model, revision, start)
+        pinned = _on_hub(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
         return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
     folder = Path(model).expanduser()
@@ -247,6 +247,17 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
     files = model_folder.files_of(folder)
     model_folder.check(folder, start, str(folder))
     return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
+
+
+def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:
+    """Return a model on the hub; an error also says which name of the registry, or which folder here, is like it."""
+    try:
+        return hub.resolve(name, revision, start)
+    except UserError as error:
+        what, *fix = str(error).split("\n", 1)
+        what += did_you_mean(name, [*registry.models(), *_folders(Path())])
+        more = "" if "/" in name else "; ff-memories fetch --list shows models that need no hub"
+        raise UserError("\n".join([what, *fix]) + more) from None
 
 
 def _folders(folder: Path) -> list[str]:

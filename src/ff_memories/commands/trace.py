@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> None:
     outputs = [path for path in (args.out, args.json) if path is not None]
     for path in outputs:
         require_file(path)
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
     shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}
     if args.model is not None:
