@@ -8,6 +8,7 @@
 import csv
 import io
 import json
+import math
 import re
 import sys
 import textwrap
@@ -68,8 +69,8 @@ tokens that its model was never trained to predict; *among all types* counts the
 
 Brackets show what a claim needs, then 95 % intervals. *Chance* is what random pairs of keys and values give, as many
 memories active at random, the most frequent token, or the share of upper layers. *Random networks*: the mean of
-[untrained models](paper.md#untrained-model) of each shape. Where an interval is clear of what is needed and the mark is
-still ?, they do not decide. Without ReLU, a memory counts if it is among the fewest with 90 % of its layer's energy.
+[untrained models](paper.md#untrained-model) of each shape. Beside an interval that is clear, ? means that they, or too
+few values, do not decide. Without ReLU, the memories that count are the fewest with 90 % of the layer's energy.
 
 {headline}
 
@@ -79,7 +80,7 @@ still ?, they do not decide. Without ReLU, a memory counts if it is among the fe
 
 *Coloured marks are the models' numbers with their intervals. A grey band is where one more random network of that
 model's shape would lie; × is what chance gives, and a black line the limit that the claim needs. A diamond is the
-paper's number, hollow if it was read off a figure. The shade of a row is its group.*
+paper's number, hollow if read off a figure. A row's shade is its group.*
 
 ## By depth
 
@@ -93,22 +94,21 @@ above have run.*
 
 {sizes}
 
-`stories15m` was trained on children's stories, so
-its perplexity is high here. The demo's random networks predict the token just read, which is worse than all alike.
+`stories15m` was trained on children's stories, so its
+perplexity is high here. The demo's random networks predict the token just read, which is worse than all alike.
 
 {size}
 
 ## What cannot be said
 
-- Whether the paper's own numbers are right: none of these models and texts is the paper's, and most samples are
-  smaller.
+- Whether the paper's own numbers are right: models and texts are others, and most samples smaller.
 {trainings}
 - Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, a coefficient is
   little above that of a random earlier token ([a control](results.md#controls)).
 - What people would find: a program, the [proxy](paper.md#proxy), labelled patterns and distant compositions.
 {rounded}
-- Why a number differs from random networks. The scale of the trained weights alone may do it; too few models with
-  shuffled entries were measured to rule that out ([a statistician's review](statistics.md)).
+- Why a number differs from random networks: the scale of the trained weights alone may do it, and too few shuffled
+  models were measured ([a statistician's review](statistics.md)).
 
 ## How claims are judged
 
@@ -245,16 +245,15 @@ def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
 
 def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
     """Return what is known of how numbers differ between trainings."""
-    said = (
-        "- How numbers differ between training runs: each model was trained once. Intervals resample keys, tokens, "
-        "examples or memories of one model."
-    )
+    said = "- How numbers differ between trainings: intervals resample within one model."
     if rows:
-        by_chance = trainings.of_samples_alone(len(trainings.SEEDS))[0] * len(trainings.compared(rows))
+        ratios = trainings.compared(rows)
+        most = max(filter(math.isfinite, ratios.values()))
+        by_chance = trainings.of_samples_alone(len(trainings.SEEDS))[0] * len(ratios)
         said += (
-            f" Between {len(trainings.SEEDS)} short trainings of the demo's model, {trainings.varying(rows)} differ by "
-            f"more than these intervals; samples alone would make about {by_chance:.0f} differ "
-            "([what training again changes](results.md#what-training-again-changes))."
+            f" Between [{len(trainings.SEEDS)} short trainings](results.md#what-training-again-changes) of the demo's "
+            f"model, {trainings.varying(rows)} differ by more (by chance: about {by_chance:.0f}), up to "
+            f"{number(most)} times as much, and {trainings.in_other_groups(rows)} change their group."
         )
     return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 

@@ -92,6 +92,12 @@ def varying(rows: Sequence[Row]) -> str:
     return f"{sum(ratio > 1 for ratio in ratios.values())} of {len(ratios)} claims"
 
 
+def in_other_groups(rows: Sequence[Row]) -> str:
+    """Return how many claims are not in the same group in all trainings, such as ``3 of 31 claims``."""
+    grouped = [[int(row[f"group_{group}"]) for group in GROUPS] for row in rows if _grouped(row)]
+    return f"{sum(max(counts) < sum(counts) for counts in grouped)} of {len(grouped)} claims"
+
+
 def part(rows: Sequence[Row], models: Sequence[Row]) -> str:
     """Return the page's sentences, and its table of the claims that differ between trainings."""
     if not rows:
@@ -99,12 +105,11 @@ def part(rows: Sequence[Row], models: Sequence[Row]) -> str:
     ratios = compared(rows)
     by_chance, far = of_samples_alone(len(models))
     beyond = sum(ratio > far for ratio in ratios.values())
-    split = sum(max(int(row[f"group_{group}"]) for group in GROUPS) < len(models) for row in rows if _grouped(row))
     said = (
         f"{_short(models)} For {varying(rows)}, two standard deviations between trainings exceed half of the width of "
         "an interval within a run (the runs' mean): the table has these. If trainings differed by samples alone, "
         f"about {100 * by_chance:.0f} % would; {beyond} exceed it {far:.2g} times, as {100 * RARE:.0f} % would then. "
-        f"{split} of {sum(map(_grouped, rows))} claims are not in the same group in all trainings."
+        f"{in_other_groups(rows)} are not in the same group in all trainings."
     )
     of_claim, lines = {claim.id: claim for claim in register()}, []
     for row in (row for row in rows if ratios.get(row["claim"], 0) > 1):

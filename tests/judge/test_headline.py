@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from running import ROOT
 
-EXACT, MOST = 1e-6, 100  # the most predictive values
+EXACT, MOST, OF = 1e-6, 100, 5_000  # the most predictive values, of so many at least
 RESAMPLED = "K12"  # of random networks: a ratio whose interval has no upper end does not count
 FEWEST = 10  # tokens of the values that agree, to tell these from the others in random networks
 DRAWN = {
@@ -77,12 +77,14 @@ def values(table, layers, tokens):
     own = area(known["top_probability"].to_numpy(), known["agrees"].to_numpy()) if enough else None
     above, below = ([rates[at] for at in span if at in rates] for span in (upper, in_paper(layers, 1, 8)))
     best = table.sort(["top_probability", "layer", "key"], descending=[True, False, False]).head(MOST)
+    few = tokens > 1 and len(table) < OF  # of random networks, no number then
+    agreeing = best.filter(pl.col("triggers") > 0).select((pl.col("agreeing_triggers") > 0).mean()).item()
     return {
         "K12": (ratio(np.mean(above), np.mean(below)), None),
         "K13": (ratio(agree, paired), 1.0),
         "K15": (own, weighted_area(*by_chance.T)),
-        "K16": (best["layer"].is_in(upper).mean() if len(table) > MOST else None, len(upper) / layers),
-        "K17": (best.filter(pl.col("triggers") > 0).select((pl.col("agreeing_triggers") > 0).mean()).item(), None),
+        "K16": (best["layer"].is_in(upper).mean() if len(table) > MOST and not few else None, len(upper) / layers),
+        "K17": (None if few else agreeing, None),
     }
 
 
