@@ -8,7 +8,6 @@
 import csv
 import io
 import json
-import math
 import re
 import sys
 import textwrap
@@ -247,13 +246,12 @@ def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
     """Return what is known of how numbers differ between trainings."""
     said = "- How numbers differ between trainings: intervals resample within one model."
     if rows:
-        ratios = trainings.compared(rows)
-        most = max(filter(math.isfinite, ratios.values()))
-        by_chance = trainings.of_samples_alone(len(trainings.SEEDS))[0] * len(ratios)
+        most, of = trainings.far_apart(rows), len(trainings.compared(rows))
+        far = trainings.of_samples_alone(len(trainings.SEEDS))[1]
         said += (
-            f" Between [{len(trainings.SEEDS)} short trainings](results.md#what-training-again-changes) of the demo's "
-            f"model, {trainings.varying(rows)} differ by more (by chance: about {by_chance:.0f}), up to "
-            f"{number(most)} times as much, and {trainings.in_other_groups(rows)} change their group."
+            f" In [{len(trainings.SEEDS)} short trainings](results.md#what-training-again-changes) of the demo's, "
+            f"{len(most)} of {of} numbers spread over {far:.2g} times as wide (chance: {trainings.RARE * of:.0f}), "
+            f"up to {max(most.values(), default=0):.0f} times; {trainings.in_other_groups(rows)}."
         )
     return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 

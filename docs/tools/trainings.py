@@ -33,6 +33,7 @@ OF_DEMO = ("demo", "demo_low", "demo_high", "demo_group")
 COLUMNS = ("claim", *OF_SEEDS, *STATISTICS, *OF_DEMO, *(f"group_{g}" for g in GROUPS), *(f"shows_{s}" for s in SHOWS))
 MODEL_COLUMNS = ("seed", "updates", "perplexity", "bigram", "unigram", "sha256")
 HEAD = ["question", "mean", "lowest to highest", "two deviations", "half an interval", "ratio", "groups", "demo"]
+MARK = wording.WORDS["signal"]["mark"]
 RARE = 0.05  # how often samples alone may make as large a difference
 
 Row = Mapping[str, str]
@@ -81,40 +82,48 @@ def of_models(folders: list[Path]) -> list[dict[str, str]]:
 
 
 def compared(rows: Sequence[Row]) -> dict[str, float]:
-    """Return {claim: two standard deviations between trainings over half the width of a run's interval}."""
-    both = {row["claim"]: (2 * float(row["deviation"]), float(row["half_width"])) for row in rows if row["half_width"]}
-    return {claim: two / half if half else two and float("inf") for claim, (two, half) in both.items()}
+    """Return {claim: two standard deviations between trainings over half the width of a run's interval}.
+
+    A layer's number, whose interval may be one point, and what holds by construction are left out.
+    """
+    skipped = {claim.id for claim in register() if claim.by_construction or claim.unit == "layer"}
+    both = {row["claim"]: [float(row[name] or 0) for name in ("deviation", "half_width")] for row in rows}
+    return {claim: 2 * one / half for claim, (one, half) in both.items() if half and claim not in skipped}
 
 
-def varying(rows: Sequence[Row]) -> str:
-    """Return how many claims differ between trainings by more than half of an interval, such as ``3 of 34 claims``."""
-    ratios = compared(rows)
-    return f"{sum(ratio > 1 for ratio in ratios.values())} of {len(ratios)} claims"
+def far_apart(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the ratios of ``compared`` that samples alone would seldom give."""
+    far = of_samples_alone(len(SEEDS))[1]
+    return {claim: ratio for claim, ratio in compared(rows).items() if ratio > far}
 
 
 def in_other_groups(rows: Sequence[Row]) -> str:
-    """Return how many claims are not in the same group in all trainings, such as ``3 of 31 claims``."""
-    grouped = [[int(row[f"group_{group}"]) for group in GROUPS] for row in rows if _grouped(row)]
-    return f"{sum(max(counts) < sum(counts) for counts in grouped)} of {len(grouped)} claims"
+    """Return how many claims change group between trainings, and how many of these are only sometimes undecided."""
+    grouped = [{group: int(row[f"group_{group}"]) for group in GROUPS} for row in rows if _grouped(row)]
+    several = [{group for group, n in counts.items() if n} for counts in grouped if max(counts.values()) < len(SEEDS)]
+    unsure = sum(len(groups - {"open"}) == 1 for groups in several)
+    return f"{len(several)} of {len(grouped)} claims change group, {unsure} only to *cannot tell*"
 
 
 def part(rows: Sequence[Row], models: Sequence[Row]) -> str:
     """Return the page's sentences, and its table of the claims that differ between trainings."""
     if not rows:
         return "No training was measured yet."
-    ratios = compared(rows)
+    ratios, most = compared(rows), far_apart(rows)
     by_chance, far = of_samples_alone(len(models))
-    beyond = sum(ratio > far for ratio in ratios.values())
+    above = sum(ratio > 1 for ratio in ratios.values())
+    support = [row for row in rows if row["demo_group"] == wording.WORDS["signal"]["word"]]
     said = (
-        f"{_short(models)} For {varying(rows)}, two standard deviations between trainings exceed half of the width of "
-        "an interval within a run (the runs' mean): the table has these. If trainings differed by samples alone, "
-        f"about {100 * by_chance:.0f} % would; {beyond} exceed it {far:.2g} times, as {100 * RARE:.0f} % would then. "
-        f"{in_other_groups(rows)} are not in the same group in all trainings."
+        f"{_short(models)} {sum(row['group_signal'] != '0' for row in support)} of the demo's {len(support)} {MARK} "
+        f"are {MARK} in any of them, so they say little of full trainings. For {above} of {len(ratios)} claims, two "
+        "standard deviations between trainings exceed half of the width of an interval within a run. If trainings "
+        f"differed by independent samples alone, about {100 * by_chance:.0f} % would, and {100 * RARE:.0f} % more than "
+        f"{far:.2g} times; {len(most)} do: the table has these. {in_other_groups(rows)}."
     )
     of_claim, lines = {claim.id: claim for claim in register()}, []
-    for row in (row for row in rows if ratios.get(row["claim"], 0) > 1):
+    for row in (row for row in rows if row["claim"] in most):
         claim = of_claim[row["claim"]]
-        lines.append([claim.words, *_cells(row, claim.unit, ratios[row["claim"]])])
+        lines.append([f"{claim.id}: {claim.words}", *_cells(row, claim.unit, most[claim.id])])
     return f"{textwrap.fill(said, 120, break_on_hyphens=False)}\n\n{table(HEAD, lines)}"
 
 
@@ -128,12 +137,13 @@ def _short(models: Sequence[Row]) -> str:
     """Return the sentences that say how long the trainings were, and how well their models predict."""
     ends = [f(float(row["perplexity"]) for row in models) for f in (min, max)]
     updates = " to ".join(f"{n:,}" for n in sorted({int(row["updates"]) for row in models}))
-    demo = json.loads(DEMO.read_text(encoding="utf-8"))["model"]
+    demo = json.loads(DEMO.read_text(encoding="utf-8"))
+    other = "" if f"{demo['bigram']:.6g}" == models[0]["bigram"] else ", on a slightly other text"
     whole = config.read_yaml(RECIPE)["options"]["max-update"]
     return (
-        f"These {len(models)} trainings are short: {updates} updates, where the demo's model had {whole:,}. Their "
-        f"validation perplexities (fairseq's) are {number(ends[0])} to {number(ends[1])}; the demo's is "
-        f"{number(demo)}, and a bigram model's {number(float(models[0]['bigram']))}."
+        f"These {len(models)} trainings are short: {updates} updates, where the demo's model had {whole:,}{other}. "
+        f"Their validation perplexities (fairseq's) are {number(ends[0])} to {number(ends[1])}; the demo's is "
+        f"{number(demo['model'])}, and their bigram model's {number(float(models[0]['bigram']))}."
     )
 
 
@@ -147,11 +157,11 @@ def _cells(row: Row, unit: str, ratio: float) -> list[str]:
     own, low, high = (float(row[name]) if row[name] else None for name in ("demo", "demo_low", "demo_high"))
     interval = spread(low, high, unit)
     return [
-        measured(value["mean"], unit) if unit != "layer" else f"layer {number(value['mean'])}",
+        measured(value["mean"], unit),
         spread(value["lowest"], value["highest"], unit),
         *(number(one * SCALE.get(unit, 1)) for one in (2 * value["deviation"], value["half_width"])),
-        number(ratio) if ratio < float("inf") else "–",
-        ", ".join(f"{count} {mark}" for mark, count in counts.items() if count) or "none",
+        number(ratio),
+        ", ".join(f"{count} {mark}" for mark, count in counts.items() if count) or "not judged",
         measured(own, unit) + (f" ({interval})" if interval else ""),
     ]
 

@@ -8,6 +8,7 @@ __all__ = ["load_model", "memory_coefficients", "trace", "trigger_examples", "va
 MOVED = {  # packages of versions before 0.1
     **{"claims": "judge", "memories": "paper", "patterns": "annotate", "annotate.automatic": "annotate"},
     **{"audit.recompute": "audit", "audit.references": "audit", "workflow.runs": "workflow"},
+    **{"commands.explore": "commands", "commands.record": "commands"},
     **{f"inputs.{name}": "inputs" for name in ("fetching", "models", "texts")},
 }
 

@@ -353,7 +353,7 @@ def _each(
                             waiting.cancel()
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
                 for process in active_children():
-                    process.terminate()
+                    process.kill()
                 raise
     except BrokenProcessPool:
         raise UserError(
@@ -371,7 +371,7 @@ def _begin() -> None:
 def _end_with_the_command() -> None:
     if command := parent_process():
         command.join()
-    os._exit(1)
+        os._exit(1)
 
 
 def _workers(run: Run, cores: int) -> int:

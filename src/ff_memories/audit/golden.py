@@ -27,8 +27,12 @@ WINDOWS_WITHOUT_GPU = 8
 
 def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
     """Return a text in the form of the training data: every line's words, then ``</s>``."""
-    with path.open(encoding="utf-8") as lines:
-        return np.array([token for line in lines for token in (*dictionary.encode(line.split()), EOS)], dtype=np.int64)
+    try:
+        with path.open(encoding="utf-8") as lines:
+            ids = [token for line in lines for token in (*dictionary.encode(line.split()), EOS)]
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}", "fetch it again") from None
+    return np.array(ids, dtype=np.int64)
 
 
 def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, windows: int | None) -> float:

@@ -147,7 +147,11 @@ def _recorded(given: Path) -> RunFiles:
 
 def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
     """Return {output: MD5} of a ``dvc.lock``, or that of ``deps`` too. Raises ``UserError`` for any other file."""
-    stages = dvc_lock_file.stages_of(path).values()
+    try:
+        stages = dvc_lock_file.stages_of(path).values()
+    except UserError as error:
+        reason = str(error).partition("\n")[0].removeprefix(f"{path}: ")
+        raise UserError(f"{path}: neither a run's folder nor a dvc.lock ({reason})", GIVE) from None
     return {file["path"]: file["md5"] for kind in which for stage in stages for file in stage.get(kind, [])}
 
 

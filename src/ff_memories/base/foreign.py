@@ -71,15 +71,16 @@ def read_yaml(path: str | Path, kind: type[T], hint: str | None = None, what: st
 
 
 def read_text(path: str | Path, what: str, hint: str | None = None, largest: int = LARGEST_TEXT) -> str:
-    """Return a text file's content in UTF-8; ``what`` the file is and ``hint``, for the message that it is missing.
+    """Return a text file's content in UTF-8; ``what`` the file is and ``hint``, for messages on its absence or size.
 
     Raises:
         UserError: the file is missing, larger than ``largest`` bytes or not UTF-8.
     """
     try:
-        return _bytes(path, hint, what, largest, None).decode("utf-8")
+        text = _bytes(path, hint, what, largest, None).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}", f"save the {what} as UTF-8") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")  # as Python reads text
 
 
 def yaml_of(plain: str, where: str, kind: type[T], hint: str | None = None) -> T:

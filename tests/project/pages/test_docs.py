@@ -190,8 +190,9 @@ def test_what_another_training_changes_is_two_deviations_beside_half_an_interval
         write_whole(training / "curve.csv", "updates,perplexity\n500,220\n1250,103\n")
         write_whole(training / "perplexities.json", f'{{"model": {100 + seed}, "bigram": 120, "unigram": 450}}')
     said = made(trainings, tmp_path / "docs" / "results.md")
-    assert "short: 1,250 updates, where" in said and "are 101 to 105; the demo's is 61.4, and a bigram" in said
-    assert "For 1 of 2 claims" in said and "about 43 % would; 1 exceed it 1.6 times, as 5 % would then. 0 of 2" in said
+    assert "short: 1,250 updates, where" in said and "are 101 to 105; the demo's is 61.4, and their bigram" in said
+    assert "For 1 of 2 claims" in said and "about 43 % would, and 5 % more than 1.6 times; 1 do: the table" in said
+    assert "0 of 2 claims change group, 0 only to" in said and "0 of the demo's 4 ✓ are ✓ in any of them" in said
     assert "| 50 % | 30 to 70 | 31.6 | 10 | 3.16 | 5 ✓ | 37 % (27 to 46) |" in said and "last layer" not in said
     assert read_rows(tmp_path / trainings.MODELS)[4]["sha256"] == "5a"
 
