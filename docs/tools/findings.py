@@ -100,7 +100,7 @@ perplexity is high here. The demo's random networks predict the token just read,
 
 ## What cannot be said
 
-- Whether the paper's own numbers are right: models and texts are others, and most samples smaller.
+- Whether the paper's own numbers are right: its model and text are others.
 {trainings}
 - Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, a coefficient is
   little above that of a random earlier token ([a control](results.md#controls)).

@@ -114,9 +114,10 @@ def part(rows: Sequence[Row], models: Sequence[Row]) -> str:
     above = sum(ratio > 1 for ratio in ratios.values())
     support = [row for row in rows if row["demo_group"] == wording.WORDS["signal"]["word"]]
     said = (
-        f"{_short(models)} {sum(row['group_signal'] != '0' for row in support)} of the demo's {len(support)} {MARK} "
-        f"are {MARK} in any of them, so they say little of full trainings. For {above} of {len(ratios)} claims, two "
-        "standard deviations between trainings exceed half of the width of an interval within a run. If trainings "
+        f"{_short(models)} Of the demo's {len(support)} {MARK}, any of them has "
+        f"{sum(row['group_signal'] != '0' for row in support)}, so they say little of full trainings. For {above} of "
+        f"{len(ratios)} claims, two standard deviations between trainings exceed half of the width of an interval "
+        "within a run. If trainings "
         f"differed by independent samples alone, about {100 * by_chance:.0f} % would, and {100 * RARE:.0f} % more than "
         f"{far:.2g} times; {len(most)} do: the table has these. {in_other_groups(rows)}."
     )
