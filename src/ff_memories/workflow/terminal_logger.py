@@ -39,6 +39,7 @@ UNLOCK = "wait until the other run has ended; if there is none, run this command
 GOES_ON = "the same command goes on where it stopped"
 LONGEST = 300  # characters of a job's reason: that of `all` would name every file of a run
 LAST = 6  # lines of a failed step's log
+PATIENCE = 5.0  # seconds for Snakemake's clearing up after a Ctrl-C
 BAR = "{bar:24} {percentage:.0f}%  {n_fmt} of {total_fmt} jobs  {remaining} left{postfix}"
 
 
@@ -134,8 +135,12 @@ class LogHandler(LogHandlerBase):
                 self._say(line.rstrip())
 
     def close(self) -> None:
-        """Leave the terminal without the bar."""
+        """Leave the terminal without the bar; after a Ctrl-C, interrupt Snakemake again if it hangs."""
         self.bar.close()
+        if self.stopping:  # steps have ended, locks are released; Snakemake may still wait for a step's event loop
+            leave = threading.Timer(PATIENCE, os.kill, (os.getpid(), signal.SIGINT))
+            leave.daemon = True
+            leave.start()
         super().close()
 
 
