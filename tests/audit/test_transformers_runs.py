@@ -11,6 +11,7 @@ import tiny
 import torch
 from audited import audit
 from pipeline import run_steps
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models
 from transformers_run import KINDS, prepare, settings_of, write_model, write_sentences
 
@@ -144,9 +145,13 @@ def test_a_sign_is_unsure_where_a_factor_is_or_where_gelu_vanishes():
 # ----------------------------------------------------------------------------------------------------------------- runs
 
 
-def basis(folder, name, sample=False, **changes):
-    """Run a small model's steps and read what the audit looks at."""
+def basis(folder, name, sample=False, change=None, **changes):
+    """Run a small model's steps and read what the audit looks at; ``change(weights)`` changes the model's."""
     settings = prepare(folder, name, **changes)
+    if change is not None:
+        weights = load_file(folder / "model/model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model/model.safetensors", {"format": "pt"})
     if sample:
         lines = [line for line in (folder / "validation.txt").read_text().splitlines() if len(line) < 50][:5]
         given = [{"text": line, "random_pos": 3 + n} for n, line in enumerate(lines)]
@@ -218,6 +223,27 @@ def test_sound_tables_match(sound):
 )  # fmt: skip
 def test_sound_tables_match_whatever_the_config(name, changes, tmp_path):
     assert_sound(basis(tmp_path, name, sample=changes.get("corpus__segmenter") == "line", **changes))
+
+
+@pytest.mark.slow
+def test_a_row_may_be_as_far_off_as_float32_is_where_massive_activations_cancel(tmp_path):
+    def change(weights):
+        massive = 3e3 * torch.randn(
+            weights["transformer.wpe.weight"].shape[1], generator=torch.Generator().manual_seed(1)
+        )
+        weights["transformer.wpe.weight"] += massive  # of every token's residual, until the first layer takes it away
+        weights["transformer.h.0.mlp.c_proj.bias"] -= massive
+
+    given = basis(tmp_path, "gpt2", change=change)
+    differ = {finding.what: finding.differ for finding in audit(given, SOME)}
+    assert (differ["triggers"], differ["mutations"], differ[LEFT_OUT]) == ([], [], [])
+    rows = [row for row in given.tables["triggers"].sample(40, seed=1).iter_rows(named=True) if row["layer"] > 1]
+    assert any(ROWS["triggers"](given, row).state == DIFFERS for row in rows)
+    before = given.oracle.layers([1, 2])[-1].m
+    for row in rows:
+        forged = {**row, "coefficient": row["coefficient"] * 1.1}
+        assert recomputed("triggers", given, row).state != DIFFERS == recomputed("triggers", given, forged).state
+    assert torch.equal(given.oracle.layers([1, 2])[-1].m, before), "float32 was left again"
 
 
 def opposite(row):

@@ -207,11 +207,7 @@ def test_a_page_names_some_faults_and_counts_the_rest():
 
 
 @pytest.mark.parametrize(
-    "arguments, said",
-    [
-        (["--share", "2"], "between 0 and 1"),
-        (["--only", "hashes"], "no such part"),
-    ],
+    "arguments, said", [(["--share", "2"], "between 0 and 1"), (["--only", "hashes"], "no such part")]
 )
 def test_bad_usage_ends_with_status_2(here, capsys, arguments, said):
     assert said in says(capsys, "verify", *arguments)

@@ -251,9 +251,11 @@ class Unlisted:
             return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
         tokens = self.inputs.corpus.sentence(last["sentence"])
         bar = float(self.inputs.oracle.layers(tokens, layer)[-1].coefficients()[last["position"], key])
-        if abs(found - bar) <= self.limits.tie * bar:
-            return Result(NEAR_TIE)
-        return missing if found > bar else Result()
+        if found < bar * (1 - self.limits.tie):
+            return Result()
+        ends = ((sentence, position), (last["sentence"], last["position"]))
+        off = (self.inputs.measuring.layer(self.inputs.corpus.sentence(i), layer).off(row) for i, row in ends)
+        return Result(NEAR_TIE) if found - bar <= self.limits.tie * bar or found - bar <= sum(off) else missing
 
 
 def _index(column: pl.Series) -> torch.Tensor:

@@ -5,7 +5,7 @@ of the text, and untrained models, whose weights are drawn again from the config
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
@@ -108,6 +108,7 @@ class AuditInputs:
         found_here: whether the lists of triggers were found on this machine, so near-ties may be in another order.
         unsure: {(layer, key): which triggers at the end of such a list may be others}.
         surveyed: how strongly the model's memories fire where `causal` tests them, as the engine finds here.
+        measures: whether the rounding errors of every row are measured, which takes half as long again.
     """
 
     oracle: Reference
@@ -121,6 +122,7 @@ class AuditInputs:
     found_here: bool = False
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
     surveyed: Callable[[], survey.Survey] | None = None
+    measures: bool = False
     _memo: dict[Any, Any] = field(init=False, default_factory=dict)
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
@@ -138,6 +140,11 @@ class AuditInputs:
         inputs = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
         inputs.surveyed = cache(lambda: survey.survey(engine(run, at), corpus, inputs.config.seed, BATCH))
         return inputs
+
+    @cached_property
+    def measuring(self) -> "AuditInputs":
+        """The same, with the rounding errors of every row: some, such as a first token's, have far larger ones."""
+        return replace(self, measures=True)
 
     @cached_property
     def looked_at(self) -> list[tuple[int, int]] | None:
@@ -170,7 +177,12 @@ class AuditInputs:
         """Run sentences or prefixes, by ``text_key``, and keep the last ``KEPT`` tokens' activations, and theirs."""
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
         if todo:
-            self._ran.update(zip(todo, self.oracle.several(list(todo.values()), until), strict=True))
+            ran = self.oracle.several(list(todo.values()), until)
+            if self.measures:
+                with self.oracle.in_float32():
+                    again = self.oracle.several(list(todo.values()), until)
+                ran = [list(map(Activations.measured, *both)) for both in zip(ran, again, strict=True)]
+            self._ran.update(zip(todo, ran, strict=True))
         kept = sum(len(activations[0].m) for activations in self._ran.values())
         for key in [key for key in self._ran if key not in texts]:
             if kept > KEPT:

@@ -18,16 +18,7 @@ from ff_memories.annotate import distance, proxy
 from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
 from ff_memories.audit import structure
-from ff_memories.audit.audit_inputs import (
-    BATCH,
-    At,
-    AuditInputs,
-    Ends,
-    engine,
-    largest,
-    read_table,
-    reference,
-)
+from ff_memories.audit.audit_inputs import BATCH, At, AuditInputs, Ends, engine, largest, read_table, reference
 from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, tolerances
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE

@@ -27,18 +27,19 @@ def triggers(inputs: AuditInputs, row: TableRow) -> Result:
     allowed = inputs.lengths(row["sentence"])
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
-    coefficient = float(m[row["position"]])
-    results.append(inputs.near.coefficient("coefficient", row["coefficient"], coefficient, _noise(inputs, activations)))
+    coefficient, noise = float(m[row["position"]]), _noise(inputs, activations, row["position"])
+    results.append(inputs.near.coefficient("coefficient", row["coefficient"], coefficient, noise))
     best = float(m[allowed.start : allowed.stop].max())
     if inputs.config.triggers.per_sentence == "best" and best > coefficient:
         say = f"the best position of its sentence is {int(m.argmax())}, not {row['position']}"
-        results.append(Result(NEAR_TIE if best <= coefficient * (1 + inputs.near.limits.tie) else DIFFERS, say))
+        gap = inputs.near.limits.tie * coefficient + activations.off(row["position"]) + activations.off(int(m.argmax()))
+        results.append(Result(NEAR_TIE if best <= coefficient + gap else DIFFERS, say))
     return together(results)
 
 
-def _noise(inputs: AuditInputs, seen: Activations) -> float:
-    """Return the largest error of a layer's scores in the run's precision."""
-    return seen.noise(inputs.near.limits.noise)
+def _noise(inputs: AuditInputs, seen: Activations, row: int = -1) -> float:
+    """Return the largest error of a layer's scores of one row in the run's precision."""
+    return seen.noise(inputs.near.limits.noise, row)
 
 
 def mutations(inputs: AuditInputs, row: TableRow) -> Result:
@@ -504,10 +505,13 @@ def place(name: str, row: TableRow) -> str:
 
 
 def recomputed(name: str, inputs: AuditInputs, row: TableRow) -> Result:
-    """Recompute one row of a table from the model and the text."""
+    """Recompute one row of a table from the model and the text; one that differs, with its own rounding errors."""
     try:
         with torch.inference_mode():
-            return ROWS[name](inputs, row)
+            result = ROWS[name](inputs, row)
+            if result.state == DIFFERS and inputs.config.precision == "float32":
+                result = ROWS[name](inputs.measuring, row)
+            return result
     except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
         return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
     except (ArithmeticError, ValueError, TypeError) as error:

@@ -20,15 +20,7 @@ from ff_memories import tables
 from ff_memories.audit import baselines, run_files, structure
 from ff_memories.audit.audit_inputs import AuditInputs, read_table
 from ff_memories.audit.checks import ROWS, place, recomputed_rows
-from ff_memories.audit.near_equal import (
-    DIFFERS,
-    FEW,
-    INTERVAL,
-    Comparer,
-    Tolerances,
-    numbers_agree,
-    tolerances,
-)
+from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, numbers_agree, tolerances
 from ff_memories.audit.run_files import RunFiles, kind_of, model_of
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import ROUNDOFF, Precision

@@ -6,8 +6,9 @@ other reference, ``transformers_oracle``, gives as well.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,6 +21,7 @@ from ff_memories.model.vocabulary import Vocabulary
 
 AT_ONCE = 256  # values that are multiplied by the output matrix at once
 EPSILON = 1e-5  # of fairseq's layer norms
+ERRORS = 8  # times a row's measured error, another order of the same float32 sums may be off
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class Activations:
         output: (rows, d) o, the layer's output.
         signs: 2 if memory d_m + i is memory i with its sign changed.
         outliers: whether the first row is not like the others: many models give it far larger numbers.
+        error: (rows,) how far float32 is off at most, in m and in the scores, if that was measured.
     """
 
     residual: torch.Tensor
@@ -44,21 +47,31 @@ class Activations:
     output: torch.Tensor
     signs: int = 1
     outliers: bool = False
+    error: torch.Tensor | None = None
 
     def coefficients(self) -> torch.Tensor:
         """Return the memory coefficients (rows, memories)."""
         return torch.cat([self.m, -self.m], 1) if self.signs == 2 else self.m
 
-    def noise(self, share: float) -> float:
+    def noise(self, share: float, row: int = -1) -> float:
         """Return the largest error of a coefficient, where a score's is a share of the layer's largest score."""
-        return share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m)
+        return share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m) + self.off(row)
+
+    def off(self, row: int = -1) -> float:
+        """Return how far another float32 may be off in a row, if this one's error was measured."""
+        return 0.0 if self.error is None else ERRORS * float(self.error[row])
+
+    def measured(self, in_float32: "Activations") -> "Activations":
+        """Return these activations with the errors of the same ones in float32."""
+        pairs = zip((self.m, *self.scores), (in_float32.m, *in_float32.scores), strict=True)
+        return replace(self, error=torch.stack([(one - other).abs().amax(1) for one, other in pairs]).amax(0))
 
     def unsure(self, share: float) -> torch.Tensor:
         """Return (memories,) whose coefficient at the last row may have either sign, or none."""
         last = [score[-1] for score in self.scores]
         unsure = torch.zeros_like(last[0], dtype=torch.bool)
         for score, last_score in zip(self.scores, last, strict=True):
-            unsure |= last_score.abs() <= share * self._largest(score)
+            unsure |= last_score.abs() <= share * self._largest(score) + self.off()
         if self.signs == 2:  # GELU below zero is a difference of equal numbers
             product = torch.stack(last).prod(0).abs()
             unsure |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * product)
@@ -157,6 +170,16 @@ class Equations:
         """Run several sentences, one by one."""
         return [self.layers(tokens, until) for tokens in texts]
 
+    @contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """Compute in float32 meanwhile."""
+        exact = self.own
+        self.own = {name: tensor.float() for name, tensor in exact.items()}
+        try:
+            yield
+        finally:
+            self.own = exact
+
     def _layer(self, x: torch.Tensor, block: int) -> Activations:
         """Run one layer, counted from 0, on its input (rows, d)."""
         weight = lambda name: self.own[f"layers.{block}.{name}"]
@@ -173,7 +196,7 @@ class Equations:
         vector = self.own[f"input.{band}.embedding"][token - first]
         if (projection := self.own.get(f"input.{band}.projection")) is not None:
             vector = projection @ vector
-        return vector * self.about.embedding_scale + self._place(place + PAD + 1)
+        return vector * self.about.embedding_scale + self._place(place + PAD + 1).to(vector)
 
     def _place(self, number: int) -> torch.Tensor:
         if (learned := self.own.get("positions")) is not None:

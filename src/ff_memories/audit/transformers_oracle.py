@@ -9,7 +9,8 @@ about 1e-6.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,18 @@ class TransformersOracle:
     def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
         """Run several sentences together, as ``layers`` does one."""
         return self._together(texts, until)
+
+    @contextmanager
+    def in_float32(self) -> Iterator[None]:
+        """Compute in float32 meanwhile; the weights are float32's or narrower, so none loses bits."""
+        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        self.model.float()
+        try:
+            yield
+        finally:
+            self.model.double()
+            for name, buffer in self.model.named_buffers():
+                buffer.copy_(buffers[name])
 
     @torch.no_grad()
     def _together(
