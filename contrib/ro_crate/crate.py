@@ -183,11 +183,7 @@ def _one(entities: list[Any]) -> Any:
 def _records(run: Run) -> list[Path]:
     """Return the files that declare and record the run."""
     found = [Path(run.file), run.dvc_yaml, run.dvc_lock]
-    found += [
-        records.machines_of(run),
-        constraints.LOCK,
-        *sorted(Path("workflow/rules").glob("*.smk")),
-    ]
+    found += [records.machines_of(run), constraints.LOCK, *sorted(Path("workflow/rules").glob("*.smk"))]
     return [path for path in found if path.is_file()]
 
 

@@ -64,10 +64,7 @@ def measured_speed() -> str:
     return benchmark.markdown(benchmark.read())
 
 
-PLACES = {
-    "cluster.md": (("rehearsal", rehearsal), ("gpu", gpu)),
-    "performance.md": (("benchmark", measured_speed),),
-}
+PLACES = {"cluster.md": (("rehearsal", rehearsal), ("gpu", gpu)), "performance.md": (("benchmark", measured_speed),)}
 
 
 def page(name: str) -> str:

@@ -116,10 +116,7 @@ def test_a_record_names_no_file_that_would_be_read(tmp_path):
         file="my.yaml", files={"my.yaml": {"seed": 1}}, by_file=lambda _: {"my.yaml": {"seed": 1}}
     )
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "runs/a/sources.yaml": {"s": "0"}}
-    assert list(records._params({"params": params}, run)) == [
-        ("seed", "my.yaml"),
-        ("config", f"{tmp_path}/secret"),
-    ]
+    assert list(records._params({"params": params}, run)) == [("seed", "my.yaml"), ("config", f"{tmp_path}/secret")]
 
 
 def test_no_message_steers_a_terminal(tmp_path, capsys):

@@ -53,13 +53,12 @@ def build(
     texts = match.texts(members, any_text)
     different = match.without_folders(match.differences(members))
     _require_atlas(folder)
-    given = [name for name in different if name not in match.by_kind(different, members)]
-    warnings, notes = _remarks(members, texts, list(different), given)
+    warnings, notes = _remarks(members, texts, list(different))
     numbers = {panel.name: panels.numbers(panel, members) for panel in PANELS}
     shown = [panel for panel in PANELS if panel.section != BEYOND or numbers[panel.name].height]
     with atomic_folder(folder) as partial:
         (partial / FIGURES).mkdir()
-        figures = [_figure(panel, numbers, members, given, over, partial / FIGURES) for panel in shown]
+        figures = [_figure(panel, numbers, members, list(different), over, partial / FIGURES) for panel in shown]
         html = page(members, warnings, notes, different, figures)
         write_whole(partial / PAGE, html)
         every = pl.concat(numbers.values())
@@ -87,14 +86,13 @@ def _require_atlas(folder: Path) -> None:
 
 
 def _remarks(
-    members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Sequence[str], given: Sequence[str]
+    members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Sequence[str]
 ) -> tuple[list[str], list[str]]:
     """Return what makes the runs hard to compare, and what else a reader should know.
 
     Args:
         texts: each run's relation to the first one's text.
         different: the settings that differ.
-        given: those of them that do not follow from the kind of model.
     """
     first = f"“{members[0].label}”"
     warnings, notes = [], []
@@ -108,12 +106,8 @@ def _remarks(
             notes.append(f"Text, compared with {first}: {why} ({listed(quoted)}).")
         elif len(quoted) > 1:
             notes.insert(0, f"{listed(quoted)} read the same text.")
-    if given:
-        warnings.append(f"Settings differ: {listed(given)}. The page has a table of their values.")
-    if others := [name for name in different if name not in given]:
-        notes.append(
-            f"{listed(others)} {'differs' if len(others) == 1 else 'differ'} because the kinds of model differ."
-        )
+    if different:
+        warnings.append(f"Settings differ: {listed(different)}. The page has a table of their values.")
     warnings += [f"{_quoted(m)}: its settings are not known ({m.unknown})." for m in members if m.unknown]
     if any(member.untrained for member in members):
         notes.append("Untrained models have a run's shape and random weights, and look at a smaller part of its text.")

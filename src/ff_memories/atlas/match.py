@@ -6,7 +6,6 @@ from typing import Any
 
 from ff_memories.atlas.runs import Member, Text
 from ff_memories.base.errors import UserError
-from ff_memories.config import TransformersModel
 
 SAME, RELATED, OTHER = "same", "related", "other"  # two runs' texts
 ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
@@ -83,23 +82,6 @@ def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
             continue
         if any(values.get(name) != given[0].get(name) for values in given):
             out[name] = [None if values is None else values.get(name) for values in settings]
-    return out
-
-
-def by_kind(different: Mapping[str, Sequence[Any]], members: Sequence[Member]) -> list[str]:
-    """Return the differing settings that only follow from the kind of model, fairseq's or one of `transformers`."""
-    kinds = [member.info["scope"] == "model" for member in members]
-    out = []
-    for name, values in different.items():
-        automatic = TransformersModel.auto.get(name)
-        if automatic is None:
-            continue
-        by_run = [
-            (kind, value) for kind, value, m in zip(kinds, values, members, strict=True) if m.resolved is not None
-        ]
-        others = {value for kind, value in by_run if not kind}
-        if len(others) == 1 and all(value == automatic for kind, value in by_run if kind):
-            out.append(name)
     return out
 
 

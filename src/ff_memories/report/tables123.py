@@ -286,8 +286,7 @@ def table3(
     if annotations.is_empty():
         return None
     keys = annotations.group_by("annotator", "layer", "key").agg(
-        (pl.col("type").n_unique() == len(TYPES)).alias("both"),
-        pl.col("ranks").explode().n_unique().alias("covered"),
+        (pl.col("type").n_unique() == len(TYPES)).alias("both"), pl.col("ranks").explode().n_unique().alias("covered")
     )
     best = keys.sort("both", "covered", "layer", "key", "annotator", descending=[True, True, False, False, False])
     annotator, layer, key, *_ = best.row(0)

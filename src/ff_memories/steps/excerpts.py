@@ -13,13 +13,7 @@ from ff_memories.report.tables123 import EXCERPTS
 
 
 def run(
-    excerpts: Params,
-    config: Settings,
-    tables: Tables,
-    corpus: Input,
-    dictionary: Input,
-    info: Input,
-    out: Param,
+    excerpts: Params, config: Settings, tables: Tables, corpus: Input, dictionary: Input, info: Input, out: Param
 ) -> None:
     """Write tables in three formats.
 

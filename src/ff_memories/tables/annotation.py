@@ -34,10 +34,7 @@ TABLES = {
         about="E2 and E14: how well annotators agree with each other, with themselves and with the proxy, and "
         "what they see in foils; `who` is an annotator, `people` (all together) or `proxy`",
         by={"who": pl.String, "measure": pl.String},
-        fields={
-            **dict.fromkeys(("value", "low", "high"), Column(pl.Float64, null=True)),
-            "n": Column(pl.UInt32),
-        },
+        fields={**dict.fromkeys(("value", "low", "high"), Column(pl.Float64, null=True)), "n": Column(pl.UInt32)},
         compared=FOLLOWS,
         open_rows=True,
         names_people="who",

@@ -38,10 +38,7 @@ TABLES = {
         about="the tokens that every value demotes most, for the gallery; `token_rank` 0 has the lowest `logit` "
         "(as in `promoted`)",
         by={"layer": LAYER, "key": KEY, "token_rank": pl.UInt16},
-        fields={
-            "token": Column(TOKEN),
-            "logit": Column(pl.Float32, compared=LOGIT),
-        },
+        fields={"token": Column(TOKEN), "logit": Column(pl.Float32, compared=LOGIT)},
         measured=True,
         score="logit",
     ),

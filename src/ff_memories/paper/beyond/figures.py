@@ -230,7 +230,7 @@ def sensitivity_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
     addressed = frame.with_columns(("../report/report.html#" + pl.col("claim")).alias("href"))
     cells = alt.Chart(source(addressed)).encode(x=x, y=y)
     marks = [
-        cells.mark_rect(stroke="#E6E6E6", strokeWidth=0.5).encode(color=colour, tooltip=tooltips(frame), href="href:N"),
+        cells.mark_rect(stroke="#E6E6E6", strokeWidth=0.5).encode(color=colour, tooltip=tooltips(frame), href="href:N")
     ]
     if became:
         points = alt.Chart(source(changed)).encode(x=x, y=y, shape=shape)

@@ -20,11 +20,7 @@ from ff_memories.tables.annotation import marks, preferred
 
 LABEL_NAMES = {"shallow": "shallow", "both": "shallow + semantic", "semantic": "semantic", "none": "not covered"}
 BULK = 0.05  # how far keys near zero may move a mean before Figure 3's axis ignores it
-MUTATION_LOOKS: Looks = {
-    "first": ([4, 2], "square"),
-    "last": ([1, 0], "circle"),
-    "random": ([1.5, 1.5], "triangle-up"),
-}
+MUTATION_LOOKS: Looks = {"first": ([4, 2], "square"), "last": ([1, 0], "circle"), "random": ([1.5, 1.5], "triangle-up")}
 
 
 def patterns(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:

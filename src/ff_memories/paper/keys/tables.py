@@ -24,10 +24,7 @@ TABLES = {
         about="how often every key fires: of so many prefixes of the training text (`triggers.positions`), "
         "`fired` have a positive memory coefficient",
         by={"layer": LAYER, "key": KEY},
-        fields={
-            "fired": Column(pl.UInt64, compared=COUNT),
-            "prefixes": Column(pl.UInt64),
-        },
+        fields={"fired": Column(pl.UInt64, compared=COUNT), "prefixes": Column(pl.UInt64)},
         measured=True,
     ),
     "mutations": Schema(

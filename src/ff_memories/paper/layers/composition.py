@@ -281,8 +281,7 @@ def tables(
     tops = {n: getattr(observation, n).ravel() for n in ("residual_top", "ffn_top", "output_top")}
     return {
         "examples": examples.with_columns(
-            pl.when(following >= 0).then(following).alias("next_token"),
-            pl.Series("model_top", observation.model_top),
+            pl.when(following >= 0).then(following).alias("next_token"), pl.Series("model_top", observation.model_top)
         ),
         "composition": pl.DataFrame(
             {

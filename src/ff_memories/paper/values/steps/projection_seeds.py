@@ -26,7 +26,6 @@ def run(
     decoder, first = load_decoder(weights, description, execution), config.values.projection_seed
     if decoder.vocabulary.classes is None:
         raise UserError(
-            "projection-seeds: the model's softmax has no projections to draw",
-            "use a model with an adaptive softmax",
+            "projection-seeds: the model's softmax has no projections to draw", "use a model with an adaptive softmax"
         )
     tables.write(rank_table(decoder, tables.read(values), range(first, first + seeds)), projection_seeds)
