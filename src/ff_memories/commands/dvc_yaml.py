@@ -1,7 +1,4 @@
-"""Write dvc.yaml from the Snakefile, or check that the two agree.
-
-A folder that is no DVC project becomes one.
-"""
+"""Write dvc.yaml from the Snakefile, or check that the two agree. A folder that is no DVC project becomes one."""
 
 import argparse
 

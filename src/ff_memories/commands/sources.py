@@ -1,7 +1,6 @@
-"""Write sources.yaml: for each stage of a run, a digest of what it does.
+"""Write sources.yaml: for each stage of a run, a digest of its commands, its code and its part of the config.
 
-The digest is of the stage's commands, its code and the values of its config. DVC compares it with its
-record. A comment, a docstring or a help text does not change it; `dvc repro` runs this command first.
+`dvc repro` runs it first, and compares the digests with its record. Comments and docstrings do not change them.
 """
 
 import argparse

@@ -15,6 +15,7 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, Settings
 from ff_memories.config.model import TransformersModel
+from ff_memories.judge.sensitivity import parts
 
 OF_A_BASELINE = " of a baseline"  # of a step that measures a model of the baselines
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
@@ -31,6 +32,8 @@ GB = 1e9
 # what the modules of `paper` and `gallery` name so, which load torch
 TILE, POOL, HELD, LOGITS, CONTROLS = 4096, 512, 1 << 27, 1 << 24, 4
 SENTENCES, OF_UNTRAINED, PASSED = 2000, 200, 12
+# the steps that run again where a choice of one of these sections varies; all, where another section's does
+AGAIN = {"mutations": ("mutations",), "values": ("values", "composition"), "composition": ("composition",)}
 
 
 @dataclass(frozen=True)
@@ -234,7 +237,7 @@ def steps(
     words = (text.train + text.validation) * (1 / SPACY_WORDS / 16 if parsed else WORD)  # seconds
     sentences = config.baselines.sentences
     sample = Text(min(text.train, sentences * text.sentence), text.validation, text.sentence)
-    of_own, other = of_a_model(config, shape, text, shards), of_a_model(settings, shape, sample, 1)
+    own, other = of_a_model(config, shape, text, shards), of_a_model(settings, shape, sample, 1)
     top, shown = config.triggers.top, shape.in_gallery(config)
     lists = shape.count(config.triggers.keys) * top * ENTRY_BYTES
     read = min(SENTENCES, sentences) + (models - 1) * min(OF_UNTRAINED, sentences)
@@ -269,9 +272,9 @@ def steps(
         # a window has 512 tokens, behind 2,560 of context
         measured("golden", Work("model", 3072 * golden, shape.layers * shape.keys), 1),
         of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model", "golden"),
-        measured("trigger_shard", of_own.pop("triggers")),
+        measured("trigger_shard", own["triggers"]),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
-        *(measured(rule, work) for rule, work in of_own.items()),
+        *(measured(rule, work) for rule, work in own.items() if rule != "triggers"),
         *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
         of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
@@ -280,7 +283,11 @@ def steps(
         of_text("gallery", 3 + shown * PAGE, PROCESS + text.bytes + 8 * lists + pages, 4000 * shown, "gallery_tables"),
         of_text("patterns, figures, claims, report", 60.0, 1.5 * GB, 0.1 * GB, *(step.rule for step in plan)),
     ]
-    wanted = {"fetch": archives, "golden": golden}
+    varied = parts(config, config.sensitivity.choices) if config.sensitivity.choices != "none" else {}
+    again = [step for every in varied.values() for choice in every for step in AGAIN.get(choice.section, own)]
+    spent = start * len(varied) + sum(speed.seconds(own[step], shape) for step in again)  # without judging
+    plan.append(of_text("sensitivity_part", spent / max(1, len(varied)), running, 0.0, plan[-1].rule, jobs=len(varied)))
+    wanted = {"fetch": archives, "golden": golden, "sensitivity_part": varied}
     return [step for step in plan if wanted.get(step.rule, True)]
 
 
