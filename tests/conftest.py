@@ -1,7 +1,9 @@
-"""Real runs that several tests look at."""
+"""Real runs that several tests look at, and which tests are slow: ``slow.txt`` names them, as a run measured them."""
 
 import os
 import shutil
+from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +16,8 @@ from running import snakemake
 torch.set_num_threads(1)
 for profile, examples in (("default", 100), ("quick", 15)):  # make quick names its own
     settings.register_profile(profile, deadline=None, max_examples=examples)
+SLOW = 0.1  # seconds: a test that takes longer is not in `make quick`
+STORED = Path(__file__).with_name("slow.txt")
 
 
 def made_once(tmp_path_factory, name, make):
@@ -85,8 +89,36 @@ def planted_copy(planted_run, tmp_path):
 RUNS = {"planted_run", "planted_copy", "recorded_run", "recorded_transformers_run", "recorded_ungated_run"}
 
 
+def pytest_addoption(parser):
+    parser.addoption("--store-slow", action="store_true", help="name the slow ones of these tests in slow.txt")
+
+
+def stored():
+    return set(STORED.read_text(encoding="utf-8").splitlines())
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    slow = stored()
     for item in items:
         if RUNS & set(item.fixturenames):
             item.add_marker("workflow")
+        if item.nodeid in slow:
+            item.add_marker("slow")
+
+
+class Durations(Counter):
+    """Seconds of each test; with several processes, of the one that hears of all tests."""
+
+    def pytest_runtest_logreport(self, report):
+        self[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self, session):
+        kept = stored() - self.keys()
+        slow = sorted(kept | {test for test, seconds in self.items() if seconds > SLOW})
+        STORED.write_text("\n".join(slow) + "\n", encoding="utf-8")
+
+
+def pytest_configure(config):
+    if config.getoption("store_slow") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations())
