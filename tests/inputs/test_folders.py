@@ -1,6 +1,8 @@
 """Folders of models as people have them: each is read rightly, or refused by its name with a way out that works."""
 
 import json
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +50,12 @@ def edited(folder, **changes):
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def with_large_index(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").touch()
+    os.truncate(folder / "model.safetensors.index.json", 1 << 31)
+
+
 def refused(folder):
     with pytest.raises(UserError) as error:
         model_folder.files_of(folder)
@@ -70,10 +78,8 @@ def logits(folder):
 WRAPPED = {
     "torch.compile": lambda n: f"_orig_mod.{n}",
     "distributed": lambda n: f"module.{n}",
-    "both": lambda n: f"module._orig_mod.{n}",
     "compiled, then distributed": lambda n: f"_orig_mod.module.{n}",
     "compiled layers": lambda n: n.replace("mlp.", "_orig_mod.mlp."),
-    "lightning": lambda n: f"model.{n}",
     "sharded": lambda n: f"_fsdp_wrapped_module.{n.replace('mlp.', '_checkpoint_wrapped_module.mlp.')}",
 }
 
@@ -96,9 +102,6 @@ ODD = {
     "adapted layers": (
         lambda f: more(f, model__layers__0__mlp__up_proj__lora_A__weight=torch.ones(2, 48)), "an adapter beside",
     ),
-    "8 bits with scales": (
-        lambda f: more(f, model__layers__0__mlp__up_proj__weight_scale_inv=torch.ones(1)), "quantised weights",
-    ),
     "4 bits": (lambda f: more(f, model__layers__0__mlp__up_proj__qweight=torch.ones(1)), "quantised weights"),
     "8 bits": (
         lambda f: save_file(
@@ -115,6 +118,21 @@ ODD = {
         lambda f: (f / "config.json").rename(f / "adapter_config.json"), "an adapter of peft (adapter_config.json)",
     ),
     "a width that is none": (lambda f: edited(f, head_dim="x"), "head_dim is x; expected a whole"),
+    "a billion layers": (lambda f: edited(f, num_hidden_layers=10**9), "num_hidden_layers is 1000000000; expected"),
+    "a large width": (
+        lambda f: edited(f, hidden_size=100_000), "lm_head.weight is (300, 48), by config.json (300, 100000)",
+    ),
+    "more groups than heads": (lambda f: edited(f, num_key_value_heads=5000), "heads of attention in 5000 groups"),
+    "a hub's kernel": (lambda f: edited(f, attn_implementation="who/what"), "attn_implementation names code"),
+    "a kernel further in": (
+        lambda f: edited(f, text_config={"_attn_implementation_internal": "who/what"}), "_internal names code",
+    ),
+    "experts of a hub": (lambda f: edited(f, _experts_implementation="who/what"), "_experts_implementation names code"),
+    "an infinite weight": (
+        lambda f: more(f, model__norm__weight=torch.full((48,), torch.inf)), "has weights that are infinite or",
+    ),
+    "a cut file": (lambda f: os.truncate(f / "model.safetensors", 70_000), "cut, damaged, or not safetensors ("),
+    "a large index": (lambda f: with_large_index(f), "larger than 4 MiB"),
 }  # fmt: skip
 
 
@@ -124,6 +142,16 @@ def test_what_is_no_language_model_by_itself_is_said_with_a_way_out(folder, what
     spoil(folder)
     said = refused(folder)
     assert expected in said and "\n  fix: " in said
+    if what in ("a large width", "a cut file"):
+        with pytest.raises(UserError, match=re.escape(expected)):
+            take_in(folder)
+
+
+@pytest.mark.parametrize("name", tiny.CONFIGS)
+def test_what_transformers_saved_is_accepted(name, tmp_path):
+    model_folder.check(tiny.save(tmp_path / "whole", name), "auto", "here")
+    if name in ("gpt2", "llama"):
+        model_folder.check(tiny.save(tmp_path / "shards", name, shard="50KB"), "auto", "here")
 
 
 @pytest.mark.parametrize("what", ["a value head", "8 bits"])
@@ -136,18 +164,15 @@ def test_the_way_out_gives_a_folder_that_runs(folder, llama, what):
     assert found.isfinite().all() and (what == "8 bits" or torch.equal(found, logits(llama)))
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"num_labels": 10**9},
-        {"return_dict": False},
-        {"output_attentions": True, "output_hidden_states": True, "use_cache": False},
-        {"torchscript": True, "problem_type": "x", "id2label": {"a": 1}, "to_dict": 1, "attribute_map": {"a": "b"}},
-        {"architectures": ["LlamaForSequenceClassification"], "chunk_size_feed_forward": 3, "_name_or_path": 5},
-    ],
-)
-def test_what_a_config_says_of_labels_and_calls_changes_nothing(folder, llama, change):
-    edited(folder, **change)
+LABELS: dict[str, Any] = {
+    "num_labels": 10**9, "return_dict": False, "output_hidden_states": True, "use_cache": False, "torchscript": True,
+    "problem_type": "x", "id2label": {"a": 1}, "to_dict": 1, "attribute_map": {"a": "b"}, "_name_or_path": 5,
+    "architectures": ["LlamaForSequenceClassification"], "chunk_size_feed_forward": 3,
+}  # fmt: skip
+
+
+def test_what_a_config_says_of_labels_and_calls_changes_nothing(folder, llama):
+    edited(folder, **LABELS)
     assert torch.equal(logits(folder), logits(llama))
 
 
@@ -181,9 +206,7 @@ SIGHT = {"hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 1, "nu
          "image_size": 8, "patch_size": 4}  # fmt: skip
 MULTIMODAL = {
     "gemma3": ("Gemma3ForConditionalGeneration", {}, {}, "gemma3_text"),
-    "mistral3": ("Mistral3ForConditionalGeneration", {"model_type": "mistral"}, {"model_type": "pixtral"}, "mistral"),
     "llava": ("LlavaForConditionalGeneration", {"model_type": "llama"}, {"model_type": "clip_vision_model"}, "llama"),
-    "idefics3": ("Idefics3ForConditionalGeneration", {"model_type": "llama"}, {}, "llama"),
 }
 
 
@@ -200,11 +223,3 @@ def test_the_text_model_of_a_multimodal_one_is_saved_and_runs(llama, tmp_path, k
     assert f"{kind} models are multimodal; the text model inside is of type {inner}" in said
     followed(said, tmp_path)
     torch.testing.assert_close(logits(tmp_path / "text-model"), whole(input_ids=IDS).logits, rtol=1e-5, atol=1e-5)
-
-
-def test_a_multimodal_model_whose_text_model_is_none_by_itself_is_named(llama, tmp_path):
-    config = transformers.Qwen2VLConfig(text_config={**TEXT, "rope_parameters": {"rope_type": "default"}})
-    folder = tmp_path / "model"
-    shutil.copytree(llama, folder)
-    config.save_pretrained(folder)
-    assert "qwen2_vl models are multimodal; the text model inside is of type qwen2_vl_text" in refused(folder)

@@ -1,10 +1,7 @@
 """Bad input ends in one clear sentence: what, where and how to mend it; nothing is left half-written."""
 
-import argparse
 import copy
-import os
 import re
-import subprocess
 from typing import Any
 
 import polars as pl
@@ -14,14 +11,13 @@ import yaml
 from factories import write_dictionary
 from pipeline import SMALL, config, run_steps, step, write_inputs
 from refusing import TYPES, model_step, run_corpus, says
-from running import BIN, ROOT
+from running import ROOT
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.config import Settings, load, parse
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.model.files import checkpoint
-from ff_memories.workflow import jobs
 from ff_memories.workflow.rules import refuse_bad_sample
 from ff_memories.workflow.run import Run
 
@@ -33,21 +29,13 @@ def nothing_written(folder):
 # -- texts -------------------------------------------------------------------------------------------------------
 
 
-TEXTS = {
-    "missing": (lambda text: text.unlink(), ("train.txt: no such text file", "corpus.train.files")),
-    "not UTF-8": (lambda text: text.write_bytes("gut .\nüber .\n".encode("latin1")),
-                  ("train.txt, line 2: not UTF-8 at byte 0", "iconv")),
-    "longer than the model's positions": (lambda text: text.write_text(text.read_text() + "x " * 64 + "\n"),
-        ("the sentence has 64 tokens, but the model takes at most 63", "too_long: split")),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", TEXTS)
-def test_a_faulty_text_is_refused_before_anything_is_written(folder, capsys, what):
-    spoil, wanted = TEXTS[what]
-    spoil(folder / "train.txt")
+def test_a_faulty_text_is_refused_before_anything_is_written(folder, capsys):
+    (folder / "train.txt").write_bytes("gut .\nüber .\n".encode("latin1"))
     said = says(capsys, *run_corpus(folder))
-    assert all(part in said for part in wanted)
+    assert "train.txt, line 2: not UTF-8 at byte 0" in said and "iconv" in said
+    (folder / "train.txt").unlink()
+    said = says(capsys, *run_corpus(folder))
+    assert "train.txt: no such text file" in said and "corpus.train.files" in said
     assert nothing_written(folder)
 
 
@@ -57,8 +45,6 @@ def test_a_changed_text_does_not_pass_for_the_pinned_one(folder, capsys):
     demo = {"corpus__source": "docstrings", "corpus__train__files": [], "corpus__validation__files": []}
     said = says(capsys, *run_corpus(folder, corpus__sha256="0" * 64, **demo))
     assert "the text comes from networkx 3." in said
-    (folder / "validation.txt").unlink()
-    assert "validation.txt: no such text file" in says(capsys, *run_corpus(folder, corpus__sha256="0" * 64))
 
 
 # -- dictionary and checkpoint -------------------------------------------------------------------------------------
@@ -71,18 +57,10 @@ def test_a_dictionary_of_another_model(folder, capsys):
     assert nothing_written(folder)
 
 
-@pytest.mark.parametrize(
-    "line, says_",
-    [
-        ("word", "line 3: expected `token count`"),
-        ("word 0.5", "line 3: expected `token count`"),
-        (" 5", "line 3: expected `token count`"),
-        ("the 4", "line 3: 'the' appears a second time"),
-    ],
-)
+@pytest.mark.parametrize("line, says_", [("word 0.5", "expected `token count`"), ("the 4", "'the' appears a second")])
 def test_a_faulty_dictionary_is_named_by_its_line(tmp_path, line, says_):
     (tmp_path / "dict.txt").write_text(f"the 9\nof 8\n{line}\n")
-    with pytest.raises(UserError, match=says_):
+    with pytest.raises(UserError, match=f"line 3: {says_}"):
         Dictionary.read(tmp_path / "dict.txt")
 
 
@@ -126,18 +104,6 @@ def test_a_truncated_checkpoint(folder, capsys, size):
     assert nothing_written(folder)
 
 
-def test_a_checkpoint_that_would_run_code_is_refused_and_runs_none(folder, capsys):
-    class Evil:
-        def __reduce__(self):
-            return os.system, (f"touch {folder}/ran",)
-
-    torch.save({"args": argparse.Namespace(arch="transformer_lm"), "model": {}, "extra": Evil()}, folder / "model.pt")
-    said = says(capsys, *model_step(folder))
-    assert "could run code when loaded" in said
-    assert "system" in said
-    assert not (folder / "ran").exists()
-
-
 BLOCK = torch.ones(10_000)
 ARCHITECTURES = {
     "an encoder-decoder": lambda c: c["model"].update({"encoder.layers.0.fc1.weight": torch.zeros(2, 2)}),
@@ -148,6 +114,7 @@ ARCHITECTURES = {
     "lacks decoder.layers.1.fc2.bias": lambda c: c["model"].pop("decoder.layers.1.fc2.bias"),
     "the architecture says": lambda c: c["model"].update({"decoder.layers.1.fc2.bias": torch.zeros(3)}),
     "its options say 9": lambda c: setattr(c["args"], "decoder_layers", 9),
+    "layers.0.fc1.weight is": lambda c: c["model"].update({"decoder.layers.0.fc1.weight": torch.zeros(24, 16).long()}),
     "5 attention heads do not divide 16": lambda c: setattr(c["args"], "decoder_attention_heads", 5),
     "weights of an architecture that is not": lambda c: c["model"].update({"decoder.adapter.weight": torch.ones(1)}),
     "refused, its tensors are": lambda c: c["model"].update({f"decoder.x{n}": BLOCK for n in range(9)}),
@@ -233,23 +200,16 @@ def test_a_gpu_asked_for_and_absent(folder, capsys):
 
 CONFIGS: dict[str, dict[str, Any]] = {
     "triggers.tpo: unknown key": {"triggers__tpo": 3},
-    "seed: .*(found 'one')": {"seed": "one"},
-    "triggers.top: .*(found 2.5)": {"triggers__top": 2.5},
     "triggers.top: .*(found True)": {"triggers__top": True},
     "corpus.segmenter: ": {"corpus__segmenter": "magic"},
     "mutations.top: 7 is more than triggers.top": {"mutations__top": 7},
-    "patterns.top: 9 is more than triggers.top": {"patterns__top": 9},
     "give either source or train.files": {"corpus__source": "docstrings"},
     "give either source or checkpoint": {"model__checkpoint": None},
     "figures.figure1: no such figure": {"figures": {"figure1": {}}},
-    "figures.figure4.colour: unknown key": {"figures": {"figure4": {"colour": "red"}}},
     "figures.figure4.width: .*(found 130)": {"figures": {"figure4": {"width": 130}}},  # would clip what it says
     "run: ": {"run": "../outside"},
     "{a}.pt: Snakemake reads braces": {"model__checkpoint": "{a}.pt"},
     "values.target: 'next' contradicts fidelity: released": {"fidelity": "released", "values__target": "next"},
-    "triggers.per_sentence: fidelity: released requires 'best'": {
-        "fidelity": "released", "triggers__per_sentence": "all"
-    },
 }  # fmt: skip
 
 
@@ -257,19 +217,6 @@ CONFIGS: dict[str, dict[str, Any]] = {
 def test_a_faulty_config_is_refused_with_the_keys_path(said):
     with pytest.raises(UserError, match=said.replace("(", r"\(").replace(")", r"\)")):
         parse(config(**CONFIGS[said]))
-
-
-def test_init_writes_a_config_that_runs_as_it_is(folder, capsys, monkeypatch):
-    monkeypatch.chdir(folder)
-    arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
-                 "--validation", "validation.txt"]  # fmt: skip
-    step(*arguments, "--set", "triggers.top=25", "mutations.top=20", "--set", "composition.memories=all")
-    made = load("my.yaml")
-    assert (made.run, made.triggers.top, made.mutations.top, made.composition.memories) == ("my", 25, 20, "all")
-    assert "the file already exists" in says(capsys, *arguments)
-    assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
-    assert load("my.yaml") == made
-    assert "nowhere.pt: no such file" in says(capsys, *arguments[:3], "nowhere.pt", *arguments[4:], "--force")
 
 
 def test_a_protocol_is_shared_and_contradicted_by_no_run(folder, capsys, monkeypatch):
@@ -281,6 +228,9 @@ def test_a_protocol_is_shared_and_contradicted_by_no_run(folder, capsys, monkeyp
                  "--validation", "validation.txt", "--protocol", "shared.yaml"]  # fmt: skip
     step(*arguments, "--set", "patterns.top=5")
     made = load("my.yaml")
+    assert "the file already exists" in says(capsys, *arguments)
+    assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
+    assert load("my.yaml") == made
     assert (made.triggers.top, made.mutations.top, made.patterns.top, made.corpus.train.max_sentences) == (25, 20, 5, 7)
     files = Run.read("my.yaml").by_file(["triggers", "patterns", "corpus.train", "seed"])
     assert files["shared.yaml"] == {"corpus.train": {"max_sentences": 7}, "triggers": {"top": 25}}
@@ -291,9 +241,6 @@ def test_a_protocol_is_shared_and_contradicted_by_no_run(folder, capsys, monkeyp
     with pytest.raises(UserError, match=r"my.yaml: patterns.top: 5 contradicts shared.yaml, which has 6"):
         load("my.yaml")
     assert "patterns.top: 5 contradicts" in says(capsys, *arguments, "--force", "--set", "patterns.top=5")
-    for wrong, said in ((shared | {"trigers": {}}, "trigers: unknown key (did you"), ([3], "expected a mapping of")):
-        write(wrong)
-        assert said in says(capsys, *arguments, "--force")
     (folder / "shared.yaml").unlink()
     assert "shared.yaml: no such config file" in says(capsys, *arguments, "--force")
 
@@ -304,7 +251,6 @@ SAMPLED = {"composition__sample_file": "sample.jsonl"}
 @pytest.mark.parametrize(
     "line, said",
     [
-        ('{"text": "a b"}', "line 2: expected `text` and `random_pos`"),
         ('{"text": "a b", "random_pos": true}', "line 2: expected `text` and `random_pos`"),
         ("[" * 99_999, "line 2: expected `text` and `random_pos`"),
         ('{"text": "a b", "random_pos": -1}', "line 2: random_pos is -1, but a prefix has 0 tokens or more"),
@@ -319,30 +265,6 @@ def test_a_faulty_sample_is_refused_when_a_run_starts(tmp_path, monkeypatch, lin
         refuse_bad_sample(Run(config(**SAMPLED)))
     (tmp_path / "sample.jsonl").write_text(good * 2)
     refuse_bad_sample(Run(config(**SAMPLED)))
-
-
-@pytest.mark.more
-@pytest.mark.slow
-def test_snakemake_refuses_a_faulty_input_before_the_first_job_and_commands_still_read_the_run(folder, monkeypatch):
-    run = lambda: subprocess.run(
-        [BIN / "snakemake", "--snakefile", ROOT / "Snakefile", "--directory", folder, "-n", "--configfile", "my.yaml"],
-        cwd=folder, text=True, capture_output=True,
-    )  # fmt: skip
-    (folder / "my.yaml").write_text(yaml.safe_dump(config(**SAMPLED)))
-    (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": "1"}\n')
-    done = run()
-    assert done.returncode and "sample.jsonl, line 1: expected `text` and `random_pos`" in done.stdout + done.stderr
-    monkeypatch.chdir(folder)
-    with jobs.workflow(Run.read(folder / "my.yaml"), forceall=True) as found:
-        assert any(job.rule.name == "composition" for job in found.dag.jobs)
-    assert not jobs.only_read()
-    (folder / "sample.jsonl").write_text('{"text": "a b", "random_pos": 1}\n')
-    assert run().returncode == 0
-    (folder / "validation.txt").unlink()
-    done = run()
-    assert done.returncode
-    assert "my.yaml: corpus.validation.files: validation.txt: no such file" in done.stdout + done.stderr
-    assert "Missing input files for rule corpus" in done.stdout + done.stderr
 
 
 def test_only_the_papers_own_model_and_text_have_the_papers_scope():

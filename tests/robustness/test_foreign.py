@@ -4,6 +4,7 @@ import io
 import json
 import sys
 import time
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,40 +26,28 @@ from ff_memories.workflow import dvc_lock_file, records
 pytestmark = pytest.mark.more
 SECONDS = 2
 MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{n}: {{<<: [{', '.join([f'*a{n - 1}'] * 40)}]}}\n" for n in range(1, 9))
-YAML = {
-    "merged aliases": (MERGES, "line 1: an anchor or alias"),
-    "a tag": ("a: !!binary aaaa", "line 1: a tag"),
-    "deep": ("[" * 2_000_000, "line 1: more than 64"),
-    "many": ("- a\n" * 1_000_000, "too many values"),
-    "endless": ("a: [.inf]", "a.1: inf is no finite number"),
-    "a date": ("a: 2020-01-01", "a: .*put it in quotes"),
-    "an escape": ('a: {b: "\\e[2J"}', "a.b: .* has a control character"),
-    "a key": ("1.5: 2", "a key that is no plain text"),
-    "twice": ("a: 1\na: 2", "line 2: 'a' appears a second time"),
-}
-JSON = {
-    "rather deep": ("[" * 100 + "]" * 100, "more than 64"),
-    "endless": ('{"a": {"bytes": 1e400}}', "a.bytes: inf is no finite number"),
-    "twice": ('{"a": 1, "a": 2}', "'a' appears a second time"),
-    "an escape": ('{"a": "\\u001b[2J"}', "a: .* has a control character"),
-    "cut": ("{", "line 1 column 2"),
+PLAIN: dict[str, tuple[Callable, str, str]] = {  # what reads it, the text, and what is said of it
+    "merged aliases": (foreign.yaml_of, MERGES, "line 1: an anchor or alias"),
+    "a tag": (foreign.yaml_of, "a: !!binary aaaa", "line 1: a tag"),
+    "deep": (foreign.yaml_of, "[" * 2_000_000, "line 1: more than 64"),
+    "many": (foreign.yaml_of, "- a\n" * 1_000_000, "too many values"),
+    "endless": (foreign.yaml_of, "a: [.inf]", "a.1: inf is no finite number"),
+    "a date": (foreign.yaml_of, "a: 2020-01-01", "a: .*put it in quotes"),
+    "an escape": (foreign.yaml_of, 'a: {b: "\\e[2J"}', "a.b: .* has a control character"),
+    "twice": (foreign.yaml_of, "a: 1\na: 2", "line 2: 'a' appears a second time"),
+    "JSON, rather deep": (foreign.json_of, "[" * 100 + "]" * 100, "more than 64"),
+    "JSON, endless": (foreign.json_of, '{"a": {"bytes": 1e400}}', "a.bytes: inf is no finite number"),
+    "JSON, twice": (foreign.json_of, '{"a": 1, "a": 2}', "'a' appears a second time"),
+    "JSON, an escape": (foreign.json_of, '{"a": "\\u001b[2J"}', "a: .* has a control character"),
 }
 
 
-@pytest.mark.parametrize("what", YAML)
-def test_yaml_is_plain_or_refused(what):
-    _refuses(lambda: foreign.yaml_of(YAML[what][0], "file", Any), YAML[what][1])
-
-
-@pytest.mark.parametrize("what", JSON)
-def test_json_is_plain_or_refused(what):
-    _refuses(lambda: foreign.json_of(JSON[what][0], "file", Any), JSON[what][1])
-
-
-def _refuses(read, says_):
+@pytest.mark.parametrize("what", PLAIN)
+def test_data_are_plain_or_refused(what):
+    read, text, says_ = PLAIN[what]
     begun = time.process_time()
     with pytest.raises(UserError, match=says_) as error:
-        read()
+        read(text, "file", Any)
     assert time.process_time() - begun < SECONDS
     assert str(error.value).startswith("file: ") and len(str(error.value)) < 400
     assert str(error.value).replace("\n  fix: ", "").isprintable()
@@ -96,11 +85,7 @@ STAGE = {"cmd": "x", "outs": [{"path": "results/r/tables/values.parquet", "md5":
 @pytest.mark.parametrize(
     "change, said",
     [
-        ({"outs": [{"path": 5, "md5": "0" * 32}]}, "stages.s.outs.0.path: Input should be a valid string"),
         ({"outs": [{"path": "a", "md5": "../../../etc/passwd"}]}, "stages.s.outs.0.md5: String should match"),
-        ({"outs": 1}, "stages.s.outs: Input should be a valid array"),
-        ({"params": {"my.yaml": 5}}, "stages.s.params.my.yaml: Input should be an object"),
-        ({"cmd": None}, "stages.s.cmd: Input should be a valid string"),
         ({"cmd": "a\x1b[2J"}, "stages.s.cmd: .* has a control character"),
     ],
 )

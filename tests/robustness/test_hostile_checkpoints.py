@@ -24,7 +24,6 @@ from ff_memories.corpus import store
 from ff_memories.inputs.unpack import unpack
 from ff_memories.model.files import checkpoint, converted
 
-pytestmark = pytest.mark.more
 TYPES = words(44)
 FC1 = "decoder.layers.0.fc1.weight"
 
@@ -54,7 +53,6 @@ def test_no_opcode_that_could_run_code_is_followed(folder, write):
 
 PLACES: list[Callable[[Any], dict[Any, Any]]] = [
     lambda evil: {"args": argparse.Namespace(a=[{"b": (argparse.Namespace(c=evil),)}])},
-    lambda evil: {"cfg": {"model": {"arch": "transformer_lm", "activation_fn": evil}}},
     lambda evil: {"model": OrderedDict(weight=evil)},
 ]
 
@@ -92,14 +90,6 @@ def changed(path, change):
     torch.save(content, path)
 
 
-def huge_storage(path):
-    torch.save({"model": {"a": torch.zeros(7)}}, path)
-    with zipfile.ZipFile(path) as archive:
-        content = archive.read(f"{path.stem}/data.pkl")
-    content = content.replace(b"q\x08K\x07", b"q\x08\x8a\x06" + (10**13).to_bytes(6, "little"))  # LONG1 for the 7
-    zipped(path, content, [("data/0", bytes(28))])
-
-
 def endless():
     """Forty lists, each holding the one before twice: small as a pickle, endless as text."""
     nested = ["x" * 1000]
@@ -114,12 +104,11 @@ LARGE: dict[str, tuple[Callable[[Any], object], str]] = {  # by file: what write
         "compressed",
     ),
     "expanded.pt": (lambda p: changed(p, lambda c: c["model"].update({FC1: torch.ones(1).expand(10**6, 16)})), FC1),
-    "storage.pt": (huge_storage, ""),
-    "nested.pt": (lambda p: zipped(p, b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b"."), ""),
     "endless-arch.pt": (lambda p: changed(p, lambda c: c["args"].__dict__.update(arch=endless())), ""),
 }
 
 
+@pytest.mark.more
 def test_what_unfolds_when_it_is_read_is_refused_in_little_memory(folder):
     paths = [folder / name for name in LARGE]
     for path in paths:
@@ -132,40 +121,18 @@ def test_what_unfolds_when_it_is_read_is_refused_in_little_memory(folder):
     assert grown < MOST, f"{grown:.0f} MB"
 
 
-TENSORS = {
-    "sparse": lambda: torch.sparse_coo_tensor(torch.zeros(2, 0).long(), torch.zeros(0), (24, 16)),
-    "of whole numbers": lambda: torch.zeros(24, 16, dtype=torch.int64),
-    "no tensor": lambda: "weights",
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("what", TENSORS)
-def test_weights_of_another_kind_are_refused_by_name(folder, what):
-    changed("model.pt", lambda content: content["model"].update({FC1: TENSORS[what]()}))
-    assert FC1 in refused(folder / "model.pt")
-
-
 # -- the converted model ---------------------------------------------------------------------------------------------
 
 
-def safetensors(header, data=b"", length=None):
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text) if length is None else length) + text + data
-
-
-WEIGHTS = [
-    b"",
-    safetensors({}, length=2**40),
-    safetensors({"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}, bytes(16)),
-]
-DESCRIPTIONS: list[object] = [b"[" * 100_000, b"\xff\xfe{}", {"layers": 10**9}, {"aliases": {"a": "nowhere"}}]
+LYING = {"a": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}
+DESCRIPTIONS = [{"layers": 10**9}, {"aliases": {"a": "nowhere"}}]
 
 
 def test_a_converted_model_that_is_not_what_it_says_is_refused_by_name(folder):
     write_checkpoint("model.pt", TYPES)
     convert("model.pt", "model.safetensors", "model.json")
-    for content in WEIGHTS:
+    header = json.dumps(LYING).encode()
+    for content in (b"", struct.pack("<Q", 2**40) + b"{}", struct.pack("<Q", len(header)) + header + bytes(16)):
         (folder / "evil.safetensors").write_bytes(content)
         with pytest.raises(UserError, match=r"evil\.safetensors: not a readable model"):
             converted.load("evil.safetensors", "model.json")
@@ -173,7 +140,7 @@ def test_a_converted_model_that_is_not_what_it_says_is_refused_by_name(folder):
             store.read("evil.safetensors")
     plain = json.loads((folder / "model.json").read_text())
     for said in DESCRIPTIONS:
-        (folder / "evil.json").write_bytes(said if isinstance(said, bytes) else json.dumps(plain | said).encode())
+        (folder / "evil.json").write_text(json.dumps(plain | said))
         with pytest.raises(UserError, match=r"evil\.json|not a readable model"):
             converted.load("model.safetensors", "evil.json")
 

@@ -42,8 +42,5 @@ PROGRAMS = {
 
 
 class Touch:
-    def __init__(self, name="ran"):
-        self.name = name
-
     def __reduce__(self):
-        return os.system, (f"touch {self.name}",)
+        return os.system, ("touch ran",)

@@ -106,8 +106,31 @@ def save(path, name="llama", kind="F32", words=None, change=None, made=None, see
             weight = np.ascontiguousarray(weight.T)
         own_kind = gguf.GGMLQuantizationType[kind if weight.ndim == 2 else "F32"]
         out.add_tensor(called, gguf.quantize(weight, own_kind), raw_dtype=own_kind)
+    _finish(out)
+    return made
+
+
+def copy(path, to, keys, tensor=lambda t: (t.data, t.tensor_type), without=""):
+    """Copy a GGUF file of a Llama with keys changed or added, {key: (value, type, type of its parts)}.
+
+    Args:
+        tensor: returns the data and the type that a tensor has in the copy.
+        without: the name of a tensor that is left out.
+    """
+    there, out = gguf.GGUFReader(path), gguf.GGUFWriter(to, "llama")
+    del out.kv_data[0]["general.architecture"]
+    own = {f.name: (f.contents(), f.types[0], f.types[-1]) for f in there.fields.values() if "GGUF." not in f.name}
+    for name, (value, kind, parts) in (own | keys).items():
+        out.add_key_value(name, value, kind, parts)
+    for t in there.tensors:
+        if t.name != without:
+            data, kind = tensor(t)
+            out.add_tensor(t.name, data, raw_dtype=kind)
+    _finish(out)
+
+
+def _finish(out):
     out.write_header_to_file()
     out.write_kv_data_to_file()
     out.write_tensors_to_file()
     out.close()
-    return made
