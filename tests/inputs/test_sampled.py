@@ -9,12 +9,11 @@ import polars as pl
 import pytest
 import tiny
 import torch
-import yaml
 from factories import words
-from pipeline import config, step, write_inputs
+from pipeline import step, write_inputs
+from refusing import CARD, run_corpus
 
 from ff_memories import tables
-from ff_memories.base.errors import UserError
 from ff_memories.inputs import fetch, from_gguf, model_folder, registry, sampled_text
 from ff_memories.judge import wording
 from ff_memories.model.files import gguf_file
@@ -95,26 +94,14 @@ def test_the_text_is_written_once_and_the_same_again(known, monkeypatch):
     assert [Path(f"data/text/{name}.txt").read_text() for name in "ab"] == first
 
 
-def test_without_its_model_there_is_no_text(known):
-    with pytest.raises(UserError, match=r"it: missing data/it/config\.json"):
-        fetch.fetch("text", registry.source("text"), offline=True)
-
-
 @pytest.mark.parametrize("model", ["it", "another"])
 def test_the_corpus_counts_tokens_that_are_the_runs_own_models(known, model):
-    write_inputs(Path(), words(44), decoder_layers=2)
-    made = config()
-    made["corpus"] |= {"source": "text", "train": {"files": [], "max_sentences": None}, "validation": {"files": []}}
-    Path("my.yaml").write_text(yaml.safe_dump(made))
-    options = ["--config", "my.yaml", "--dictionary", "dict.txt", "--info", "info.json"]
-    given = config()
-    Path("plain.yaml").write_text(yaml.safe_dump(given))
-    step("model", "--config", "plain.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--weights",
-         "m.safetensors", "--description", "m.json", "--info", "info.json")  # fmt: skip
-    Path("info.json").write_text(json.dumps(json.loads(Path("info.json").read_text()) | {"source": model}))
-    step("corpus", *options, "--train", "train.txt", "--validation", "validation.txt", "--sentences",
-         "sentences.parquet", "--corpus", "c.safetensors", "--counts", "counts/corpus.parquet")  # fmt: skip
-    counts = pl.read_parquet("counts/corpus.parquet")
+    write_inputs(Path(), words(44))
+    changes = {"source": "text", "train__files": [], "validation__files": []}
+    given = run_corpus(Path(), **{f"corpus__{key}": value for key, value in changes.items()})
+    Path("info.json").write_text(json.dumps(CARD | {"source": model}))
+    step(*given)
+    counts = pl.read_parquet("out/counts.parquet")
     assert wording.self_sampled(counts) == (model == "it")
     own = counts.filter(reason=tables.SAMPLED)["n"].to_list()
-    assert own == ([tables.read("sentences.parquet")["tokens"].sum()] if model == "it" else [])
+    assert own == ([tables.read("out/sentences.parquet")["tokens"].sum()] if model == "it" else [])

@@ -32,22 +32,19 @@ def piece():
     return made, {"special_tokens": special}
 
 
-def write(folder, made, settings, kind="gpt2", special=None):
+def write(folder, made, settings, kind="gpt2"):
     fast, options = made
     fast.train_from_iterator([tiny.WORDS], trainers.BpeTrainer(vocab_size=400, show_progress=False, **options))
     folder.mkdir(exist_ok=True)
     fast.save(str(folder / "tokenizer.json"))
     (folder / "config.json").write_text(json.dumps({"model_type": kind}))
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    if special:
-        (folder / "added_tokens.json").write_text(json.dumps(special))
     return folder
 
 
 CASES = {
     "no config": (byte_level, {}, "gpt2"),
     "GPT2, a blank in front": (byte_level, {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}, "gpt2"),
-    "GPT2Fast": (byte_level, {"tokenizer_class": "GPT2TokenizerFast"}, "llama"),
     "GPTNeoX": (byte_level, {"tokenizer_class": "GPTNeoXTokenizer", "add_prefix_space": True}, "gpt_neox"),
     "Qwen2": (byte_level, {"tokenizer_class": "Qwen2Tokenizer"}, "qwen3"),
     "fast, a blank in front": (
@@ -55,7 +52,6 @@ CASES = {
     ),
     "Llama, none in front": (piece, {"tokenizer_class": "LlamaTokenizer", "add_prefix_space": False}, "llama"),
     "Llama, legacy": (piece, {"tokenizer_class": "LlamaTokenizer", "legacy": True}, "llama"),
-    "Llama, of bytes": (byte_level, {"tokenizer_class": "LlamaTokenizerFast"}, "llama"),
     "Gemma": (piece, {"tokenizer_class": "GemmaTokenizer"}, "gemma"),
     "tokens added": (
         byte_level,
@@ -88,29 +84,19 @@ def test_ids_are_those_of_transformers(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("settings", "change", "said"),
     [
-        (
-            {"split_special_tokens": True},
-            {},
-            r"gives 'a <\|endoftext\|>b' the ids \[.*\], `transformers` \[.*remove split",
-        ),
-        ({"auto_map": {"AutoTokenizer": ["own.Own", None]}}, {}, None),
+        ({"split_special_tokens": True}, {}, r"gives 'a <\|endoftext\|>b' the ids .* `transformers` .*remove split"),
         ({"tokenizer_class": "CTRLTokenizer"}, {}, "`transformers` makes no tokenizer of"),
-        ({"added_tokens_decoder": {"0": 3}}, {}, "`transformers` makes no tokenizer of"),
         ({}, {"dropout": 0.5}, 'dropout of its model is 0.5.*set "dropout" to null'),
     ],
-    ids=lambda value: str(value)[:30],
+    ids=["special tokens split", "another class", "dropout"],
 )
 def test_a_tokenizer_without_settled_ids_is_refused(settings, change, said, tmp_path):
     folder = write(tmp_path / "m", byte_level(), settings)
     plain = json.loads((folder / "tokenizer.json").read_text())
     plain["model"] |= change
     (folder / "tokenizer.json").write_text(json.dumps(plain))
-    (folder / "own.py").write_text("raise SystemExit('code was run')")
-    if said is None:
-        model_folder.read_tokenizer(folder)  # transformers has the family's class itself
-    else:
-        with pytest.raises(UserError, match=f"(?s){said}"):
-            model_folder.read_tokenizer(folder)
+    with pytest.raises(UserError, match=f"(?s){said}"):
+        model_folder.read_tokenizer(folder)
 
 
 def test_a_pattern_that_fails_on_a_text_is_one_line(tmp_path):
@@ -130,21 +116,3 @@ def test_a_token_beyond_the_model_is_refused_where_a_text_has_it(tmp_path):
     assert len(ours) == types
     with pytest.raises(UserError, match=r"the text has '<\|padding\|>'"):
         ours.encode(["a<|padding|>"])
-
-
-@pytest.mark.parametrize(
-    "name, content, said",
-    [
-        ("config.json", {"quantization_config": {}}, "the weights are quantised"),
-        ("tokenizer_config.json", {"model_max_length": "x"}, "`transformers` cannot use tokenizer_config.json"),
-        ("tokenizer_config.json", [1], "tokenizer_config.json: Input should be an object"),
-        ("tokenizer.json", {"model": {"type": "WordLevel", "vocab": {"The": 0, "<|endoftext|>": 1}, "unk_token": "?"}},
-         "the tokenizer fails on .* unk_token is one of its types"),
-    ],
-)  # fmt: skip
-def test_foreign_files_beside_a_tokenizer_are_read_within_bounds(tmp_path, name, content, said):
-    folder = tiny.save(tmp_path / "model", "gpt2")
-    before = json.loads((folder / name).read_text())
-    (folder / name).write_text(json.dumps(before | content if isinstance(content, dict) else content))
-    with pytest.raises(UserError, match=f"(?s){said}"):
-        model_folder.check(folder, "auto", "model")

@@ -3,14 +3,15 @@
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from local_server import answering
 
 LARGE = (".safetensors", ".bin")  # stored with Git LFS: metadata have their SHA-256, and downloads are redirected
 
@@ -127,13 +128,5 @@ class Answer(BaseHTTPRequestHandler):
 def serving() -> Iterator[tuple[str, Hub]]:
     """Serve a hub on this machine; yield (address, hub)."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Answer, hub))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(partial(Answer, hub)) as address:
+        yield address, hub

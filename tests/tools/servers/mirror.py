@@ -1,11 +1,12 @@
 """A local web server as mirrors are: ranges, entity tags, and the faults that a test asks of a path."""
 
 import re
-import threading
 from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+
+from local_server import answering
 
 
 class Mirror(BaseHTTPRequestHandler):
@@ -67,13 +68,5 @@ class Mirror(BaseHTTPRequestHandler):
 def serving(folder: Path):
     """Serve a folder on this machine; yield (address, faults, requests seen)."""
     faults, asked = {}, []
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Mirror, folder, faults, asked))
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", faults, asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with answering(partial(Mirror, folder, faults, asked)) as address:
+        yield address, faults, asked
