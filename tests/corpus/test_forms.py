@@ -1,11 +1,9 @@
 """Kinds of files that people give as text: each is read, or refused by its name with a command that makes it plain."""
 
-import bz2
 import csv
 import gzip
 import io
 import json
-import lzma
 import re
 import shutil
 import subprocess
@@ -52,10 +50,6 @@ def zipped(**members):
     return out.getvalue()
 
 
-def rows(records):
-    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-
-
 def tagged(tag, between="\n"):
     return between.join(f"<{tag}>{text.replace('&', '&amp;')}</{tag}>" for text in PARAGRAPHS)
 
@@ -66,32 +60,23 @@ def run(*command):
     return subprocess.run(command, input=PLAIN.encode(), stdout=subprocess.PIPE, check=True).stdout
 
 
-ODT = "application/vnd.oasis.opendocument.text"
 REFUSED = {
     "gzip": (lambda: gzip.compress(PLAIN.encode()), "compressed by gzip"),
-    "bzip2": (lambda: bz2.compress(PLAIN.encode()), "compressed by bzip2"),
-    "xz": (lambda: lzma.compress(PLAIN.encode()), "compressed by xz"),
     "zstd": (lambda: run("zstd", "-c"), "compressed by zstd"),
     "zip": (lambda: zipped(my_txt=PLAIN), "a zip archive"),
     "docx": (lambda: zipped(word__document_xml=f"<w:b>{tagged('w:p')}</w:b>"), "a document .docx., not"),
-    "odt": (lambda: zipped(mimetype=ODT, content_xml=f"<office>{tagged('text:p')}</office>"), "a document .odt., not"),
     "epub": (lambda: zipped(mimetype="application/epub+zip", a_xhtml=HTML.format(tagged("p"))), "document .epub."),
     "parquet": (lambda: parquet("write_parquet"), "a parquet file, not plain text; its text may be in the column text"),
     "UTF-16 with a mark": (lambda: PLAIN.encode("utf-16"), "UTF-16, not plain text"),
     "Latin-1": (lambda: PLAIN.encode("latin1"), "line 4: not UTF-8 at byte .* of the line; it may be CP1252"),
     "JSON lines": (lambda: "".join(json.dumps(r) + "\n" for r in RECORDS), 'JSON, .* its text may be in "text"'),
     "JSON": (lambda: json.dumps({"rows": RECORDS}, indent=1), 'JSON, not plain text; its text may be in "text"'),
-    "JSON lines with a byte order mark": (lambda: "\ufeff" + rows({"text": text} for text in PARAGRAPHS), "JSON, not"),
     "JSON, many": (lambda: "\n".join(json.dumps(r, indent=1) for r in RECORDS), 'JSON, .* its text may be in "text"'),
     "CSV": (lambda: table(","), "CSV, not plain text; its text is in the column text"),
-    "semicolons": (lambda: table(";"), "CSV, not plain text"),
     "tabs": (lambda: table("\t"), "tab-separated, not plain text"),
     "HTML": (lambda: HTML.format(tagged("p")), "HTML, not plain text"),
-    "XML": (lambda: f"<?xml version='1.0'?>\n<text>{tagged('p')}</text>", "XML, not plain text"),
     "wrapped": (lambda: WRAPPED, "its lines are wrapped at 70 characters"),
     "wrapped, no blank lines": (lambda: WRAPPED.replace("\n\n", "\n"), "its lines are wrapped at 70"),
-    "wrapped list": (
-        lambda: "\n".join(textwrap.fill(f"- {p}", 70, subsequent_indent="  ") for p in PARAGRAPHS), "at 70 characters"),
     "old Mac": (lambda: PLAIN.replace("\n", "\r"), "a carriage return alone"),
 }  # fmt: skip
 
@@ -117,50 +102,40 @@ def test_a_kind_of_file_is_refused_by_its_name_and_its_command_makes_the_same_te
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     plain = tmp_path / made
     forms.check(plain)
-    read = [" ".join(words).removeprefix("- ") for _, words, _ in paragraphs(plain)]
+    read = [" ".join(words) for _, words, _ in paragraphs(plain)]
     assert read == PARAGRAPHS if kind != "wrapped, no blank lines" else " ".join(read) == " ".join(PARAGRAPHS)
 
 
 NAMED = {
     "PDF": (b"%PDF-1.7\n%\xe2\xe3", "a PDF"),
-    "tar": (b"my.txt".ljust(257, b"\0") + b"ustar\0" + b"\0" * 400, "a tar archive"),
-    "rich text": (rb"{\rtf1\ansi Hello.}", "rich text"),
     "picture": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\1\0\0\0\1\0" * 9, "holds NULs, so it is no text"),
     "damaged zip": (b"PK\3\4" + b"x" * 99, "a zip archive"),
-    "empty": (b"", "the file has no text"),
     "blank": (b"\xef\xbb\xbf \n\t\r\n", "the file has no text"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", NAMED)
 def test_a_file_that_is_no_text_is_named(tmp_path, kind):
-    content, says = NAMED[kind]
-    (tmp_path / "my.txt").write_bytes(content)
-    with pytest.raises(UserError, match=says):
+    (tmp_path / "my.txt").write_bytes(NAMED[kind][0])
+    with pytest.raises(UserError, match=NAMED[kind][1]):
         forms.check(tmp_path / "my.txt")
 
 
 READ = {
-    "paragraphs": PLAIN,
     "CRLF": PLAIN.replace("\n", "\r\n"),
     "a byte order mark": "\ufeff" + PLAIN,
     "sentences": PLAIN.replace(". ", ".\n"),
     "blocks": PLAIN.replace("\n", "\n\n"),
-    "an odd NUL": PLAIN.replace("town", "to\0wn", 1),
     "headings": "".join(f" = Title {n} = \n\n {text} \n\n" for n, text in enumerate(PARAGRAPHS)),
     "marks": PLAIN.replace("\n", "\n<|endoftext|>\n"),
     "verses": "".join(f"The wind is {'so ' * (n % 5)}high,\n{'and ' * (n % 3)}still it sings.\n" for n in range(30)),
     "Chinese": "今天天气很好，我们去公园吧。\n你想一起去吗？好！\n" * 20,
     "unknown words": "the <unk> sat on the <unk> .\n" * 30,
     "dialogue": '"Yes, I do," he said.\n"No," she said, "you don\'t."\n' * 30,
-    "ends of documents": PLAIN.replace("\n", "\n</s>\n"),
     "a quotation in brackets first": f'["Nobody," he said.] {PLAIN}',
     "JSON in one line only": f'{{"text": "A fox."}}\n{PLAIN}',
     "stamps": "".join(f"2024-01-01 12:00:11,{n:03} INFO The sea is {n} deep.\n" for n in range(30)),
-    "tight commas": "".join(f"他说,今天第{n}天很冷。\n" for n in range(30)),
-    "a litany": "From the wind and the rain,\nfrom the sea,\n" * 20,
     "Chinese titles": "".join("山水火木金" * 5 + "河" * (n * 7 % 12) + "\n" for n in range(60)),
-    "capital verse": "And of the wide and rolling land\nSing of a wide and rolling sealand\n" * 20,
 }  # fmt: skip
 
 
@@ -168,9 +143,6 @@ READ = {
 def test_plain_text_is_read_without_a_word(tmp_path, kind):
     (tmp_path / "my.txt").write_bytes(READ[kind].encode())
     forms.check(tmp_path / "my.txt")
-
-
-def test_wrapped_lines_are_read_where_lines_are_sentences(tmp_path):
     (tmp_path / "my.txt").write_text(WRAPPED)
     forms.check(tmp_path / "my.txt", lines_are_sentences=True)
 
@@ -188,21 +160,15 @@ def test_a_command_overwrites_no_file(tmp_path, monkeypatch):
         forms.check(tmp_path / "my.txt")
 
 
-@pytest.mark.parametrize("blank", [" ", ""])
-def test_an_endless_line_is_refused_with_a_command_that_breaks_it(tmp_path, blank):
+def test_an_endless_line_is_refused_with_a_command_that_breaks_it(tmp_path):
     path = tmp_path / "my.txt"
-    path.write_text(
-        (" ".join(PARAGRAPHS) + " ") * 4 if blank else "河边的柳树很美。我们走吧！" * 2000, encoding="utf-8"
-    )
+    path.write_text((" ".join(PARAGRAPHS) + " ") * 4, encoding="utf-8")
     with pytest.raises(UserError, match="too short to be split") as error:
         split(path, 1, tmp_path / "made")
     command, made = fix(error)
     subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
     assert split(tmp_path / made, 1, tmp_path / "made").by == "lines"
-    assert (
-        "".join(text for _, text in lines(tmp_path / made)).split() == path.read_text(encoding="utf-8").split()
-        or not blank
-    )
+    assert "".join(text for _, text in lines(tmp_path / made)).split() == path.read_text(encoding="utf-8").split()
     path.write_text("a word " * 400_000)
     with pytest.raises(UserError, match="line 1: has more than 2,097,152 bytes") as error:
         next(lines(path))
