@@ -51,33 +51,6 @@ def recorded_run(planted_run, tmp_path_factory):
     return made_once(tmp_path_factory, "recorded", lambda folder: publish(planted_run, folder))
 
 
-def recorded_of(tmp_path_factory, name):
-    """Return a project as ``recorded_run``, with a small model of `transformers` of a family."""
-
-    def make(folder):
-        from transformers_run import INPUTS, prepare  # the library takes seconds to load
-
-        ran = folder / "ran"
-        ran.mkdir()
-        prepare(ran, name)
-        (folder / "project").mkdir()
-        publish(ran, folder / "project", "small", INPUTS)
-
-    return made_once(tmp_path_factory, name, make) / "project"
-
-
-@pytest.fixture(scope="session")
-def recorded_transformers_run(tmp_path_factory):
-    """The same with a run whose model is a small gated one of `transformers`."""
-    return recorded_of(tmp_path_factory, "llama")
-
-
-@pytest.fixture(scope="session")
-def recorded_ungated_run(tmp_path_factory):
-    """The same with an ungated one."""
-    return recorded_of(tmp_path_factory, "gpt2")
-
-
 @pytest.fixture
 def planted_copy(planted_run, tmp_path):
     """A copy of the planted run, to change."""
@@ -85,8 +58,7 @@ def planted_copy(planted_run, tmp_path):
     return tmp_path / "copy"
 
 
-# fixtures that run the workflow
-RUNS = {"planted_run", "planted_copy", "recorded_run", "recorded_transformers_run", "recorded_ungated_run"}
+RUNS = {"planted_run", "planted_copy", "recorded_run"}  # fixtures that run the workflow
 
 
 def pytest_addoption(parser):

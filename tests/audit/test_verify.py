@@ -14,7 +14,7 @@ import psutil
 import pytest
 import yaml
 from pipeline import step
-from refusing import says
+from refusing import ended, says
 from running import BIN, command
 
 from ff_memories import tables
@@ -204,6 +204,22 @@ def test_a_page_names_some_faults_and_counts_the_rest():
     assert shown[0].startswith("FAIL files")
     assert shown[-1].split("!")[1].strip() == "and 21 more"
     assert verdict([part], 61).startswith("NOT VERIFIED in 1 min 01 s")
+
+
+def test_digests_that_were_edited_by_hand_are_named_and_written_anew_and_a_key_is_shown(here, capsys):
+    run = Run.read(DEFAULT)
+    whole = run.sources_yaml.read_text()
+    for text in ("claims: 0000000000000000\n", "claims: [\n"):
+        run.sources_yaml.write_text(text)
+        assert ended("verify", "--only", "record") == 1
+        named = f"! {run.sources_yaml}: not what the code and the config mean; run ff-memories sources\n"
+        assert named in capsys.readouterr().out
+        assert ended("sources") == 0 and run.sources_yaml.read_text() == whole
+    first = tables.read(table("triggers")).row(0, named=True)
+    capsys.readouterr()
+    assert ended("show", "--layer", first["layer"], "--key", first["key"], "--top", 3) == 0
+    shown = capsys.readouterr().out
+    assert f"1  {first['coefficient']:8.4f}  " in shown and "promotes" in shown
 
 
 @pytest.mark.parametrize(

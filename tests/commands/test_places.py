@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 from refusing import ended
-from running import BIN, ROOT, command
+from running import ROOT, command
 from transformers_run import prepare
 
 from ff_memories import cli
-from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
-from ff_memories.inputs import registry
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,7 @@ def here(made, tmp_path, monkeypatch):
         Path(path.name).symlink_to(path)
 
 
-@pytest.mark.parametrize("home", ["/dev/null", "/proc/none", "~", "relative"])
+@pytest.mark.parametrize("home", ["/dev/null", "relative"])
 def test_a_home_that_cannot_be_written_is_replaced_by_the_working_folder(tmp_path, monkeypatch, home):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", home)
@@ -41,10 +40,7 @@ def test_a_home_that_cannot_be_written_is_replaced_by_the_working_folder(tmp_pat
     cli._cache_where_possible()
     assert os.environ["XDG_CACHE_HOME"] == str(tmp_path / ".snakemake/cache")
     assert os.environ["XDG_CONFIG_HOME"] == str(tmp_path / ".snakemake/config")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/cache")
     monkeypatch.setenv("HOME", str(tmp_path))
-    cli._cache_where_possible()
-    assert os.environ["XDG_CACHE_HOME"] == str(tmp_path / ".snakemake/cache")
     monkeypatch.delenv("XDG_CACHE_HOME")
     cli._cache_where_possible()
     assert "XDG_CACHE_HOME" not in os.environ and [path.name for path in tmp_path.iterdir()] == [".cache"]
@@ -84,22 +80,15 @@ TEXTS = "--train train.txt --validation validation.txt"
 WRONG = {
     f"init new.yaml --model model/model.safetensors {TEXTS}": "expected a folder with a model, not a file",
     f"init new.yaml --model none.safetensors {TEXTS}": "fix: give its folder, which also needs config.json",
-    f"init new.yaml --model my.yaml {TEXTS}": "fix: run a config with: ff-memories run my.yaml",
     f"init new.yaml --model model.pt {TEXTS}": "--checkpoint model.pt --dictionary dict.txt",
     "init new.yaml --model model --train trian.txt --validation validation.txt": "(did you mean train.txt?)\n  fix: ",
-    "init new.yaml --model model --train train.txt/x --validation validation.txt": "x: no such file\n  fix: ",
     f"init train.txt/new.yaml --model model {TEXTS}": "fix: name a config file in a folder that exists",
     "trace hi --model smollm2": "(did you mean smollm2-135m-instruct-q4_1?)\n  fix: ",
     f"init new.yaml --model model {TEXTS} --set triggers=3": "triggers is a section\n  fix: set a key of it, such as",
-    f"init new.yaml --model model {TEXTS} --set triggers.topp=3": "unknown key (did you mean top?)",
-    "trace hi --model model/config.json": "expected a folder with a model, not a file",
-    "trace hi --model none/such": "a model of the hub needs a run",
     "trace hi --model model --configfile my.yaml": "leave out one of them",
     "trace --model model --file train.txt/x": "fix: part of this path is a file, where a folder is meant",
     "plan --configfile train.txt": "fix: give a config, as ff-memories init writes one",
-    "run --txt train.txt": "unrecognized arguments: --txt",
     "--verison": "no such command (did you mean --version?)",
-    "show --layer 1 --key 3 --top 9 --configfile my.yaml": "fix: give 5 or less",
     "show --layer 1 --key 3 --configfile my.yaml": "run ff-memories run my.yaml -- results/small/model/model.",
 }  # fmt: skip
 
@@ -111,22 +100,3 @@ def test_a_mistake_is_told_with_what_was_meant(here, capsys, words, said):
     told = capsys.readouterr().err
     assert said in told and "Traceback" not in told
     assert [path for path in sorted(Path().iterdir()) if path not in before] == []
-
-
-def test_a_name_that_is_shortened_or_mistyped_is_told_from_all():
-    assert did_you_mean("SmolLM2", registry.models()) == " (did you mean smollm2-135m-instruct-q4_1?)"
-    assert did_you_mean("storis15m", registry.models()) == " (did you mean stories15m?)"
-    assert did_you_mean("wiki", ["wikitext-2", "wikitext-103"]) == " (did you mean wikitext-103 or wikitext-2?)"
-    assert did_you_mean("a", ["a-b-c-d-e"]) == did_you_mean("gpt2", registry.models()) == ""
-
-
-def test_the_version_is_shown(capsys):
-    assert ended("--version") == 0 and capsys.readouterr().out.startswith("ff-memories ")
-
-
-@pytest.mark.more
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device here")
-def test_a_full_disk_behind_stdout_is_an_error_without_a_traceback():
-    with open("/dev/full", "w") as full:
-        done = subprocess.run([BIN / "ff-memories", "fetch", "--list"], stdout=full, stderr=subprocess.PIPE, text=True)
-    assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
