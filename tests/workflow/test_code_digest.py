@@ -55,7 +55,6 @@ def edited(package, file, old, new):
     "file, old, new",
     [
         ("paper/keys/triggers.py", "HITS = 4096  #", "HITS = 4096  # a power of two:"),
-        ("paper/keys/mutations.py", '"""', '"""In short: '),
         ("paper/values/predictions.py", '    """Return', '    """Make and return'),
         ("config/sections.py", "number of triggers per key (t)", "how many triggers a key has (t)"),
         ("config/sections.py", "\nfrom", "\nX = 1\nfrom"),
@@ -72,14 +71,12 @@ def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old,
     "file, old, new, some, others",
     [
         ("paper/keys/mutations.py", *LINE, {"mutations"}, {"values", "claims", "join", "report"}),
-        ("paper/keys/topk.py", *LINE, {"triggers", "trigger-shard"}, {"claims", "corpus"}),
         ("model/decoder.py", *LINE, {"triggers", "values", "interventions"}, {"claims", "join"}),
         ("figures/charts.py", *LINE, {"figures"}, {"claims", "mutations", "excerpts"}),
         ("paper/values/claims.toml", "\n", "\n[[later]]\n", {"claims", "baselines"}, {"values", "triggers"}),
         ("paper/keys/figures.toml", "\n", "\n[later]\n", {"figures", "report"}, {"mutations", "claims"}),
         ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
         ("tables/gallery.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
-        ("paper/values/steps/values.py", *LINE, {"values"}, {"composition", "mutations"}),
     ],
 )  # fmt: skip
 def test_an_edit_makes_due_the_steps_that_import_its_module(package, before, file, old, new, some, others):

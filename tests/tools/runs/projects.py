@@ -58,16 +58,6 @@ def restored(project, folder, **env):
     return folder
 
 
-def relinked(fresh, folder, cache):
-    """Copy a restored clone to a folder where DVC links artefacts to its cache in another way."""
-    shutil.copytree(fresh, folder, symlinks=True)
-    if cache != "copy":
-        run(folder, "dvc", "config", "--local", "cache.type", cache)
-        run(folder, "dvc", "checkout", "--relink", "--quiet")
-        run(folder, "ff-memories", "restore")
-    return folder
-
-
 def steps(folder, *arguments, **env):
     """Run a command; return the steps that ran under it, by their logs."""
     logs = folder / RESULTS / "logs"

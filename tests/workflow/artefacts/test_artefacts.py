@@ -1,6 +1,5 @@
 """Artefacts: what was published is there on a clone, adopt records nothing unsound, both tools do the same."""
 
-import json
 import shutil
 
 import pytest
@@ -92,28 +91,3 @@ def test_no_step_computes_on_an_edited_file(copy):
     assert refused.returncode
     assert "claims.parquet (made by claims)" in refused.stderr + refused.stdout
     assert "ff-memories restore" in refused.stderr + refused.stdout
-
-
-def test_dvc_shows_a_row_for_every_claim(fresh):
-    shown = run(fresh, "dvc", "metrics", "show").stdout.splitlines()
-    verdict = shown[0].split().index("verdict")
-    rows = [line.split() for line in shown[1:]]
-    claims = json.loads((fresh / RESULTS / "claims.json").read_text())
-    assert max(map(len, shown)) <= 110
-    named = lambda path: (name := path.split("/")[-1])[0] + str(int(name[1:3]))
-    assert {named(row[0]): row[verdict] for row in rows} == {claim: said["verdict"] for claim, said in claims.items()}
-    assert len(rows) == len(claims)
-
-
-@pytest.mark.long
-def test_a_killed_snakemake_and_a_killed_dvc_are_named_with_the_commands_that_mend_them(copy):
-    lock, rwlock = copy / ".snakemake/locks/0.output.lock", copy / ".dvc/tmp/rwlock"
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    lock.write_text(f"{RESULTS}/tables/values.parquet\n")
-    assert "run snakemake --unlock" in run(copy, "ff-memories", "restore", check=False).stderr
-    run(copy, "snakemake", "--unlock")
-    run(copy, "ff-memories", "restore")
-    rwlock.write_text('{"write": {"/a": {"pid"')
-    assert "run rm .dvc/tmp/rwlock" in run(copy, "ff-memories", "adopt", check=False).stderr
-    rwlock.unlink()
-    assert "nothing new" in run(copy, "ff-memories", "adopt").stdout

@@ -17,7 +17,6 @@ from transformers_run import prepare
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.cli import main
 from ff_memories.workflow.share import receive
 
 RECORD, TABLES = "runs/small/dvc.lock", "results/small/tables"
@@ -99,67 +98,65 @@ def test_an_archive_is_verified_elsewhere_and_shows_neither_text_nor_paths(archi
             assert word not in shown, (path, word)
 
 
+def forged(files):
+    forge(files, "triggers", lambda row: {"coefficient": row["coefficient"] * 1.001})
+    forge(files, "baselines", lambda row: {"measured": 0.5})
+
+
+def unrecorded(files):
+    record = yaml.safe_load(files[RECORD])
+    claims = record["stages"]["claims"]
+    claims["outs"] = [out for out in claims["outs"] if out["path"] != "results/small/claims.json"]
+    files[RECORD] = yaml.safe_dump(record).encode()
+    del files["results/small/claims.json"]
+
+
 @pytest.mark.more
 @pytest.mark.workflow
-def test_changed_tables_are_found_by_name(archive, inputs, tmp_path, monkeypatch):
+@pytest.mark.parametrize("change, only, says", [
+    (forged, ALL, ("! triggers, layer", "baselines.parquet: the rebuilt file differs")),
+    (unrecorded, ("--only", "record"), ("claims lacks its output results/small/claims.json",)),
+])  # fmt: skip
+def test_what_was_changed_is_found_by_name(archive, inputs, tmp_path, monkeypatch, change, only, says):
     monkeypatch.chdir(tmp_path)
+    done = verify(tmp_path, changed(archive, tmp_path / "changed.zip", change), inputs, *COUNT, *only)
+    assert done.returncode == 1 and "NOT VERIFIED" in done.stdout, done.stdout + done.stderr
+    assert all(word in done.stdout for word in says), done.stdout
 
-    def forged(files):
-        forge(files, "triggers", lambda row: {"coefficient": row["coefficient"] * 1.001})
-        forge(files, "baselines", lambda row: {"measured": 0.5})
 
-    def edited(files):
-        files[f"{TABLES}/values.parquet"] = files[f"{TABLES}/triggers.parquet"]
+def hidden(files):
+    files["results/small/tables/more.parquet"] = b""
 
-    def unrecorded(files):
-        record = yaml.safe_load(files[RECORD])
-        record["stages"]["claims"]["outs"] = [
-            out for out in record["stages"]["claims"]["outs"] if out["path"] != "results/small/claims.json"
-        ]
-        files[RECORD] = yaml.safe_dump(record).encode()
-        del files["results/small/claims.json"]
 
-    for change, only, says in (
-        (forged, ALL, ("! triggers, layer", "baselines.parquet: the rebuilt file differs")),
-        (edited, ("--only", "files"), ("values.parquet: differs from",)),
-        (unrecorded, ("--only", "record"), ("claims lacks its output results/small/claims.json",)),
-    ):
-        done = verify(tmp_path, changed(archive, tmp_path / f"{change.__name__}.zip", change), inputs, *COUNT, *only)
-        assert done.returncode == 1 and "NOT VERIFIED" in done.stdout, done.stdout + done.stderr
-        for word in says:
-            assert word in done.stdout, done.stdout
+def without(files):
+    del files[f"{TABLES}/values.parquet"]
+
+
+def elsewhere(files):
+    files["my.yaml"] = files["my.yaml"].replace(b"given/train/1/train.txt", b"/etc/passwd")
+
+
+def unsigned(files):
+    forge(files, "values", lambda row: {"agreeing_triggers": 0})
+
+
+REFUSED = {
+    hidden: "does not belong to the run", without: f"lacks {TABLES}/values.parquet",
+    elsewhere: "leads out of the archive", unsigned: f"{TABLES}/values.parquet is not as SHA256SUMS says",
+}  # fmt: skip
 
 
 @pytest.mark.more
 @pytest.mark.workflow
 def test_what_an_archive_needs_is_said_in_one_line(archive, inputs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def hidden(files):
-        files["results/small/tables/more.parquet"] = b""
-
-    def without(files):
-        del files[f"{TABLES}/values.parquet"]
-
-    def elsewhere(files):
-        files["my.yaml"] = files["my.yaml"].replace(b"given/train/1/train.txt", b"/etc/passwd")
-
-    def unsigned(files):
-        forge(files, "values", lambda row: {"agreeing_triggers": 0})
-
-    changes = (hidden, without, elsewhere, unsigned)
-    hostile = [changed(archive, tmp_path / f"{c.__name__}.zip", c, c is not unsigned) for c in changes]
-    texts = ["--text", inputs / "train.txt", inputs / "validation.txt"]
+    cases = [([changed(archive, Path(f"{c.__name__}.zip"), c, c is not unsigned)], says) for c, says in REFUSED.items()]
+    model, text = inputs / "model", inputs / "train.txt"
     for words, says in (
-        ([archive], "give it with --model PATH"),
-        ([archive, "--model", inputs / "model"], "give it with --text PATH"),
-        ([archive, "--model", inputs / "train.txt", *texts], "not the run's model"),
-        ([archive, "--model", inputs / "model", "--text", inputs / "train.txt"], "not the run's text"),
-        ([hostile[0]], "does not belong to the run"),
-        ([hostile[1]], f"lacks {TABLES}/values.parquet"),
-        ([hostile[2]], "leads out of the archive"),
-        ([hostile[3]], f"{TABLES}/values.parquet is not as SHA256SUMS says"),
-        (["--model", inputs / "model"], "leave out --model"),
+        *cases,
+        ([archive, "--model", model], "give it with --text PATH"),
+        ([archive, "--model", text, "--text", text, inputs / "validation.txt"], "not the run's model"),
+        ([archive, "--model", model, "--text", text], "not the run's text"),
         (["none.zip"], "no such archive"),
     ):
         done = command("ff-memories", "verify", *words, cwd=tmp_path, check=False)
@@ -189,10 +186,6 @@ def test_an_archive_of_a_fairseq_checkpoint_is_verified_elsewhere(planted_copy, 
     archive = planted_copy / "planted.zip"
     done = command("ff-memories", "verify", archive, *given, *COUNT, cwd=tmp_path / "elsewhere", check=False)
     assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("VERIFIED"), done.stdout + done.stderr
-    for option in files:
-        lost = [archive, *given, option, "none"]
-        said = command("ff-memories", "verify", *lost, cwd=tmp_path / "elsewhere", check=False).stderr
-        assert said.startswith(f"error: {option} none: no such file\n  fix: ") and len(said.splitlines()) == 2
 
 
 def zipped(path, *files, mode=0):
@@ -207,15 +200,12 @@ def zipped(path, *files, mode=0):
 HEAD = "# ff-memories 0.1.0: my.yaml\n"
 HOSTILE: dict[str, list[tuple[str, str | bytes]]] = {
     "leads out": [("SHA256SUMS", HEAD), ("../out", "x")],
-    "leads out of": [("SHA256SUMS", HEAD), ("/tmp/out", "x")],
     "SHA256SUMS cannot be read\n": [("SHA256SUMS", "/etc/passwd")],  # a link, which is unpacked as a file
     "unpacks to more": [("SHA256SUMS", HEAD), ("zeros", b"\0" * 40_000_000)],
     "has no SHA256SUMS": [("shared.json", "{}")],
     "SHA256SUMS cannot be read": [("SHA256SUMS", b"\xff")],
-    "SHA256SUMS cannot be": [("SHA256SUMS", f"{HEAD}0  my.yaml\n")],
     "the path '../my.yaml' leads out": [("SHA256SUMS", HEAD.replace("my.yaml", "../my.yaml"))],
     "the path '/etc/passwd' leads out": [("SHA256SUMS", f"{HEAD}{'0' * 64}  /etc/passwd\n")],
-    "my.yaml: no such config file": [("SHA256SUMS", HEAD)],
     "contains SHA256SUMS twice": [("SHA256SUMS", HEAD), ("SHA256SUMS", HEAD)],
 }
 
@@ -228,11 +218,6 @@ def test_a_hostile_archive_is_refused_and_leaves_nothing(tmp_path, says):
     with pytest.raises(UserError, match=says):
         receive(made, tmp_path / "held", [], [])
     assert not (tmp_path / "out").exists() and not (tmp_path / "held.partial").exists()
-
-
-def test_a_cut_archive_is_refused(tmp_path, capsys):
-    made = zipped(tmp_path / "whole.zip", ("SHA256SUMS", HEAD))
-    (tmp_path / "cut.zip").write_bytes(made.read_bytes()[:-30])
-    with pytest.raises(SystemExit) as end:
-        main(["verify", str(tmp_path / "cut.zip")])
-    assert end.value.code == 2 and "cut off" in capsys.readouterr().err
+    made.write_bytes(made.read_bytes()[:-30])
+    with pytest.raises(UserError, match="cut off"):
+        receive(made, tmp_path / "held", [], [])

@@ -1,7 +1,6 @@
 """Sizes of samples that let a run end in a given time."""
 
 import re
-from contextlib import suppress
 from operator import attrgetter
 
 import pytest
@@ -54,17 +53,11 @@ def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
     assert planning.fit(made, plan, 60 * int(minutes), "my.yaml") and made != known
 
 
-def test_sizes_of_the_protocol_stay(tmp_path):
+def test_sizes_of_the_protocol_and_chosen_memories_stay(tmp_path):
     plan, made = planner(), data()
+    made["triggers"]["keys"] = {1: [0, 5], 2: [7]}
     (tmp_path / "shared.yaml").write_text(f"composition: {{examples: {made['composition'].pop('examples')}}}")
     made["protocol"] = str(tmp_path / "shared.yaml")
     said = planning.fit(made, plan, 0.6 * plan.elapsed(parse(made)), "my.yaml")
     assert len(said) > 1 and "examples" not in made["composition"] and not any(" composition." in line for line in said)
-
-
-def test_chosen_memories_stay_chosen():
-    plan, made = planner(), data()
-    made["triggers"]["keys"] = {1: [0, 5], 2: [7]}
-    with suppress(UserError):
-        planning.fit(made, plan, 0.5 * plan.elapsed(parse(made)), "my.yaml")
     assert made["triggers"]["keys"] == {1: [0, 5], 2: [7]}

@@ -44,16 +44,11 @@ def test_steps_are_said_once_in_the_words_of_their_rules_with_the_share_done(cap
     assert said == "[  0%] Check a model\n[ 25%] Find triggers (3 jobs)\n"
 
 
-def test_an_error_is_said_without_its_place_in_the_snakefile(capsys):
+def test_our_own_messages_are_said_and_errors_without_their_place_in_the_snakefile(capsys):
     text = 'WorkflowError in file "/x/common.smk", line 4:\nmy.yaml: no such file\n  fix: give one\n  File "/x", line 4'
-    said = shown(capsys, record(LogEvent.ERROR, text, logging.ERROR, exception="WorkflowError"))
-    assert said == "error: my.yaml: no such file\n  fix: give one\n"
-
-
-def test_of_snakemakes_messages_warnings_and_our_own_are_shown(capsys):
     given = [record(msg="Select jobs to execute..."), record(msg="ours", own=True),
-             record(msg="careful", level=logging.WARNING)]  # fmt: skip
-    assert shown(capsys, *given) == "ours\ncareful\n"
+             record(LogEvent.ERROR, text, logging.ERROR, exception="WorkflowError")]  # fmt: skip
+    assert shown(capsys, *given) == "ours\nerror: my.yaml: no such file\n  fix: give one\n"
 
 
 @pytest.mark.parametrize("last", ["error: no text\n  fix: give one\n", "Killed\n"])
@@ -69,8 +64,6 @@ def test_a_failed_step_shows_its_logs_end_and_a_fix(tmp_path, last):
 def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     prepare(tmp_path, "gpt2", train=40, validation=20)
     run = ("run", "my.yaml", "--cores", "2", "--", "--until", "corpus")
-    mistyped = command("ff-memories", *run, "--keep-goingly", cwd=tmp_path, check=False)
-    assert mistyped.returncode == 2 and mistyped.stderr.splitlines()[-1].endswith("arguments: --keep-goingly")
     (tmp_path / "train.txt").rename(tmp_path / "kept.txt")
     gone = command("ff-memories", *run, cwd=tmp_path, check=False)
     assert gone.returncode == 1 and "train.txt" in gone.stderr and 'File "' not in gone.stderr, gone.stderr
@@ -82,9 +75,7 @@ def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     work = subprocess.Popen([BIN / "ff-memories", *run], cwd=tmp_path, stderr=theirs, start_new_session=True)
     os.close(theirs)
     seen = b""
-    while b"Split the texts" not in seen or not re.search(
-        rb"of [12] jobs", seen
-    ):  # the bar is drawn after the step's line
+    while b"Split the texts" not in seen or not re.search(rb"of [12] jobs", seen):  # the bar comes after the line
         seen += os.read(ours, 1000)
     os.killpg(work.pid, signal.SIGINT)
     assert work.wait(60) == 130

@@ -11,7 +11,6 @@ from safetensors.torch import load_file, save_file
 
 from data import rounding, train_transformer, training_seeds, training_steps
 from ff_memories import config
-from ff_memories.base.errors import UserError
 from ff_memories.corpus.text import sha256
 from ff_memories.inputs import model_folder
 
@@ -45,14 +44,6 @@ def test_training_keeps_every_checkpoint_and_ends_with_the_last(trained):
     assert found["4"] == model_folder.digests(trained / "model", model_folder.files_of(trained / "model"))
     assert found["2"]["tokenizer.json"] == found["4"]["tokenizer.json"]
     assert found["2"]["model.safetensors"] != found["4"]["model.safetensors"]
-
-
-def test_a_checkpoint_that_training_never_reaches_is_refused(trained, tmp_path):
-    folder = shutil.copytree(trained, tmp_path / "again")
-    recipe = yaml.safe_load((folder / "recipe.yaml").read_text())
-    (folder / "recipe.yaml").write_text(yaml.safe_dump(recipe | {"checkpoints": [4, 9]}))
-    with pytest.raises(UserError, match="has no checkpoint 9, and the training is at its end"):
-        train_transformer.train(folder / "recipe.yaml", folder / "text.txt", folder / "text.txt", folder / "model")
 
 
 def test_a_checkpoints_config_is_the_whole_runs_but_for_what_differs(trained, tmp_path):
