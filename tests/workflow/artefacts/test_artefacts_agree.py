@@ -65,6 +65,10 @@ def annotate(folder):
 
 # change -> (what it does, some of the steps that must run, some that must not, whether `restore` is called first)
 CHANGES = {
+    "a figure's parameter": (
+        lambda f: configure(f, "figures.figure4.width", 300), {"figures_4", "report"}, {"claims"}, 0,
+    ),
+    "a comment": (lambda f: append(f, "src/ff_memories/schema.py", "\n# edited\n"), set(), FIGURES | LATE, 0),
     "an experiment's parameter": (
         lambda f: configure(f, "mutations.random", "inner"),
         {"mutations", "figures_3", "baselines"} | LATE, {"values", "triggers", "composition"}, 0,
