@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -64,9 +65,7 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (ROW.replace("shallow", "shalow"), 2, "'shalow' is not a type of pattern; write shallow or semantic"),
         (ROW.replace("alike", "“so, then”"), 2, "8 cells, but the header has 7"),
         (f"{ROW} 6", 2, "unknown prefix 6; prefixes go from 1 to 5"),
-        (f"{ROW} 0", 2, "unknown prefix 0"),
         (f"{ROW} 2", 2, "listed twice"),
-        (f"{ROW}²", 2, "'3²' is not a prefix number"),
         (f"{ROW} 3-May", 2, "'3-May' is not a prefix number"),
         (f"{ROW} {'9' * 5000}", 2, "is not a prefix number"),
         (ROW.replace("shallow", "none"), 2, "a pattern of type none"),
@@ -75,7 +74,6 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
         (ROW.replace("ann", "Model-x"), 2, "would count as one; begin the name with model- or simulated exactly"),
         (ROW.replace("ann", ""), 2, "the annotator's name is missing"),
         (ROW.replace("alike", ""), 2, "has no description"),
-        (ROW.replace("shallow", ""), 2, "is not a type"),
         (f"mine,ann,{NAMES[0]},0,none,,\n{ROW}", 3, 'patterns and "no pattern"'),
         (ROW.replace("mine", "other"), 2, "for the run 'other'; move the file to annotations/other/"),
     ],
@@ -117,8 +115,7 @@ def test_judgements_of_compositions_are_checked(tmp_path):
     kept, stale = check_judgements([*judged, gone], shown, problems)
     assert (kept, stale, problems.found) == (judged, [gone], [])
     check_judgements([replace(judged[0], label="distnt"), judged[0]], shown, problems)
-    expected = ("write distant or related", "already judged")
-    assert all(any(what in problem for problem in problems.found) for what in expected)
+    assert "write distant or related" in str(problems.found) and "already judged" in str(problems.found)
 
 
 PUBLISHED = """1 2 3 3 2 1 4 1 2 . . .
@@ -179,8 +176,9 @@ def test_alpha_is_what_its_definition_gives(raters):
 
 def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():
     rng = np.random.default_rng(3)
-    keys = [scoring.counted([["none", "none" if rng.random() < 0.7 else "shallow"]] * 25) for _ in range(60)]
-    alike = [scoring.counted([["none", "none" if rng.random() < 0.7 else "shallow"]]) for _ in range(60 * 25)]
+    labels = lambda: ["none", "none" if rng.random() < 0.7 else "shallow"]
+    keys = [scoring.counted([labels()] * 25) for _ in range(60)]
+    alike = [scoring.counted([labels()]) for _ in range(60 * 25)]
     (_, low, high), (_, narrow, wide) = (scoring.over_keys(drawn, 1, "agreement") for drawn in (keys, alike))
     # half the width for a share of 0.7 over 60 keys, and over 1,500 prefixes if they were independent
     assert (high - low) / 2 == pytest.approx(1.96 * (0.21 / 60) ** 0.5, rel=0.25)
@@ -225,9 +223,7 @@ def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch)
         for measure, rate in known.items():
             value, low, high, _ = scores[who, measure]
             assert low - 0.01 <= rate <= high + 0.01, (who, measure, rate, value)
-    pairs = []
-    for a, b in ((0, 1), (0, 2), (1, 2)):
-        pairs.append(0.2 + 0.8 * float(chances(errors[a]) @ chances(errors[b])))
+    pairs = [0.2 + 0.8 * chances(a) @ chances(b) for a, b in combinations(errors, 2)]
     assert scores["people", "agreement"][0] == pytest.approx(np.mean(pairs), abs=0.02)
 
 
@@ -315,8 +311,6 @@ def test_tables_hold_patterns_of_keys_and_labels_of_all_that_was_shown():
     scores = {what: (value, n) for what, value, _, _, n in scoring._noise(labels, 1)}
     assert scores == {"foil_rate": (0, 1), "repeat_agreement": (0, 1)}
     of_key = labels.filter(pl.col("kind") == "key")
-    found = {
-        what: (value, n)
-        for what, value, _, _, n in scoring.of_annotator(scoring.annotations(records, asked), of_key, 1)
-    }
+    of_annotator = scoring.of_annotator(scoring.annotations(records, asked), of_key, 1)
+    found = {what: (value, n) for what, value, _, _, n in of_annotator}
     assert found == {"patterns_per_key": (2, 1), "keys_with_pattern": (1, 1), "coverage": (1, 1)}

@@ -74,28 +74,6 @@ def test_patterns_by_keyboard(browser, tmp_path):
     assert browser.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_the_framed_pattern_is_ticked_everywhere_edited_taken_out_and_put_back_by_keyboard(browser, tmp_path):
-    from selenium.webdriver.common.keys import Keys
-
-    def patterns():
-        boxes = browser.find_elements("css selector", ".pattern")
-        return [(box.find_element("tag name", "input").get_attribute("value"),
-                 box.find_element("class name", "count").text) for box in boxes]  # fmt: skip
-
-    page = tmp_path / "patterns.html"
-    page.write_text(pattern_form("mine", ITEMS), encoding="utf-8")
-    browser.get(page.as_uri())
-    assert browser.find_element("id", "guide").get_attribute("open")
-    press(browser, "n", "one", Keys.ENTER, "s", "a", Keys.ARROW_DOWN, "1", "n", "two", Keys.ENTER, "m", "a", "a")
-    assert patterns() == [("one", "in 4"), ("two", "in 0 of at least 3")]
-    press(browser, "p", "e", " more", Keys.ENTER, "x")
-    assert patterns() == [("two", "in 0 of at least 3")] and "Press u to undo" in text(browser, "message")
-    press(browser, "u", "u", "p", "x", Keys.ENTER)
-    assert text(browser, "place") == "2 / 3" and not browser.find_element("id", "guide").get_attribute("open")
-    press(browser, "u", Keys.ARROW_LEFT)  # a removed pattern stays removed on another page
-    assert patterns() == [("one more", "in 4")]
-
-
 def test_distances_by_keyboard(browser, tmp_path):
     from selenium.webdriver.common.keys import Keys
 

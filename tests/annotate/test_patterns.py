@@ -1,9 +1,7 @@
 """Test that the proxy finds what was planted in an invented language, and nothing in random prefixes."""
 
-import os
+import json
 import random
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,15 +10,13 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from factories import convert, write_checkpoint, write_dictionary
-from refusing import ended
+from planted_run import TOP
 
 from ff_memories import tables
 from ff_memories.annotate import distance, proxy, semantic, shallow, study
 from ff_memories.annotate.permutation_test import SETS, Candidate, Correction, distinct, frequent, tail
 from ff_memories.annotate.study import SampledKey
 from ff_memories.annotate.words import is_content, shape
-from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus, Sentences
 
@@ -323,69 +319,20 @@ def test_a_composition_is_related_if_it_goes_with_either_part():
     assert labels["label"].to_list() == ["distant", "related", "related", "related"]
 
 
-TABLES_WRITTEN = ("annotations", "pattern_labels", "annotation_scores", "counts/proxy", "distance_labels")
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    """A tiny run: a random model, a random text, triggers that end alike, and refinement rows."""
-    at = tmp_path_factory.mktemp("run")
-    language = Language(seed=2)
-    for suffix in (["and"], ["a"]):
-        language.plant(suffix=language.dictionary.encode([*suffix, language.dictionary[700]]), least=12)
-    types = language.dictionary.types[4:]
-    write_dictionary(at / "dict.txt", types)
-    write_checkpoint(at / "model.pt", types)
-    convert(at / "model.pt", at / "model.safetensors", at / "model.json")
-    train, validation = Sentences(), Sentences()
-    for tokens in language.sentences:
-        train.add(tokens, "f", 1, 0)
-    validation.add([5, 6, 7], "g", 1, 0)
-    store.write(train, validation, at / "corpus.safetensors")
-    tables.write(language.triggers(), at / "triggers.parquet")
-    tables.write(refinement_of(["composition"] * 7 + ["ffn"]), at / "refinement.parquet")
-    examples = [(example, 3000, 1, 5, 6) for example in range(8)]
-    schema = tables.TABLES["examples"].columns
-    tables.write(pl.DataFrame(examples, schema=schema, orient="row"), at / "examples.parquet")
-    return at
-
-
-def command(at, out, **changed):
-    """The proxy's step."""
-    given = {
-        "corpus": at / "corpus.safetensors", "dictionary": at / "dict.txt", "weights": at / "model.safetensors",
-        "description": at / "model.json", "triggers": at / "triggers.parquet", "examples": at / "examples.parquet",
-        "refinement": at / "refinement.parquet", "annotations": out / "annotations.parquet",
-        "labels": out / "pattern_labels.parquet", "distances": out / "distance_labels.parquet",
-        "scores": out / "annotation_scores.parquet", "counts": out / "counts/proxy.parquet",
-    } | changed  # fmt: skip
-    config = '{"seed": 1, "patterns": {"keys_per_layer": 2, "top": 25}}'
-    return ["step", "proxy", "--config", config, *(part for k, v in given.items() for part in (f"--{k}", str(v)))]
-
-
-@pytest.mark.more
-def test_the_step_writes_its_tables_the_same_in_every_process(inputs, tmp_path):
-    assert ended(*command(inputs, tmp_path / "one")) == 0
-    environment = {**os.environ, "PYTHONHASHSEED": "7", "OMP_NUM_THREADS": "1"}
-    words = command(inputs, tmp_path / "two")
-    subprocess.run([sys.executable, "-m", "ff_memories.cli", *words], env=environment, check=True)
-    for name in TABLES_WRITTEN:
-        one, two = (tmp_path / part / f"{name}.parquet" for part in ("one", "two"))
-        assert one.read_bytes() == two.read_bytes(), name
-    annotations = tables.read(tmp_path / "one" / "annotations.parquet")
-    assert annotations["annotator"].unique().to_list() == ["proxy"]
-    assert annotations.filter(pl.col("pattern") == 1).height == 2
-    labels = tables.read(tmp_path / "one" / "pattern_labels.parquet")
-    assert labels.height == 2 * SHOWN and (labels["label"] == "shallow").sum() >= 24
-    shallow = annotations.explode("ranks").filter(pl.col("type") == "shallow")
-    held = shallow.select("layer", "key", rank="ranks").unique()
-    assert held.join(labels, on=["layer", "key", "rank"])["label"].is_in(["shallow", "both"]).all()
-    assert tables.read(tmp_path / "one" / "distance_labels.parquet")["example"].to_list() == list(range(7))
-    counts = dict(tables.read(tmp_path / "one" / "counts/proxy.parquet", "counts").select("reason", "n").iter_rows())
+def test_the_steps_counts_are_those_of_its_tables(planted_run):
+    at = planted_run / "results/planted"
+    annotations, labels = (tables.read(at / f"proxy/{name}.parquet") for name in ("annotations", "pattern_labels"))
+    triggers = tables.read(at / "tables/triggers.parquet").group_by("layer", "key").len()
+    asked, looked_at = 3 * 3, 3 * json.loads((at / "model/info.json").read_text())["keys"]  # of three layers
+    sampled, enough = labels.select("layer", "key").n_unique(), triggers.filter(pl.col("len") >= 3).height
+    counts = dict(tables.read(at / "counts/proxy.parquet", "counts").select("reason", "n").iter_rows())
     assert counts == {
-        "keys_with_too_few_triggers": 3 * 24 - 2, "keys_sampled": 2, "keys_short_of_the_sample": 3 * 2 - 2,
-        "keys_without_pattern": 0, "prefixes_shown": 50, "prefixes_short_of_the_sample": 0,
+        "keys_with_too_few_triggers": looked_at - enough, "keys_sampled": sampled,
+        "keys_short_of_the_sample": asked - sampled, "prefixes_shown": labels.height,
+        "keys_without_pattern": sampled - annotations.select("layer", "key").n_unique(),
+        "prefixes_short_of_the_sample": TOP * sampled - labels.height,
     }  # fmt: skip
+    assert sampled > 3 and not annotations.is_empty() and set(annotations["annotator"]) == {"proxy"}
 
 
 # -- how good the proxy is: quality ------------------------------------------------------------------------------------

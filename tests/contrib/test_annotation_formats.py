@@ -1,7 +1,6 @@
 """Converters of annotations: what people say comes back the same in the forms' format, and faults are named."""
 
 import csv
-import json
 
 import pytest
 from contributed import says, use
@@ -29,8 +28,7 @@ def said(found):
 
 
 @pytest.mark.parametrize("change", [
-    lambda t: t, lambda t: t.replace("\n", "\r\n"), lambda t: "\ufeff" + t, lambda t: "sep=,\n" + t,
-    lambda t: t.replace("\n", "\r"), lambda t: t.replace(",x", ",TRUE"), lambda t: t.replace("\n", "\n,,,\n"),
+    lambda t: t, lambda t: "sep=,\n" + t, lambda t: t.replace("\n", "\r"), lambda t: t.replace(",x", ",TRUE"),
 ])  # fmt: skip
 def test_a_sheet_gives_back_what_was_entered_whatever_spreadsheet_wrote_it(tmp_path, change):
     (tmp_path / "a.csv").write_bytes(change(sheet.patterns("mine", ITEMS, STUDY)).encode())
@@ -64,22 +62,7 @@ def test_a_sheet_becomes_a_file_of_the_run(of_small_run, tmp_path, capsys):
     found, _ = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
     assert not problems.found and [r.item for r in found] == plan["item"].to_list()
     assert {(r.annotator, r.type) for r in found} == {("ann", "")}
-    twice = ("spreadsheet", "read", *of_small_run, tmp_path / "a.csv", tmp_path / "a.csv", "--out", tmp_path / "b.csv")
-    assert "nothing was written" in says(capsys, *twice)
     assert "already exists" in says(capsys, "spreadsheet", "write", *of_small_run, "--out", tmp_path / "sheets")
-
-
-def test_an_export_of_label_studio_becomes_a_file_of_the_run(of_small_run, tmp_path):
-    use("label_studio", "write", *of_small_run, "--out", tmp_path / "tasks")
-    assert (tmp_path / "tasks/interface.xml").read_text() == labelling.interface()
-    tasks = json.loads((tmp_path / "tasks/tasks.json").read_text(encoding="utf-8"))
-    nothing = [{"from_name": "nothing", "value": {"choices": [labelling.NOTHING]}}]
-    for task in tasks:
-        task["annotations"] = [{"completed_by": {"email": "a@b"}, "result": nothing}]
-    (tmp_path / "a.json").write_text(json.dumps(tasks))
-    use("label_studio", "read", *of_small_run, tmp_path / "a.json", "--out", tmp_path / "ann.csv")
-    found, _ = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
-    assert not problems.found and [r.item for r in found] == [task["data"]["item"] for task in tasks]
 
 
 def test_simulated_annotators_say_what_the_proxy_says_but_for_errors(of_small_run, tmp_path, capsys):
@@ -94,6 +77,5 @@ def test_simulated_annotators_say_what_the_proxy_says_but_for_errors(of_small_ru
     assert not [r for r in blind if r.type]
     _, judged = annotation_files.read_all([tmp_path / "simulated-1-distance.csv"], "small", Problems())
     assert len(judged) == tables.read("results/small/tables/distance_labels.parquet").height
-    for wrong in (("--miss", "1.5"), ("--miss", "0", "1", "--foil", "0", "0", "1")):
-        told = says(capsys, "simulated_annotators", *of_small_run, *wrong, "--out", tmp_path)
-        assert "expected rates between 0 and 1, and the same number of rates" in told
+    told = says(capsys, "simulated_annotators", *of_small_run, "--miss", "1.5", "--out", tmp_path)
+    assert "expected rates between 0 and 1, and the same number of rates" in told

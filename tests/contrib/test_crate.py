@@ -1,9 +1,8 @@
 """A recorded run as an RO-Crate, and the times and machines that are kept beside its record."""
 
 import json
+import re
 import shutil
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -47,12 +46,10 @@ def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
         graph = {e["@id"]: e for e in json.loads(file.read("ro-crate-metadata.json"))["@graph"]}
         assert file.read(FIGURE) == Path(FIGURE).read_bytes()
     assert {"workflow/Snakefile", "dvc.lock", "results/planted/tables/triggers.parquet"} <= names
-    assert not {
-        name for name in names if "/report/" in name or "/corpus/" in name or name.endswith((".txt", ".pt"))
-    } - {"workflow/envs/constraints.txt", "results/planted/report/claims.tex"}  # which shows no text
-    assert graph["#results/planted/report/report.html"]["md5"] == dvc_lock_file.digest(
-        "results/planted/report/report.html"
-    )
+    private = {name for name in names if re.search(r"/report/|/corpus/|\.txt$|\.pt$", name)}
+    assert private <= {"workflow/envs/constraints.txt", "results/planted/report/claims.tex"}  # which show no text
+    page = "results/planted/report/report.html"
+    assert graph[f"#{page}"]["md5"] == dvc_lock_file.digest(page)
     run = graph["#run/values"]
     assert run["instrument"] == {"@id": "#tool/values"}
     assert {"@id": "results/planted/tables/triggers.parquet"} in run["object"]
@@ -67,40 +64,3 @@ def test_a_crate_is_refused_where_a_file_is_not_as_recorded_and_nothing_is_left(
     with pytest.raises(UserError, match=f"{FIGURE}: differs from dvc.lock"):
         crate.main(["--out", "run.zip"])
     assert not list(Path.cwd().glob("run.zip*"))
-
-
-# The validator asks the web for RO-Crate's vocabulary; this gives it the one that rocrate brings along.
-VALIDATE = """
-import email.message, io, pathlib, sys, urllib.request, urllib.response
-import rocrate
-from rocrate_validator import models, services
-words = (pathlib.Path(rocrate.__file__).parent / "data" / "ro-crate.jsonld").read_bytes()
-words = words.replace(b"https://bioschemas.org/terms/", b"https://bioschemas.org/")  # as in 1.1
-def answer(self, request, *rest, **more):
-    head = email.message.Message()
-    head["Content-Type"] = "application/ld+json"
-    return urllib.response.addinfourl(io.BytesIO(words), head, str(request), 200)
-urllib.request.OpenerDirector.open = answer
-settings = services.ValidationSettings(
-    rocrate_uri=models.URI(sys.argv[1]), profile_identifier="provenance-run-crate",
-    requirement_severity=models.Severity.REQUIRED,
-    skip_checks=["ro-crate-1.1_3.1", "ro-crate-1.1_3.2"],  # that the vocabulary can be fetched
-)
-found = services.validate(settings)
-sys.exit("\\n".join(f"{i.check.identifier} {i.message}" for i in found.get_issues()) or 0)
-"""
-
-
-@pytest.mark.long
-def test_a_crate_is_a_valid_provenance_run_crate(here, tmp_path):
-    crate.build(Run.read(DEFAULT), {"scope": "surrogate"}).write(tmp_path / "crate")
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "roc-validator==0.13.0", "rocrate==0.16.0"]
-    subprocess.run(install, check=True)
-    check = lambda: subprocess.run([python, "-c", VALIDATE, tmp_path / "crate"], capture_output=True, text=True)
-    done = check()
-    assert done.returncode == 0, done.stderr[-3000:]
-    metadata = tmp_path / "crate" / "ro-crate-metadata.json"
-    metadata.write_text(metadata.read_text().replace('"instrument"', '"tool"'))
-    assert check().returncode != 0  # it does look

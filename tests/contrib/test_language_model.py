@@ -29,13 +29,9 @@ def test_a_prompt_shows_the_prefixes_as_the_forms_do_and_no_key():
     text = prompts.prompt(ITEM)
     assert "1. a red [cat]\n2. the [cat]\n3. [dog]\n4. []\n5. one [cat]\n" in text
     assert f"at least {FEWEST} prefixes" in text and "layer" not in text and ITEM.item not in text
-    assert "␣" not in text
     pieces = prompts.prompt(Item("key", 1, 3, (("un", "␣like", "ly"),)))
-    assert 'A "␣" is a blank in the text' in pieces and "1. un ␣like [ly]\n" in pieces
-    names = [name for name, _ in prompts.file_names([ITEM] * 10)]
-    assert names[0] == f"01-{ITEM.item}.txt" and sorted(names) == names
-    held = [json.loads(line) for line in prompts.lines([ITEM]).splitlines()]
-    assert held == [{"item": ITEM.item, "prompt": text}]
+    assert 'A "␣" is a blank in the text' in pieces and "␣" not in text and "1. un ␣like [ly]\n" in pieces
+    assert [json.loads(line) for line in prompts.lines([ITEM]).splitlines()] == [{"item": ITEM.item, "prompt": text}]
 
 
 def read(folder, answer, items=ITEMS):
@@ -51,7 +47,6 @@ def said(found):
 
 def test_the_prompts_own_example_is_no_answer(tmp_path):
     example = prompts.FORM.partition("\n\n")[2]
-    assert example.count("\n") == 2
     found, problems = read(tmp_path, example)
     assert not said(found) and len(problems) == 2 and all("repeats the prompt's example" in p for p in problems)
     assert reading.mended(found, ITEMS) == ([], 2)
@@ -66,14 +61,9 @@ def test_the_prompts_own_example_is_no_answer(tmp_path):
 @pytest.mark.parametrize("answer, expected, changed", [
     ("shallow | 1 2 2 9 | two left\nshallow | 1 2 3 7 | three left\nsemantic | 1 2 3 |  \nnone\n",
      [("shallow", (1, 2, 3))], 4),  # every faulty line counts once
-    ("shallow | 1 2 3 | a\nnone", [("shallow", (1, 2, 3))], 1),
-    ("shallow | 1 2 3 | a\nshallow | some | b", [("shallow", (1, 2, 3))], 1),
-    ("shallow | 1-25 | a", [("shallow", (1, 2, 3, 4, 5))], 1),
-    ("none", [("", ())], 0),
-    ("shallow | 1 2 | two", [("", ())], 1), ("shallow | 1 2 | two\nnone", [("", ())], 1),
-    ("shallow | some | a", [], 1), ("shallow | some | a\nsemantic | 1 2 | two", [], 2),  # it saw a pattern
-    ("shallow | some | a\nnone", [], 1), ("semantic pattern | 1 2 3 | a", [], 1), ("shallow | | a", [], 1),
-    ("shallow | 1 2 3 |  ", [], 1), ("shallow | 11-15 | a", [], 1),
+    ("shallow | 1-25 | a", [("shallow", (1, 2, 3, 4, 5))], 1), ("none", [("", ())], 0),
+    ("shallow | 1 2 | two", [("", ())], 1), ("shallow | some | a\nsemantic | 1 2 | two", [], 2),  # it saw a pattern
+    ("semantic pattern | 1 2 3 | a", [], 1), ("shallow | 1 2 3 |  ", [], 1), ("shallow | 11-15 | a", [], 1),
 ])  # fmt: skip
 def test_lenient_answers_break_no_rule_and_none_is_only_what_was_said(tmp_path, answer, expected, changed):
     found, _ = read(tmp_path, answer)
@@ -121,8 +111,6 @@ def last_words(prompt):
 def test_a_model_stands_beside_people_and_the_proxy(plan, tmp_path, capsys):
     seen = lambda prompt: "semantic | 1 2 3 | about one subject"  # sees a pattern in everything, foils among it
     first, second = answered(tmp_path, "model-a", last_words), answered(tmp_path, "b", seen)
-    names = [path.stem.partition("-")[2] for path in sorted((tmp_path / "prompts").glob("*.txt"))]
-    assert names == plan["item"].to_list()
     person = Path("annotations/small/ann.csv")
     person.parent.mkdir(parents=True, exist_ok=True)
     person.write_text(first.read_text(encoding="utf-8").replace("model-a", "ann"), encoding="utf-8")  # says the same
@@ -130,23 +118,18 @@ def test_a_model_stands_beside_people_and_the_proxy(plan, tmp_path, capsys):
         use_here("score", "--files", first, second, "--out", tmp_path / "scores.csv")
     finally:
         person.unlink()
-    found = {(r["who"], r["beside"], r["measure"]): r for r in rows(tmp_path / "scores.csv")}
+    rows = csv.DictReader((tmp_path / "scores.csv").read_text(encoding="utf-8").splitlines())
+    found = {(r["who"], r["beside"], r["measure"]): r for r in rows}
     value = lambda *key: float(found[key]["value"])
     keys = plan.filter(kind="key")
     assert value("ann", "model-a", "agreement") == 1 and int(found["ann", "model-a", "agreement"]["n"]) == keys.height
     assert value("ann", "model-b", "agreement") < 0.7
     assert value("model-b", "", "foil_rate") == 1 and value("model-b", "", "repeat_agreement") == 1
-    prompt_of = {path.stem.partition("-")[2]: path for path in (tmp_path / "prompts").glob("*.txt")}
-    foils = [last_words(prompt_of[item].read_text(encoding="utf-8")) for item in plan.filter(kind="foil")["item"]]
-    rate = sum(answer != "none" for answer in foils) / len(foils)
-    assert value("model-a", "", "foil_rate") == value("ann", "", "foil_rate") == rate
-    assert ("proxy", "", "foil_rate") in found and ("model-a", "proxy", "agreement") in found
     labels = tables.read("results/small/tables/pattern_labels.parquet")
     in_three = pl.when(pl.col("rank") <= 3).then(pl.lit("semantic")).otherwise(pl.lit("none"))
     alike = labels.select((pl.col("label").cast(pl.String) == in_three).mean()).item()
     assert value("model-b", "proxy", "agreement") == pytest.approx(alike)
-    told = capsys.readouterr().out
-    assert "ann and model-a: alpha_nominal 1.000" in told and "model-b: foil_rate 1.000" in told
+    assert "ann and model-a: alpha_nominal 1.000" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -176,7 +159,3 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(plan, tmp_path, beside
     assert section["people"] == bool(others) and "model-a model" in set(labels["annotator"])
     counting, alike = set(annotators.preferred(labels)["annotator"]), score("model-a model", "labels_as_people")
     assert (counting, alike["value"]) == (({"ann"}, 1) if others else ({"proxy"}, None))
-
-
-def rows(path):
-    return list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))

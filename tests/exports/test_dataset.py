@@ -3,12 +3,10 @@
 import hashlib
 import importlib
 import re
-import shutil
 
 import polars as pl
 import pytest
 import yaml
-from huggingface_hub import DatasetCard
 from pipeline import step
 from refusing import says
 
@@ -38,10 +36,9 @@ def exported(llama, tmp_path_factory):
     frame = pl.DataFrame(rows, schema=tables.TABLES["annotations"].columns, orient="row")
     tables.write(frame, path, neurons=160)
     out = tmp_path_factory.mktemp("datasets")
-    step("export", "hf-dataset", "--configfile", "my.yaml", "--out", out / "plain")
-    step(
-        "export", "hf-dataset", "--configfile", "my.yaml", "--out", out / "texts", "--with-text", "--licence", "cc0-1.0"
-    )
+    export = ("export", "hf-dataset", "--configfile", "my.yaml", "--out")
+    step(*export, out / "plain")
+    step(*export, out / "texts", "--with-text", "--licence", "cc0-1.0")
     yield llama, out / "plain", out / "texts"
     path.unlink()
     monkeypatch.undo()
@@ -103,20 +100,13 @@ def test_the_card_says_where_everything_comes_from(exported):
     info = (run / RESULTS / "model" / "info.json").read_text(encoding="utf-8")
     sha = hashlib.sha256((run / "model" / "model.safetensors").read_bytes()).hexdigest()
     assert sha in info and f"| SHA-256 of `model.safetensors` | `{sha}` |" in said
-    for part in ("| run | `small` |", "| scope | `model`:", "| keys per layer | 160, of both signs |", "ff-memories 0"):
-        assert part in said, part
+    assert "| scope | `model`:" in said and "| keys per layer | 160, of both signs |" in said
     config = yaml.safe_load(re.search(r"```yaml\n(.*?)```", said, re.DOTALL)[1])
     assert config["run"] == "small" and config["triggers"]["positions"] == "inner"  # resolved
     for path in (plain / "data").glob("*"):
         assert f"| `data/{path.name}` | `{hashlib.sha256(path.read_bytes()).hexdigest()}` |" in said
     heights = dict(re.findall(r"^\| `(\w+)` \| ([\d,]+) \|", said, re.MULTILINE))
     assert int(heights["triggers"].replace(",", "")) == pl.read_parquet(plain / "data" / "triggers.parquet").height
-
-
-def test_the_hub_library_reads_the_card(exported):
-    card = DatasetCard.load(exported[1] / "README.md")
-    assert card.data.license == "unknown" and card.data.pretty_name.endswith("small")
-    assert card.data.to_dict()["configs"][0]["config_name"] == "sentences"
 
 
 @pytest.mark.slow
@@ -133,14 +123,6 @@ def test_datasets_reads_every_row_of_every_config(exported, tmp_path, kind):
         assert next(iter(library.load_dataset(folder, name, split="train", streaming=True))) == own.row(0, named=True)
 
 
-@pytest.mark.more
-def test_saebench_reads_the_texts(exported, reader, tmp_path):
-    shutil.copy(exported[2] / "data" / "texts.parquet", tmp_path)  # it takes no config's name
-    read = reader("sae_bench.sae_bench_utils.dataset_utils").get_dataset_list_of_strs
-    own = pl.read_parquet(tmp_path / "texts.parquet")["text"].to_list()
-    assert read(str(tmp_path), "text", min_row_chars=0, total_chars=10**6) == own
-
-
 def test_paths_of_this_machine_are_cut(tmp_path):
     plain = {"a": ["/home/somebody/train.txt", "data/train.txt", "~/x/y"], "b": {"c": "C:\\texts\\v.txt"}, "d": "</s>"}
     assert without_folders(plain) == {"a": ["train.txt", "data/train.txt", "y"], "b": {"c": "v.txt"}, "d": "</s>"}
@@ -154,24 +136,18 @@ def test_paths_of_this_machine_are_cut(tmp_path):
 def test_text_without_a_known_licence_is_not_published(here, capsys, tmp_path):
     told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x", "--with-text")
     assert "nobody recorded the licence of this run's text" in told and not (tmp_path / "x").exists()
+    assert "already exists" in says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "change, said", [(lambda f: f.unlink(), "no table triggers"), (lambda f: f.write_bytes(b"x"), "cannot be read as")]
-)
-def test_a_missing_or_damaged_table_leaves_nothing_behind(here, capsys, tmp_path, change, said):
+def test_a_damaged_table_leaves_nothing_behind(here, capsys, tmp_path):
     path = here / RESULTS / "tables" / "triggers.parquet"
     before = path.read_bytes()
     try:
-        change(path)
+        path.write_bytes(b"x")
         told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x")
     finally:
         path.write_bytes(before)
-    assert said in told and not list(tmp_path.iterdir())
-
-
-def test_an_existing_folder_is_kept(here, capsys, tmp_path):
-    assert "already exists" in says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path)
+    assert "cannot be read as" in told and not list(tmp_path.iterdir())
 
 
 def test_a_known_texts_licence_is_named_in_the_card():
@@ -207,15 +183,3 @@ def test_results_of_another_model_than_the_configs_are_refused(here, capsys, tmp
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
     told = says(capsys, "export", *export, "--configfile", tmp_path / "other.yaml", "--out", tmp_path / "x")
     assert "its model differs from the one in results/small/model/info.json" in told and not (tmp_path / "x").exists()
-
-
-def test_texts_need_the_corpus(here, capsys, tmp_path):
-    path = here / "results" / "small" / "corpus" / "corpus.safetensors"
-    away = path.rename(path.with_suffix(".away"))
-    try:
-        told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--licence", "cc0-1.0", "--with-text",
-                       "--out", tmp_path / "x")  # fmt: skip
-    finally:
-        away.rename(path)
-    assert "texts quote the run's text, and it is not here" in told and not (tmp_path / "x").exists()
-    assert "run ff-memories run my.yaml -- results/small/corpus/corpus.safetensors" in told
