@@ -80,12 +80,8 @@ def test_a_panel_has_the_tables_numbers(atlas, panel, first, second):
 def test_untrained_models_are_a_mean_with_its_extremes(atlas):
     first, second = rows(atlas, "agreement")
     names = ("untrained", "untrained_low", "untrained_high", "untrained_seeds")
-    assert [float(first[name]) for name in names] == [
-        1.0,
-        0.0,
-        2.0,
-        2.0,
-    ]  # 2 and 0 of 4 values agree, 1 of random pairs
+    # 2 and 0 of 4 values agree, 1 of random pairs
+    assert [float(first[name]) for name in names] == [1.0, 0.0, 2.0, 2.0]
     assert [float(second[name]) for name in names] == [0.0, 0.0, 0.0, 2.0]
     assert {row["untrained"] for row in rows(atlas, "agreement", "old")} == {""}
 
@@ -99,10 +95,10 @@ def test_changes_are_averaged_as_the_run_does(tmp_path):
         mutated = pl.Series([0.5, 0.0, 0.5, 0.0], dtype=pl.Float32)
         tables.write(own.with_columns(coefficient=coefficient, mutated=mutated, change=mutated / coefficient - 1), path)
     panel = next(panel for panel in panels.PANELS if panel.name == "last-token")
-    found = panels.numbers(panel, members([folders[0], finished(tmp_path, "three")]))
-    assert found.filter(run="one")["value"].to_list() == [-0.875, -0.875]
-    found = panels.numbers(panel, members([folders[1], tmp_path / "results" / "three"]))
-    assert found.filter(run="two")["value"].to_list() == [-0.75, -0.75]
+    three = finished(tmp_path, "three")
+    found = lambda folder: panels.numbers(panel, members([folder, three]))
+    assert found(folders[0]).filter(run="one")["value"].to_list() == [-0.875, -0.875]
+    assert found(folders[1]).filter(run="two")["value"].to_list() == [-0.75, -0.75]
 
 
 def test_people_do_not_stand_in_for_the_proxy(pair):
@@ -119,15 +115,13 @@ def test_people_do_not_stand_in_for_the_proxy(pair):
 
 @pytest.mark.slow
 def test_runs_need_no_tables_of_what_goes_beyond_the_paper(pair, tmp_path):
-    one, two = pair
     for folder in pair:
         (folder / "tables" / "removals.parquet").unlink()
-    (two / "tables" / "causal.parquet").unlink()
-    assert ended(one, two, "--out", tmp_path / "out") == 0
+    (pair[1] / "tables" / "causal.parquet").unlink()
+    assert ended(*pair, "--out", tmp_path / "out") == 0
     html = (tmp_path / "out" / "atlas.html").read_text()
     assert '<figure id="stays">' not in html
     assert "Not measured for “two”." in re.search(r'<figure id="effect-left">.*?</figure>', html, re.DOTALL)[0]
-    assert "<small>beyond the paper</small>" in html
 
 
 @pytest.mark.slow
@@ -160,18 +154,15 @@ def test_the_page_is_whole_and_quotes_labels_as_text(atlas):
 @pytest.mark.slow
 def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
     html = (atlas / "atlas.html").read_text()
-    tags = Tags(html)
-    labels = [a["aria-label"] for tag, a in tags.found if tag == "svg"]
+    labels = [a["aria-label"] for tag, a in Tags(html).found if tag == "svg"]
     assert len(labels) == len(panels.PANELS)
-    assert any("Rank of the next token" in label and "one: 37.5 % in layer 1, 6.25 % in layer 2" in label
-               for label in labels)  # fmt: skip
+    told = next(label for label in labels if "Rank of the next token" in label)
+    assert "one: 37.5 % in layer 1, 6.25 % in layer 2" in told
     for panel in panels.PANELS:
-        for suffix in (".svg", ".png", ".pdf", ".csv", ".vl.json"):
-            assert (atlas / "figures" / f"{panel.name}{suffix}").stat().st_size
         figure = re.search(rf'<figure id="{panel.name}">.*?</figure>', html, re.DOTALL)[0]
         assert figure.count('<tr><th scope="row">one</th>') == len(rows(atlas, panel.name)) > 0
-    assert (atlas / "figures" / "rank.png").read_bytes().startswith(b"\x89PNG")
-    assert (atlas / "figures" / "rank.pdf").read_bytes().startswith(b"%PDF")
+    for suffix in (".svg", ".png", ".pdf", ".csv", ".vl.json"):
+        assert len([*(atlas / "figures").glob(f"*{suffix}")]) == len(panels.PANELS), suffix
 
 
 @pytest.mark.slow
@@ -193,44 +184,22 @@ def test_an_old_atlas_is_replaced_and_comes_out_the_same(atlas):
     assert first == {path.relative_to(atlas): path.read_bytes() for path in atlas.rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
-def test_lines_are_coloured_by_a_number(tmp_path, capsys):
-    folders = [finished(tmp_path, "step512", agreeing=3), finished(tmp_path, "step32"), finished(tmp_path, "last")]
-    tables.write(frames(agreeing=2)["values"], folders[2] / "tables" / "values.parquet")
-    assert ended(*folders, "--out", tmp_path / "out", "--over", "updates", "--label", "last=4,096") == 0
-    assert "“32”, “512” and “4,096” read the same text." in capsys.readouterr().out
-    held = json.loads((tmp_path / "out" / "figures" / "rank.vl.json").read_text())
-    scales = [layer["encoding"]["color"]["scale"] for layer in held["layer"] if "color" in layer["encoding"]]
-    assert len(scales) == 3 and all(s["type"] == "log" and s["domain"] == [32, 4096] for s in scales)
-    labels = pl.read_csv(tmp_path / "out" / "numbers.csv", schema_overrides={"label": pl.String})["label"]
-    assert labels.unique(maintain_order=True).to_list() == ["32", "512", "4,096"]
-
-
 def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
     one, two = pair
-    empty, copy = tmp_path / "empty", tmp_path / "results" / "copy"
+    empty, bare = tmp_path / "empty", tmp_path / "results" / "bare"
     empty.mkdir()
-    shutil.copytree(one, copy)
-    bare, unjudged = tmp_path / "results" / "bare", tmp_path / "results" / "unjudged"
     shutil.copytree(two, bare)
     (bare / "tables" / "values.parquet").unlink()
     (bare / "tables" / "mutations.parquet").unlink()
-    shutil.copytree(two, unjudged)
-    (unjudged / "claims.json").unlink()
     out = ("--out", tmp_path / "out")
     for arguments, said in [
         ((one,), "only one was given"),
         ((one, tmp_path / "nowhere"), "nowhere: no such folder"),
         ((one, empty), "empty: is no run"),
         ((one, bare), "bare: this run has no tables/mutations.parquet, tables/values.parquet"),
-        ((one, unjudged), "unjudged: this run has no claims.json"),
-        ((one, one), "two runs are called 'one'"),
-        ((one, one, "--label", f"{one}=again"), "names several of the runs"),
         ((one, two, "--label", "tow=x"), "names none of the runs (did you mean two?)"),
         ((one, two, "--label", "two="), "expected RUN=..."),
-        ((one, two, "--label", f"two={'x' * 41}"), "labels have at most 40 characters"),
         ((one, two, "--label", "two=one"), f"two runs are called 'one': {one} and {two}"),
-        ((one, two, "--over", "updates"), "'one' is not a number"),
         ((one, two, "--over", "updates", "--label", "one=inf"), "'inf' is not a number"),
     ]:
         assert ended(*arguments, *out) == 2, said
@@ -245,10 +214,7 @@ def test_runs_on_unrelated_texts_are_refused_unless_told(tmp_path, capsys):
     assert ended(one, two, "--out", tmp_path / "out") == 2
     assert "two: read another text than" in capsys.readouterr().err
     assert ended(one, two, "--out", tmp_path / "out", "--any-text") == 0
-    assert (
-        "“two”: another text. The text may cause differences from “one”."
-        in (tmp_path / "out" / "atlas.html").read_text()
-    )
+    assert "“two”: another text. The text may cause" in (tmp_path / "out" / "atlas.html").read_text()
 
 
 def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):

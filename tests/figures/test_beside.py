@@ -1,21 +1,14 @@
 """Test additions to a figure's own marks: the other choice of types, untrained models and the font."""
 
-import base64
-import io
-import re
-
 import polars as pl
 import pytest
-from drawings import LAYERS, SECTIONS, chosen, drawing, looking, synthetic, texts, untrained
-from fontTools.ttLib import TTFont
+from drawings import LAYERS, SECTIONS, chosen, looking, synthetic, texts
 
 from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.figures import draw, render
 from ff_memories.judge.evidence import OTHER_TYPES
-from ff_memories.report.html import inline
 
-BY_LAYER = ("figure4", "figure5", "figure7", "figure8", "figure9", "figure10")
 SHOWN = {"figure4": "mean", "figure5": "median", "figure6": "mean", "figure8": "mean"}
 
 
@@ -72,36 +65,8 @@ def test_an_interval_that_only_the_other_choice_fills_is_drawn_and_empty_of_the_
         pl.lit(4e-4, dtype=pl.Float32).alias("top_probability"),
         pl.lit(1e-4, dtype=pl.Float32).alias("top_probability_trained"),
     )
-    frame, spec = made("figure6", {"values": values})
+    frame, _ = made("figure6", {"values": values})
     assert frame["n"].to_list() == [0, values.height] and frame["mean"].to_list()[0] is None
     assert frame["n_trained"].to_list() == [values.height, None] and frame["mean_trained"][0] == 0.5
-    assert "no data" not in texts(render.svg(spec, "figure6"))
     over = values.with_columns(pl.lit(9e-4, dtype=pl.Float32).alias("top_probability_trained"))
     assert made("figure6", {"values": over})[0]["n_trained"].to_list() == [None]  # beyond the run's own intervals
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("figure", BY_LAYER)
-def test_untrained_models_of_several_seeds_are_a_faint_band_and_the_runs_own_line_is_beside(figure):
-    context = looking(figure)
-    frame = draw.data(chosen(figure, synthetic()), Settings(SECTIONS), context, untrained())
-    spec = render.spec(draw.chart(frame, context))
-    (band,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "area"]
-    assert [row["untrained_low"] for row in band["data"]["values"]] == frame["untrained_low"].to_list()
-    assert band["mark"]["opacity"] < 0.3
-    lines = {layer["encoding"]["y"]["field"]: layer["mark"] for layer in spec["layer"]
-             if layer["mark"]["type"] == "line"}  # fmt: skip
-    assert lines["untrained"]["strokeDash"] != lines["same_sentences"]["strokeDash"]
-    said = texts(render.svg(spec, figure))
-    assert "band: range over seeds" in said and "on the same sample" in said
-
-
-def test_an_svg_carries_the_font_that_it_is_drawn_with_and_keeps_its_text():
-    svg = render.carried(drawing("figure4"))
-    (held,) = re.findall(r"url\(data:font/ttf;base64,([\w+/=]+)\)", svg)
-    carried_ = TTFont(io.BytesIO(base64.b64decode(held)))
-    assert {chr(code) for code in carried_.getBestCmap()} == set(render.LETTERS)
-    assert render._part() == render._part()
-    assert svg.count("@font-face") == 1 and "agreement rate" in texts(svg)
-    assert re.findall(r'@font-face\{font-family:"([^"]+)"', render.face()) == ["Liberation Sans"]
-    assert inline(svg, "figure4", "it").count("@font-face") == 0

@@ -35,7 +35,6 @@ from ff_memories.judge.register import register
 from ff_memories.report.html import inline, render
 from ff_memories.report.outcome import costs
 from ff_memories.report.outline import SECTIONS, part_of, section_of
-from ff_memories.report.passages import LONGEST
 from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, table1, table2, table3
 
 
@@ -45,13 +44,10 @@ def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
     assert row.passage.before == " ".join([HOSTILE[0], HOSTILE[1], "a[U+202E]b"])
 
 
-def test_table2_falls_back_on_the_top_trigger_and_says_so():
+def test_table2_falls_back_on_the_top_trigger_and_marks_its_last_token_where_values_are_compared_with_it():
     (row,) = table2(frame("values", value(9)), TRIGGERS, texts(), "next")
     assert row.passage.marked == "a[U+202E]b" and not row.agrees
     assert "does not agree" in render("tables123/table2.html.j2", rows=[row], scope="paper", target="next")
-
-
-def test_table2_marks_the_last_token_where_values_are_compared_with_it():
     (row,) = table2(frame("values", value(6, agreeing=1)), TRIGGERS, texts(), "last")
     assert (row.passage.marked, row.agrees) == ("a[U+202E]b", True)
 
@@ -119,18 +115,13 @@ def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, 
 
 
 def test_table2_says_how_many_keys_agree_by_id_and_folded_where_the_run_has_both():
-    rows = [value(4 + i, key=i) | {"agrees": i == 0} for i in range(4)]
-    plain = frame("values", *rows)
+    plain = frame("values", *(value(4 + i, key=i) | {"agrees": i == 0} for i in range(4)))
     both = plain.with_columns(agrees_folded=pl.Series([True, True, False, True]))
-    assert agreement(plain) is None and agreement(both.head(0)) is None
-    assert agreement(both) == (0.25, 0.75)
     unknown = both.with_columns(pl.lit(None, pl.Boolean).alias(name) for name in ("agrees", "agrees_folded"))
-    assert agreement(unknown) is None and agreement(pl.concat([both, unknown])) == (0.25, 0.75)
-    page = lambda given: render("tables123/table2.html.j2", rows=[], scope="paper", target="next", agreement=given)
-    said = page((0.25, 0.75)).replace("\u202f", " ").replace("\u00a0", " ")
-    assert "25 % have a value that agrees with the top trigger; 75 % if" in said
-    bare = render("tables123/table2.html.j2", rows=[], scope="paper", target="next")
-    assert page(None) == bare and "25" not in bare
+    assert agreement(plain) is agreement(both.head(0)) is agreement(unknown) is None
+    assert agreement(pl.concat([both, unknown])) == (0.25, 0.75)
+    said = render("tables123/table2.html.j2", rows=[], scope="paper", target="next", agreement=(0.25, 0.75))
+    assert "25 % have a value that agrees with the top trigger; 75 % if" in re.sub("[\u202f\u00a0]", " ", said)
 
 
 def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_before_the_proxy():
@@ -149,14 +140,6 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
     assert [row["descriptions"] for row in rows] == ["theirs (shallow)"] * 2 + [""]
     assert {row["annotator"] for row in rows} == {"people"}
     assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in render("tables123/table3.tex.j2", key=found, scope="paper")
-
-
-def test_table3_without_any_pattern_is_empty_and_says_so():
-    assert table3(frame("annotations"), TRIGGERS, texts(), 5) is None
-    assert "No key shows a pattern" in render("tables123/table3.html.j2", key=None, scope="paper")
-    assert len(csv3(None, "paper").splitlines()) == 1
-    tex = render("tables123/table3.tex.j2", key=None, scope="surrogate")
-    assert "surrogate" in tex and r"\bottomrule" in tex
 
 
 def test_hostile_text_is_text_in_html():
@@ -189,11 +172,6 @@ def test_invisible_characters_are_spelled_out_and_others_left_alone():
     assert escape_invisible("naïve 日本 ∑") == "naïve 日本 ∑"
 
 
-def test_a_long_prefix_is_cut_at_its_start():
-    passage = texts(sentences=([4] * 100,)).passage(0, 100)
-    assert passage.cut and passage.before.count(" ") == LONGEST - 1 and passage.plain.startswith("…")
-
-
 def test_ids_in_figures_cannot_collide_and_nothing_in_them_runs():
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
     source = (f'<svg {spaces} width="10" height="5"><script>x()</script><defs><clipPath id="c"/></defs>'
@@ -215,7 +193,6 @@ def test_every_claim_and_figure_has_its_place_in_the_outline():
     for claim in register():
         (section,) = (s for s in SECTIONS if s.number == section_of(claim))
         assert part_of(claim) is None or part_of(claim) in section.parts, claim.id
-    assert SECTIONS[0].parts == ("figure3", "figure2", "table1", "table3"), "the most telling first"
 
 
 @pytest.mark.parametrize(
@@ -254,10 +231,8 @@ def test_the_report_shows_every_claim_once_and_leads_to_it_from_its_section(tmp_
     html = made_report(tmp_path)[1].read_text()
     above = html[: html.index('id="ledger"')]
     for claim in register():
-        assert (
-            len(re.findall(f'class="verdict \\w+" href="#{claim.id}"', above)) == 1
-            and html.count(f'id="{claim.id}"') == 1
-        )
+        assert len(re.findall(f'class="verdict \\w+" href="#{claim.id}"', above)) == 1
+        assert html.count(f'id="{claim.id}"') == 1
     assert html.index('id="answers"') < html.index('id="section-3.2"') < html.index('id="section-5.2"')
     assert "12,345" in html and "b" * 64 in html and "snakemake --cores all --resources gpu=1 --force" in html
 
@@ -269,13 +244,11 @@ def test_the_report_names_neither_the_users_files_nor_any_machine(tmp_path):
 
 def test_methods_follow_the_config(tmp_path):
     html = " ".join(made_report(tmp_path)[1].read_text().split())
-    assert "top 50 triggers" in html and "first 7 sentences" in html and "scikit-learn" in html
+    assert "top 50 triggers" in html and "first 7 sentences" in html and "5.2 use up to" in html
     other = CONFIG | {"mutations": CONFIG["mutations"] | {"top": 20}}
-    assert "top 20 triggers" in made_report(tmp_path, config=other)[1].read_text()
-    assert "5.2 use up to" in html and "from the file" not in html
-    given = CONFIG | {"composition": CONFIG["composition"] | {"sample_file": "sample.jsonl"}}
-    html = " ".join(made_report(tmp_path, config=given)[1].read_text().split())
-    assert "5.2 use validation-text prefixes from the file that the config names" in html and "use up to" not in html
+    other["composition"] = CONFIG["composition"] | {"sample_file": "sample.jsonl"}
+    html = " ".join(made_report(tmp_path, config=other)[1].read_text().split())
+    assert "top 20 triggers" in html and "5.2 use validation-text prefixes from the file that the config names" in html
 
 
 BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n"
@@ -293,22 +266,14 @@ def test_costs_are_summed_by_rule_and_gaps_are_no_zeros(tmp_path):
     assert [duration(s) for s in (0.04, 59.96, 185, 7800)] == ["0.0 s", "1 min 00 s", "3 min 05 s", "2 h 10 min"]
 
 
-@pytest.mark.parametrize(
-    "tool, named",
-    [
-        ("echo 'NVIDIA A, 40960 MiB'; echo 'NVIDIA B, 81920 MiB'", ["NVIDIA A, 40960 MiB", "NVIDIA B, 81920 MiB"]),
-        ("echo 'no devices were found'; exit 6", []),
-        (None, []),
-    ],
-)
-def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_path, monkeypatch, tool, named):
-    if tool is not None:
+def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    gpus = lambda: [fact for name, fact in hardware() if name == "GPU"]
+    assert gpus() == [] and {"processor", "cores", "system"} <= dict(hardware()).keys()
+    for tool, named in (("echo A, 4 MiB; echo B, 8 MiB", ["A, 4 MiB", "B, 8 MiB"]), ("echo none; exit 6", [])):
         (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{tool}\n")
         (tmp_path / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    facts = hardware()
-    assert [fact for name, fact in facts if name == "GPU"] == named
-    assert all(fact for _, fact in facts) and {"processor", "cores", "system"} <= {name for name, _ in facts}
+        assert gpus() == named
     monkeypatch.setattr(Path, "read_text", lambda *given, **more: (_ for _ in ()).throw(OSError()))
     assert dict(hardware())["processor"] and "memory" not in dict(hardware())  # as where there is no /proc
 
@@ -339,10 +304,8 @@ def test_a_model_of_transformers_is_no_surrogate_and_no_stand_in(tmp_path):
     assert code == 0
     html, text = page.read_text(), (tmp_path / "summary.md").read_text()
     for page in (html, text):
-        page = re.sub("<style>.*?</style>", "", page, flags=re.DOTALL)
+        page = re.sub("<style>.*?</style>", "", page, flags=re.DOTALL).replace("&#39;", "'")
         assert "urrogate" not in page and "stand-in" not in page and "reproduced" not in page
-        assert "not the paper's model" in page.replace("&#39;", "'").lower()
-        assert "nothing about the paper's numbers" in page.replace("&#39;", "'")
+        assert "not the paper's model" in page.lower() and "nothing about the paper's numbers" in page
     assert "−v" in html, "what a memory of negative coefficients is"
-    assert "32 keys and values per layer" in html and "after the token &lt;s&gt;" in html
-    assert "abab" in html
+    assert "32 keys and values per layer" in html and "after the token &lt;s&gt;" in html and "abab" in html

@@ -10,13 +10,6 @@ pytestmark = pytest.mark.browser
 UNFOLDED = "for (const folded of document.querySelectorAll('details:has(figure)')) folded.open = true"
 RENDERED = "return document.querySelectorAll('figure[data-live]').length"
 
-SIZES = """
-return [...document.querySelectorAll('figure svg text')].filter((text) => text.checkVisibility()).map((text) => {
-  const drawing = text.ownerSVGElement, box = drawing.viewBox.baseVal;
-  return parseFloat(getComputedStyle(text).fontSize) * drawing.getBoundingClientRect().width / box.width;
-})
-"""
-
 
 @pytest.fixture(scope="module")
 def report(planted_run, tmp_path_factory):
@@ -89,13 +82,6 @@ def test_axe_finds_no_fault_and_nothing_sticks_out(report, driver, scheme, small
     assert driver.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_all_that_a_run_found_is_on_the_first_screen(report, driver):
-    driver.get(report.as_uri())
-    box = "const box = document.querySelector('dl.answers').getBoundingClientRect(); return [box.top, box.bottom]"
-    top, bottom = driver.execute_script(box)
-    assert 200 < top < bottom <= 900 and driver.execute_script("return innerWidth") == 1280
-
-
 def test_a_link_opens_what_is_folded(report, driver):
     shown = "return document.getElementById(arguments[0]).checkVisibility({contentVisibilityAuto: true})"
     driver.get(report.as_uri())
@@ -105,30 +91,3 @@ def test_a_link_opens_what_is_folded(report, driver):
         browsing.until(lambda: driver.execute_script(shown, place))  # noqa: B023
     driver.get(f"{report.as_uri()}?fresh#K30")
     browsing.until(lambda: driver.execute_script(shown, "K30"))
-
-
-def test_figures_stand_side_by_side_where_there_is_room_and_stack_on_a_phone(report, driver):
-    places = (
-        "return [...document.querySelectorAll('.figures:has(:nth-child(2 of figure))')]"
-        ".map((f) => [...f.children].slice(0, 2))"
-        ".map((pair) => pair.map((f) => f.getBoundingClientRect())).map(([a, b]) => [a.right <= b.left, b.right])"
-    )
-    driver.get(report.as_uri())
-    driver.execute_script(UNFOLDED)
-    wide = driver.execute_script(places)
-    assert len(wide) == 5 and all(beside and right <= 1280 for beside, right in wide)
-    browsing.phone(driver)
-    driver.get(report.as_uri())
-    driver.execute_script(UNFOLDED)
-    assert not any(beside or right > 390 for beside, right in driver.execute_script(places))
-    enliven(driver)
-    sizes = driver.execute_script(SIZES)
-    assert len(sizes) > 100 and min(sizes) >= 11
-
-
-def test_it_is_printed_with_its_tables_and_all_claims(report, driver):
-    driver.get(report.as_uri())
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-    shown = "return [...document.querySelectorAll(arguments[0])].every((e) => e.checkVisibility() && e.offsetHeight)"
-    for what in ("table.claims tbody tr", "#table1 table", "#table2 table", "#methods p"):
-        assert driver.execute_script(shown, what), what

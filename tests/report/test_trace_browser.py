@@ -26,10 +26,7 @@ def opened(tmp_path_factory):
     found = trace(model, " ".join(["the", *hostile, "<i>zzz</i>"]))
     for memory in found["memories"]:  # as with a run: each kind of note occurs
         number, sign = memory["key"] % 3, -1 if memory["key"] % 5 == 0 else 1
-        memory["triggers"] = (None, 0, 1)[number]
-        memory["patterns"] = (None, [], [{"type": "shallow", "description": "ends in <b>the</b>", "triggers": 4}])[
-            number
-        ]
+        memory["triggers"], memory["patterns"] = ((None, None), (0, []), (1, [PATTERN]))[number]
         memory["address"] = None if number == 0 else f"#/{memory['layer']}/{memory['key']}{'-' if sign < 0 else ''}"
     html = page(found | {"gallery": str(folder / "results" / "gallery" / "index.html")}, folder, "made-up", "surrogate")
     (folder / "page.html").write_text(html, encoding="utf-8")

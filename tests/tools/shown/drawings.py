@@ -2,7 +2,6 @@
 
 import html
 import re
-import zlib
 from functools import cache
 
 import numpy as np
@@ -121,14 +120,3 @@ def chosen(figure: str, frames: dict[str, pl.DataFrame]) -> dict[str, pl.DataFra
 
 def texts(svg: str) -> str:
     return html.unescape(" ".join(re.findall(r"<(?:text|tspan)\b[^>]*>([^<]+)<", svg)))
-
-
-def embedded_fonts(document: bytes) -> set[str]:
-    """Return the names of the fonts embedded in a PDF, without subset tags."""
-    text = document
-    for stream in re.finditer(rb"stream\r?\n(.*?)endstream", document, re.DOTALL):
-        try:
-            text += zlib.decompress(stream[1])
-        except zlib.error:  # not a compressed stream
-            continue
-    return {name.decode().rpartition("+")[2] for name in re.findall(rb"/FontName\s*/([^\s/>]+)", text)}

@@ -33,15 +33,14 @@ def frame(name, columns):
     return tables.conform(pl.DataFrame(columns, schema_overrides=schema.columns, strict=False), schema)
 
 
-def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, neurons=None, types=None):
+def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, neurons=None):
     """Return a gallery's material: key 0 of each layer fires on nothing, key 1 is annotated by two who differ.
 
     Three triggers of key 2, of ranks 1, 2 and 4, have one text, and two of key 1 of layer 1, of ranks 1 and 3.
     """
     rng = np.random.default_rng(seed)
-    if types is None:
-        types = HOSTILE + [f"{'aeiou'[i % 5]}word{i}" for i in range(vocabulary)]
-        types[len(HOSTILE) : len(HOSTILE) + 4] = ["the", "The", "of", "cat"]
+    types = HOSTILE + [f"{'aeiou'[i % 5]}word{i}" for i in range(vocabulary)]
+    types[len(HOSTILE) : len(HOSTILE) + 4] = ["the", "The", "of", "cat"]
     weights = 1 / (np.arange(len(types)) + 1)
     lengths = rng.integers(2, 60, sentences)
     lengths[[0, -2, -1]] = 12

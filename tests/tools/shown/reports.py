@@ -19,7 +19,6 @@ from ff_memories.report.passages import Texts
 
 HOSTILE = ["<script>alert(1)</script>", '"><img', "a\u202eb", "=cmd()", "{{7*7}}", "\\input{x}", "@SUM(1)"]
 
-
 SENTENCE = list(range(4, 4 + len(HOSTILE)))
 
 
@@ -77,12 +76,9 @@ class Tags(HTMLParser):
 
 TRIGGERS = frame("triggers", trigger(1, 0, 2, 6), trigger(2, 0, 3, 7), trigger(3, 1, 2, None))
 
-
 ANNOTATIONS = frame("annotations", annotation([1, 2, 3], "<b>" + HOSTILE[2]))
 
-
 LABELS = frame("pattern_labels", *(label(rank) for rank in (1, 2, 3, 4)))
-
 
 CONFIG: dict[str, Any] = {
     "run": "try", "seed": 1, "fidelity": "paper",
@@ -100,7 +96,6 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="10" height="5"><g id="x"/></svg>'
-
 
 GROUPS = {"yes": "signal", "too_small": "absent", "no": "absent", "undecided": "open"}  # by whether a model shows it
 
