@@ -51,7 +51,6 @@ RUNS = {
 }  # fmt: skip
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
 
-
 NO_TEXT = store.Corpus(np.zeros(0, np.uint32), np.zeros(1, np.int64), 0)
 
 

@@ -186,9 +186,8 @@ def test_the_step_leaves_its_findings_only_where_all_is_as_known(folder, known, 
     (tmp_path / "known.toml").write_text("\n".join(lines).replace("parameters = ", "parameters = 1"))
     assert step(folder, *more) == 2
     assert "this is not the known small\n  parameters: " in capsys.readouterr().err
-    (tmp_path / "known.toml").write_text(
-        "\n".join(lines).replace("max_probability = [", "max_probability = [1.5, 2] #")
-    )
+    changed = "\n".join(lines).replace("max_probability = [", "max_probability = [1.5, 2] #")
+    (tmp_path / "known.toml").write_text(changed)
     assert step(folder, *more) == 2
     said = capsys.readouterr().err
     assert "this is not the known small\n  max_probability: " in said and "(G4)" in said

@@ -129,10 +129,8 @@ def test_signs_and_the_first_token_are_the_configs(tmp_path):
 
 def test_a_sign_is_unsure_where_a_factor_is_or_where_gelu_vanishes():
     x = torch.zeros(2, 4, dtype=torch.float64)
-    gate, up = (
-        torch.tensor([[9.0] * 4, [2.0, 1e-7, -2.0, -6.0]]).double(),
-        torch.tensor([[9.0] * 4, [1.0] * 4]).double(),
-    )
+    gate = torch.tensor([[9.0] * 4, [2.0, 1e-7, -2.0, -6.0]]).double()
+    up = torch.tensor([[9.0] * 4, [1.0] * 4]).double()
     m = torch.nn.functional.gelu(gate) * up
     one = Activations(x, m, (gate, up), x, x)
     assert one.unsure(1e-5).tolist() == [False, True, False, False]

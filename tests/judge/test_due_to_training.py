@@ -127,12 +127,6 @@ def test_what_a_run_shows_is_signal_only_if_three_random_networks_and_one_more_w
     assert grouped(sample=0.45) == ("open", "one more random network could have this number")
 
 
-def test_what_only_all_random_networks_together_show_is_said():
-    words = lambda also, group: training.in_random({"also_random": also, "random_models": 5, "group": group})
-    assert words(0, "signal") == "0 of 5" and words(4, "common") == "4 of 5"
-    assert words(0, "common") == "0 of 5 alone, but all together"
-
-
 def test_random_networks_that_are_too_small_alone_are_judged_together():
     layers = CLAIMS["K2"]
     assert grouped(claim=layers, holding=0) == grouped(claim=layers, judged=14.0) == ("signal", "")

@@ -12,14 +12,8 @@ from running import ROOT
 EXACT, MOST, OF = 1e-6, 100, 5_000  # the most predictive values, of so many at least
 RESAMPLED = "K12"  # of random networks: a ratio whose interval has no upper end does not count
 FEWEST = 10  # tokens of the values that agree, to tell these from the others in random networks
-DRAWN = {
-    "K12": "random_pairs",
-    "K17": "random_pairs",
-    "K26": "random_pairs",
-    "K28": "random_pairs",
-    "K23": "unigram",
-    "K31": "unigram",
-}  # chance without a closed form: draws, and the most frequent token
+# chance without a closed form: draws, and the most frequent token
+DRAWN = dict.fromkeys(("K12", "K17", "K26", "K28"), "random_pairs") | dict.fromkeys(("K23", "K31"), "unigram")
 TABLES = ROOT.glob("results/*/tables/claims.parquet")
 RECORDED = [path.parents[1] for path in TABLES if "group" in pl.read_parquet_schema(path)]
 DECLARED = [
