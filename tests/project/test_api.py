@@ -1,7 +1,6 @@
 """The page of the public functions is true, and `show` shows what tables hold."""
 
 import contextlib
-import importlib
 import io
 import re
 
@@ -35,19 +34,3 @@ def test_layers_and_keys_that_are_not_there_are_refused():
         ff_memories.value_predictions(model, 1, 512)
     with pytest.raises(AttributeError, match="no attribute"):
         ff_memories.no_such_thing  # noqa: B018
-
-
-def test_an_old_module_is_told_its_new_place():
-    for old, new in ff_memories.MOVED.items():
-        with pytest.raises(ModuleNotFoundError, match=f"look in ff_memories.{new}"):
-            importlib.import_module(f"ff_memories.{old}.anything")
-        importlib.import_module(f"ff_memories.{new}")
-    with pytest.raises(ModuleNotFoundError, match="No module named"):
-        importlib.import_module("ff_memories.no_such_thing")
-
-
-def test_of_more_tokens_than_there_are_a_value_promotes_all():
-    model = ff_memories.load_model(ROOT / "data/demo/model.pt", ROOT / "data/demo/dict.txt")
-    found = ff_memories.value_predictions(model, 1, 0, top=10**6)
-    assert len(found) == len(model.dictionary)
-    assert found["probability"].sum() == pytest.approx(1, abs=1e-3)

@@ -1,7 +1,6 @@
 """The house rules that a reader relies on: who may import whom, and which library is known where."""
 
 import ast
-import re
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -11,30 +10,11 @@ import pytest
 from running import ROOT
 
 SOURCES = ROOT / "src" / "ff_memories"
-LAYERS = (  # from below: each room imports only from those before it, and from within itself
-    "base",
-    "schema",
-    "config",
-    "tables",
-    "declaration",
-    "corpus",
-    "model",
-    "inputs",
-    "annotate",
-    "judge",
-    "figures",
-    "paper",
-    "gallery",
-    "report",
-    "api",
-    "workflow",
-    "atlas",
-    "audit",
-    "steps",
-    "exports",
-    "commands",
-    "cli",
-)
+# from below: each room imports only from those before it, and from within itself
+LAYERS = [
+    "base", "schema", "config", "tables", "declaration", "corpus", "model", "inputs", "annotate", "judge", "figures",
+    "paper", "gallery", "report", "api", "workflow", "atlas", "audit", "steps", "exports", "commands", "cli",
+]  # fmt: skip
 SECTIONS = ("keys", "values", "layers", "beyond")  # of the paper, likewise
 KNOWN = {  # who may import a library: the others need neither its time nor its habits
     "torch": "annotate api audit gallery inputs model paper workflow",
@@ -107,24 +87,3 @@ def test_a_library_is_known_where_it_is_needed(library):
     assert users, "nobody needs it"
     assert not [module for module in users if module.split(".")[0] not in allowed]
     assert {module.split(".")[0] for module in users} == set(allowed), "KNOWN lists more than use it"
-
-
-def test_every_module_is_reached_from_a_step_or_the_workflow():
-    """Nothing lies about that no command, rule or test utility of the package leads to."""
-    named = r"cli$|api$|commands\.|exports\.|(paper\.\w+\.)?steps\.|paper\.\w+\.(tables|claims|figures)$"
-    begin = {m for m in modules() if re.match(named, m)}
-    begin |= {
-        name.removeprefix("ff_memories.")
-        for file in ("workflow/Snakefile", "workflow/rules/common.smk")
-        for name in modules()
-        if f"ff_memories.{name} import" in (ROOT / file).read_text(encoding="utf-8")
-    }
-    begin |= {name for name in modules() if "ff_memories." + name in
-              "".join(p.read_text(encoding="utf-8") for p in (ROOT / "workflow" / "rules").glob("*.smk"))}  # fmt: skip
-    seen, waiting = set(), list(begin)
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            waiting += [*inner(modules()[name]), *(p for p in [name.rpartition(".")[0]] if p in modules())]
-    assert seen >= {name for name, path in modules().items() if path.read_text(encoding="utf-8").strip()}

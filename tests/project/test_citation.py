@@ -1,9 +1,7 @@
 """What the project says of itself: CITATION.cff agrees with pyproject.toml, and what is not installed is named."""
 
-import re
 import sys
 import tomllib
-from pathlib import Path
 from typing import Any, cast
 
 import polars as pl
@@ -27,13 +25,6 @@ def test_licence_and_title_are_those_of_pyproject_which_alone_has_the_version():
     assert CITED["authors"] == project["authors"] and CITED["keywords"] == project["keywords"]
 
 
-def test_the_catalog_of_workflows_finds_what_it_asks_for():
-    usage = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text(encoding="utf-8"))["usage"]
-    assert set(usage) == {"mandatory-flags", "software-stack-deployment", "report"}
-    assert (ROOT / "workflow/Snakefile").is_file() and (ROOT / "config/README.md").is_file()
-    assert {"snakemake", "workflow"} <= set(re.findall(r"\w+", (ROOT / "README.md").read_text("utf-8").lower()))
-
-
 def test_the_lock_with_hashes_has_the_pinned_releases_and_names_no_place():
     text = (ROOT / f"workflow/envs/{LOCK}").read_text(encoding="utf-8")
     pinned, locked = (constraints.pins(ROOT / f"workflow/envs/{file}") for file in ("constraints.txt", LOCK))
@@ -47,28 +38,23 @@ def test_the_paper_is_named_and_a_codecheck_has_what_it_asks_of_authors():
     assert paper["doi"] == "10.18653/v1/2021.emnlp-main.446" and paper["doi"] in paper["url"]
     families = [author["family-names"] for author in paper["authors"]]
     assert families == ["Geva", "Schuster", "Berant", "Levy"]
-    check = yaml.safe_load(text := (ROOT / "codecheck.yml").read_text(encoding="utf-8"))
-    assert "\n%YAML 1.1\n---\n" in text and check["version"] == "https://codecheck.org.uk/spec/config/1.0/"
+    check = yaml.safe_load((ROOT / "codecheck.yml").read_text(encoding="utf-8"))
+    assert check["version"] == "https://codecheck.org.uk/spec/config/1.0/" and check["manifest"]
     assert check["paper"]["title"] == paper["title"] and paper["doi"] in check["paper"]["reference"]
     assert [author["name"].split()[-1] for author in check["paper"]["authors"]] == families
-    assert check["manifest"] and not any(Path(item["file"]).is_absolute() for item in check["manifest"])
 
 
-@pytest.mark.parametrize(
-    "text, said",
-    [
-        (None, "no such file"),
-        ("title: x\nlicense: MIT\nauthors: []\n", "missing key abstract"),
-        ("title: [", "not readable"),
-        ("", "not readable"),
-    ],
-)
-def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch, text, said):
+def test_a_crate_without_a_citation_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if text is not None:
-        (tmp_path / "CITATION.cff").write_text(text)
-    with pytest.raises(UserError, match=said):
-        crate.build(cast(Any, None), {"scope": "surrogate"})
+    for text, said in (
+        (None, "no such file"),
+        ("title: x\nauthors: []\n", "missing key"),
+        ("title: [", "not readable"),
+    ):
+        if text is not None:
+            (tmp_path / "CITATION.cff").write_text(text)
+        with pytest.raises(UserError, match=said):
+            crate.build(cast(Any, None), {"scope": "surrogate"})
 
 
 def test_what_only_some_users_need_is_named_with_its_extra(tmp_path, monkeypatch):

@@ -19,12 +19,6 @@ def test_phrases_to_avoid_are_found_across_lines_and_not_in_code():
     assert lint.avoided("It runs so\nthat it ends.\n\n    so as to\n\n`in order to`") == ["so that"]
 
 
-def test_sentences_are_cut_at_points_colons_and_items():
-    assert lint.sentences("# T\n\nOne two. Three: four\n\n- five\n- six `a. b`\n\n| x | y |\n") == [
-        "One two.", "Three:", "four", "five", "six",
-    ]  # fmt: skip
-
-
 def test_a_word_without_a_link_is_found():
     assert lint.unlinked("A shard is one.", "Shard")
     assert not lint.unlinked("A [shard](paper.md#shard) is one. A shard.", "Shard")

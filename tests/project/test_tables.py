@@ -22,16 +22,12 @@ def test_a_table_is_written_sorted_by_its_key_with_its_types_and_the_same_bytes_
     assert path.read_bytes() == first and [p.name for p in path.parent.iterdir()] == ["counts.parquet"]
 
 
-@pytest.mark.parametrize(
-    "change, said",
-    [
-        (lambda f: f.drop("n"), "columns .* instead of"),
-        (lambda f: f.with_columns(more=1), "columns .* instead of"),
-        (lambda f: f.with_columns(reason=pl.lit(None, pl.String)), "3 nulls in 'reason'"),
-        (lambda f: f.with_columns(reason=pl.lit("x")), "several rows for the same step, reason"),
-        (lambda f: f.with_columns(n=pl.lit(-1)), "conversion"),
-    ],
-)
+@pytest.mark.parametrize("change, said", [
+    (lambda f: f.drop("n"), "columns .* instead of"), (lambda f: f.with_columns(more=1), "columns .* instead of"),
+    (lambda f: f.with_columns(reason=pl.lit(None, pl.String)), "3 nulls in 'reason'"),
+    (lambda f: f.with_columns(reason=pl.lit("x")), "several rows for the same step, reason"),
+    (lambda f: f.with_columns(n=pl.lit(-1)), "conversion"),
+])  # fmt: skip
 def test_rows_that_do_not_fit_their_table_are_a_fault_of_their_step(tmp_path, change, said):
     with pytest.raises((ValueError, pl.exceptions.InvalidOperationError), match=said):
         tables.write(change(ROWS), tmp_path / "counts.parquet")

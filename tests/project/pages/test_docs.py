@@ -1,6 +1,7 @@
 """The documentation: generated pages follow from the package, links lead somewhere, and the index names all pages."""
 
 import argparse
+import json
 import re
 import shlex
 import xml.etree.ElementTree as ET
@@ -13,11 +14,12 @@ import later
 import polars as pl
 import pytest
 import rounding
+import trace_picture
 import trainings
 from atlases import finished
 from dvc.cli import DvcParserError
 from dvc.cli.parser import get_main_parser
-from pages import END, read_rows, replaced
+from pages import END, read_rows
 from running import ROOT
 
 from ff_memories import cli, tables
@@ -212,27 +214,19 @@ def test_what_later_work_measured_is_counted_as_by_hand(tmp_path):
     assert later.dead(tmp_path, info) == 0.5
 
 
-def test_the_findings_are_read_in_three_minutes_and_their_pictures_show_every_question():
-    page = (ROOT / "docs/findings.md").read_text(encoding="utf-8")
-    read = page.partition("## Ledger")[0]
-    assert len(read.split()) - read.split().count("|") <= 1800
-    assert not re.search(r"\b[KB]\d", read)
-    assert len((ROOT / "docs/statistics.md").read_text(encoding="utf-8").split()) <= 1500
-    drawn = (ROOT / findings_pictures.CLAIMS).read_text(encoding="utf-8")
-    assert [claim.words for claim in register() if f">{claim.words}<" not in drawn] == []
-
-
-def test_a_page_without_its_marker_is_refused():
-    with pytest.raises(ValueError, match="it has no"):
-        replaced("a", "<!-- x -->", "new")
-
-
 def test_the_output_of_verify_is_that_of_the_record():
     page = (ROOT / "docs/verify.md").read_text(encoding="utf-8")
     stages = dvc_lock_file.stages_of(ROOT / "dvc.lock")
     files = sum(len(stage["outs"]) for stage in stages.values())
     assert f"dvc.lock: {len(stages)} stages, all made" in page
     assert f"{files} of {files} files have the recorded content" in page
+
+
+def test_the_picture_of_a_trace_is_of_the_recorded_model():
+    stages = dvc_lock_file.stages_of(ROOT / "dvc.lock")
+    recorded = {out["path"]: out["md5"] for stage in stages.values() for out in stage["outs"]}
+    kept = json.loads((ROOT / trace_picture.KEPT).read_text(encoding="utf-8"))
+    assert kept == {"text": trace_picture.TEXT, "model": recorded[str(trace_picture.MODEL)]}
 
 
 LIMITS = {"coefficient": "coefficients, relative", "tie": "coefficients that may swap, relative",

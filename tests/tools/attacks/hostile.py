@@ -28,7 +28,6 @@ def legacy(path, pickled):
 
 TOUCH = b"X\x09\x00\x00\x00touch ran"  # what a command line would be called with
 
-
 PROGRAMS = {
     "GLOBAL and REDUCE": b"\x80\x02cos\nsystem\n" + TOUCH + b"\x85R.",
     "STACK_GLOBAL": b"\x80\x04\x8c\x02os\x8c\x06system\x93" + TOUCH + b"\x85R.",

@@ -34,18 +34,12 @@ triggers: {top: 6, per_sentence: best, positions: auto, duplicates: keep}
 mutations: {keys_per_layer: 5, top: 4, random: any, single_token: skip, mean: of_ratios}
 patterns: {keys_per_layer: 3, top: 5}
 values: {target: auto, projection: auto, projection_seed: 1}
-composition:
-  examples: 40
-  sample: per_sentence
-  positions: auto
-  layer_prediction: auto
-  memories: active
-  stop_words: sklearn
+composition: {examples: 40, sample: per_sentence, positions: auto, layer_prediction: auto, memories: active,
+              stop_words: sklearn}
 baselines: {models: 2}
 figures: {figure4: {}}
 """
 )
-
 
 GALLERY = ("shading", "levels", "promoted", "demoted", "histogram", "samples", "similar")  # its tables
 

@@ -5,8 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import yaml
-from running import ROOT, command
+from running import ROOT, change, command
 
 INPUTS = ("model.pt", "dict.txt", "train.txt", "validation.txt")
 RESULTS = "results/planted"
@@ -75,14 +74,7 @@ def due(folder, *arguments):
 
 def configure(folder, path, value):
     """Change one key of the default run's config."""
-    file = folder / "config" / "config.yaml"
-    settings = yaml.safe_load(file.read_text())
-    *sections, key = path.split(".")
-    place = settings
-    for section in sections:
-        place = place.setdefault(section, {})
-    place[key] = value
-    file.write_text(yaml.safe_dump(settings, sort_keys=False))
+    change(folder, path, value, "config/config.yaml")
 
 
 def files(folder: Path) -> dict[str, bytes]:

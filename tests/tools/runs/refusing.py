@@ -11,7 +11,6 @@ from ff_memories.cli import main
 
 TYPES = words(44)
 
-
 CARD = dict(scope="surrogate", layers=3, keys=24, vocab=48, adaptive_output=True, final_norm=False, max_positions=64)
 
 

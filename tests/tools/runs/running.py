@@ -30,12 +30,12 @@ def snakemake(folder, *arguments, check=True, **env):
                    folder / "my.yaml", "--cores", "2", *arguments, cwd=folder, check=check, **env)  # fmt: skip
 
 
-def change(folder, path, value):
+def change(folder, path, value, configfile="my.yaml"):
     """Change one key of a run's config."""
-    settings = yaml.safe_load((folder / "my.yaml").read_text())
+    settings = yaml.safe_load((folder / configfile).read_text())
     *sections, key = path.split(".")
     place = settings
     for section in sections:
         place = place.setdefault(section, {})
     place[key] = value
-    (folder / "my.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))
+    (folder / configfile).write_text(yaml.safe_dump(settings, sort_keys=False))
