@@ -366,13 +366,9 @@ def test_examples_are_compared_with_a_given_sample(tmp_path):
     assert faults(given)[0] == "examples: position does not follow from the seed, the text or other tables"
 
 
-COLUMNS = (
-    ("composition", "effective"), ("values", "top_probability_trained"),
-    ("composition", "agreeing_memories_trained"),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("table, column", COLUMNS)
+@pytest.mark.parametrize("table, column", [
+    ("composition", "effective"), ("values", "top_probability_trained"), ("composition", "agreeing_memories_trained"),
+])  # fmt: skip
 def test_a_column_that_is_left_out_or_that_this_run_has_not_is_found(sound, table, column):
     other, frame = copy.copy(sound), sound.tables[table]
     other.tables = sound.tables | {table: frame.drop(column)}

@@ -3,10 +3,12 @@
 import hashlib
 import importlib
 import re
+import shutil
 
 import polars as pl
 import pytest
 import yaml
+from huggingface_hub import DatasetCard
 from pipeline import step
 from refusing import says
 
@@ -109,6 +111,12 @@ def test_the_card_says_where_everything_comes_from(exported):
     assert int(heights["triggers"].replace(",", "")) == pl.read_parquet(plain / "data" / "triggers.parquet").height
 
 
+def test_the_hub_library_reads_the_card(exported):
+    card = DatasetCard.load(exported[1] / "README.md")
+    assert card.data.license == "unknown" and card.data.pretty_name.endswith("small")
+    assert card.data.to_dict()["configs"][0]["config_name"] == "sentences"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [1, 2], ids=["plain", "texts"])
 def test_datasets_reads_every_row_of_every_config(exported, tmp_path, kind):
@@ -121,6 +129,14 @@ def test_datasets_reads_every_row_of_every_config(exported, tmp_path, kind):
         own = pl.read_parquet(exported[kind] / "data" / f"{name or 'triggers'}.parquet")
         assert found.column_names == own.columns and found.to_list() == own.to_dicts()
         assert next(iter(library.load_dataset(folder, name, split="train", streaming=True))) == own.row(0, named=True)
+
+
+@pytest.mark.more
+def test_saebench_reads_the_texts(exported, reader, tmp_path):
+    shutil.copy(exported[2] / "data" / "texts.parquet", tmp_path)  # it takes no config's name
+    read = reader("sae_bench.sae_bench_utils.dataset_utils").get_dataset_list_of_strs
+    own = pl.read_parquet(tmp_path / "texts.parquet")["text"].to_list()
+    assert read(str(tmp_path), "text", min_row_chars=0, total_chars=10**6) == own
 
 
 def test_paths_of_this_machine_are_cut(tmp_path):

@@ -109,12 +109,6 @@ def test_a_claim_has_one_sentence_with_its_number_and_the_same_wherever_it_is_to
     assert any(told in line for line in first(shown).lines) == (claim.shown not in ("", "section"))
 
 
-def test_words_for_a_signed_number_follow_it_and_its_neighbours():
-    row = rows(measured=-0.4, columns=known(baseline={"K1": 0.1}), K1="holds")[0]
-    assert sentence(row).endswith("lowers its coefficient by 40 points more than removing the first")
-    assert "random networks: 10 points less; paper: last" in clause(row)
-
-
 def test_a_sentence_joins_the_numbers_of_several_runs():
     one, two = (rows(measured=number, K1="holds", K26="holds") for number in (0.996, -0.04321))
     k26 = [one[25], two[25] | {"measured": None, "baseline": 0.7}]

@@ -24,7 +24,6 @@ from ff_memories.report.gallery import TABLES, parts, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.parts import number, shown
 from ff_memories.report.gallery.words import fold, order
-from ff_memories.report.passages import Texts
 
 STATIC = ROOT / "src" / "ff_memories" / "report" / "gallery" / "static"
 
@@ -211,20 +210,6 @@ def test_a_dictionary_of_another_run_is_refused_and_nothing_is_written(planted_r
                 "--corpus", results / "corpus/corpus.safetensors", "--dictionary", tmp_path / "dict.txt", "--site",
                 tmp_path / "out", "--tables", *read)  # fmt: skip
     assert "fewer token types" in told and not (tmp_path / "out").exists()
-
-
-def test_pieces_of_a_word_are_told_from_words():
-    whole = material()
-    assert "g" not in next(key_parts(whole))[0]
-    begins = np.random.default_rng(1).random(len(whole.corpus.tokens)) < 0.5
-    texts = Texts(replace(whole.corpus, begins=begins), whole.texts.dictionary)
-    pieces = replace(whole, texts=texts)
-    first = next(key_parts(pieces))[0]
-    own = whole.triggers.filter((pl.col("layer") == 1) & (pl.col("key") == 0)).sort("rank")
-    starts = whole.corpus.offsets[own["sentence"]]
-    ends = starts + own["position"].cast(pl.Int64).to_numpy()
-    known = [begins[b - len(text.split(" ")) : b].tolist() for b, text in zip(ends, first["t"], strict=True)]
-    assert [list(map(int, one)) for one in first["g"]] == known
 
 
 @pytest.mark.parametrize(("made", "shown"), [(["double"], ""), (["double", "resample", "mean"], "set to its mean")])

@@ -1,14 +1,12 @@
 """Test the gallery in a real browser, opened from its file."""
 
 import re
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from galleries import HOSTILE, build, material
 
-from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.parts import shown
 
 browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
@@ -199,27 +197,6 @@ def test_an_address_leads_to_its_key_and_the_back_button_back(site):
     assert last == made.words[made.corpus.tokens[at - 1]] and following == made.words[made.corpus.tokens[at]]
     assert gallery("return document.querySelectorAll('.prefix .tint').length") > 3
     assert "semantic ann" in gallery.text and "shallow proxy" in gallery.text and "without last −50 %" in gallery.text
-
-
-def test_a_gallery_of_some_keys_shows_these(opened, tmp_path):
-    _, other = opened
-    shown = ((pl.col("layer") == 1) & (pl.col("key") % 7 == 1)) | ((pl.col("layer") == 2) & (pl.col("key") == 3))
-    whole = material()
-    some = build(tmp_path / "some", replace(whole, promoted=whole.promoted.filter(shown), some=True))
-    gallery = Gallery(other.driver, tmp_path / "some")
-    gallery.open("#/?sort=address")
-    every = [f"#/1/{key}" for key in range(1, 70, 7)] + ["#/2/3"]
-    assert gallery.keys == every
-    assert "All 11 keys of this gallery, of 140" in gallery.text
-    gallery.go("#/1/15")
-    record = parts.read(tmp_path / "some", "keys-0")[2]
-    assert gallery("return document.querySelectorAll('#triggers + .triggers > li').length") == len(record["t"])
-    gallery.go("#/1/2")
-    assert "shows 10 keys of the 70 of layer 1" in gallery.text
-    word = record["v"][0][0]
-    gallery.search("promotes", word)
-    tops = set(some.promoted.filter(pl.col("token") == some.words.index(word)).select("layer", "key").iter_rows())
-    assert set(gallery.keys) == {f"#/{layer}/{key}" for layer, key in tops}
 
 
 @pytest.mark.parametrize("address, says", [

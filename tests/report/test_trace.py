@@ -180,11 +180,7 @@ def write_results(folder, keys, gallery=None):
         "triggers": [trigger(rank, 0, 1, None) | at[memory] for memory, rank in ranked],
         "values": [value(5, triggers=n) | at[memory] for memory, n in keys.items()],
         "annotations": [annotation([1, 2], "ends in <b>the</b>") | at[first], annotation([1], "x", "ann") | at[first]],
-        "pattern_labels": [
-            label(1) | at[first],
-            label(1) | at[second] | {"label": "none"},
-            label(1, "ann") | at[first],
-        ],
+        "pattern_labels": [label(1) | at[first], label(1) | at[second], label(1, "ann") | at[first]],
     }.items():
         tables.write(frame(name, *rows), folder / "tables" / f"{name}.parquet", neurons=tiny.KEYS)
     if gallery is not None:

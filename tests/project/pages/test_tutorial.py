@@ -51,13 +51,9 @@ def test_the_chapter_on_a_model_of_transformers_shows_what_its_text_says(tmp_pat
 
 
 @pytest.mark.slow
-def test_every_cell_runs_and_shows_something(outputs):
+def test_the_key_fires_on_can_loses_most_without_it_and_its_value_promotes_what_follows(outputs):
     assert all(output.printed or output.html for output in outputs)
     assert not re.search("Error|Warning", "".join(output.printed for output in outputs))
-
-
-@pytest.mark.slow
-def test_the_key_fires_on_can_loses_most_without_it_and_its_value_promotes_what_follows(outputs):
     triggers, changes, promoted, agreement = outputs[3].html, outputs[5].html, outputs[6].html, outputs[7].printed
     assert triggers.count("can&quot;") > 5
     first, last = (float(cell) for cell in re.findall(r"<td>(-?[\d.]+)</td>", changes))
