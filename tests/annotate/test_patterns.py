@@ -178,7 +178,6 @@ def planted_language(seed, close, each=50, foils=150, least=6):
     return language
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("close", ["embeddings", "sentences"])
 def test_planted_patterns_are_found_and_random_prefixes_have_none(close):
     found = scores(planted_language(seed=1, close=close))

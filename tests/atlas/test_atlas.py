@@ -50,7 +50,6 @@ def rows(atlas, panel, run="one"):
         return [row for row in csv.DictReader(file) if row["panel"] == panel and row["run"] == run]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("panel", "first", "second"),
     [
@@ -76,7 +75,6 @@ def test_a_panel_has_the_tables_numbers(atlas, panel, first, second):
     assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in found)
 
 
-@pytest.mark.slow
 def test_untrained_models_are_a_mean_with_its_extremes(atlas):
     first, second = rows(atlas, "agreement")
     names = ("untrained", "untrained_low", "untrained_high", "untrained_seeds")
@@ -113,7 +111,6 @@ def test_people_do_not_stand_in_for_the_proxy(pair):
     assert found.filter(run="two").is_empty()
 
 
-@pytest.mark.slow
 def test_runs_need_no_tables_of_what_goes_beyond_the_paper(pair, tmp_path):
     for folder in pair:
         (folder / "tables" / "removals.parquet").unlink()
@@ -124,7 +121,6 @@ def test_runs_need_no_tables_of_what_goes_beyond_the_paper(pair, tmp_path):
     assert "Not measured for “two”." in re.search(r'<figure id="effect-left">.*?</figure>', html, re.DOTALL)[0]
 
 
-@pytest.mark.slow
 def test_the_page_shows_the_group_of_every_claim_in_words(atlas):
     html = (atlas / "atlas.html").read_text()
     table = re.search(r'<table class="matrix">.*?</table>', html, re.DOTALL)[0]
@@ -140,7 +136,6 @@ def test_the_page_shows_the_group_of_every_claim_in_words(atlas):
     assert html.count("1.25&nbsp;×") + html.count("1.25 ×") == 3
 
 
-@pytest.mark.slow
 def test_the_page_is_whole_and_quotes_labels_as_text(atlas):
     html = (atlas / "atlas.html").read_text()
     tags = Tags(html)
@@ -151,7 +146,6 @@ def test_the_page_is_whole_and_quotes_labels_as_text(atlas):
     assert not re.search(r'(?:src|href)="https?:', html.replace("http://www.w3.org", ""))
 
 
-@pytest.mark.slow
 def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
     html = (atlas / "atlas.html").read_text()
     labels = [a["aria-label"] for tag, a in Tags(html).found if tag == "svg"]
@@ -165,7 +159,6 @@ def test_every_panel_has_a_figure_with_a_text_and_its_numbers(atlas):
         assert len([*(atlas / "figures").glob(f"*{suffix}")]) == len(panels.PANELS), suffix
 
 
-@pytest.mark.slow
 def test_a_differing_setting_is_marked_where_it_matters(atlas):
     html = (atlas / "atlas.html").read_text()
     for panel in panels.PANELS:
@@ -176,7 +169,6 @@ def test_a_differing_setting_is_marked_where_it_matters(atlas):
     assert re.findall(r"<td>(.*?)</td>", row) == ["50", "60", "50"]
 
 
-@pytest.mark.slow
 def test_an_old_atlas_is_replaced_and_comes_out_the_same(atlas):
     first = {path.relative_to(atlas): path.read_bytes() for path in atlas.rglob("*") if path.is_file()}
     (atlas / "atlas.html").write_text("old")
@@ -207,7 +199,6 @@ def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
 
 
-@pytest.mark.slow
 def test_runs_on_unrelated_texts_are_refused_unless_told(tmp_path, capsys):
     one = finished(tmp_path, "one")
     two = finished(tmp_path, "two", agreeing=3, corpus=OTHER_TEXT)
@@ -264,7 +255,6 @@ def test_a_run_on_text_of_its_model_says_so_in_its_label(pair):
     assert [member.label for member in members(pair)] == ["one (text sampled from the model)", "two"]
 
 
-@pytest.mark.slow
 def test_an_atlas_says_no_path_of_its_machine(tmp_path):
     private = {"composition": {"sample_file": "/home/somebody/sample.csv"}}
     runs = [finished(tmp_path, "here"), finished(tmp_path, "there", agreeing=2, **private)]

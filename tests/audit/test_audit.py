@@ -74,7 +74,6 @@ def tables_of(said):
     return list(dict.fromkeys(fault.partition(":")[0] for fault in said))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "paper" else [pytest.mark.more]) for n in RUNS])
 def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
     found = audit(given := basis(tmp_path, *RUNS[name]), ALL)
@@ -138,7 +137,6 @@ TAMPERED = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("table, column", TAMPERED)
 def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column):
     changed = tampered(sound, table, TAMPERED[table, column])
@@ -150,7 +148,6 @@ def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column)
     assert column in ("sentence", "removed", "token") or column in said  # these change what all else is computed from
 
 
-@pytest.mark.slow
 def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     first = sound.tables["triggers"].row(0, named=True)
     rest = sound.tables["triggers"].with_columns(
@@ -163,7 +160,6 @@ def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     assert f"layer {first['layer']} key {first['key']}" in finding.differ[0]
 
 
-@pytest.mark.slow
 def test_rows_that_name_nothing_are_found(sound):
     lost = tampered(sound, "triggers", lambda r: {"sentence": 10**6})
     assert "does not exist" in next(f for f in audit(lost, ALL, ["triggers"])).differ[0]
@@ -325,7 +321,6 @@ def test_a_baselines_file_out_of_order_contradicts_it(sound, folder, tmp_path):
     assert tables_of(said) == list(baselines.ROWS)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes, never", [({}, TYPES[:20]), ({"values__projection": "head"}, ())], ids=["never", "head"]
 )
@@ -343,7 +338,6 @@ def test_a_rank_is_recomputed_though_its_target_is_never_trained_or_not_in_the_h
                 assert recomputed("values", given, row | {column: rank}).state == DIFFERS
 
 
-@pytest.mark.slow
 def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     given = basis(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
     assert faults(given) == []

@@ -34,7 +34,6 @@ def same(one, other):
     torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.slow
 @torch.no_grad()
 def test_the_equations_give_what_fairseq_gives(both):
     ours, theirs = both

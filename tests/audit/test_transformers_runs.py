@@ -47,7 +47,6 @@ def saved(name, folder):
     return made.double()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", tiny.CONFIGS)
 def test_the_reference_sees_what_transformers_computes(name, tmp_path):
     made, row = saved(name, tmp_path), tiny.family(name)
@@ -172,7 +171,6 @@ def words(tmp_path_factory):
     return basis(tmp_path_factory.mktemp("words"), "gpt2", mutations__unit="word")
 
 
-@pytest.mark.slow
 def test_firing_rates_of_a_run_are_the_reference_models(sound):
     firing, corpus = sound.tables["firing"], sound.corpus
     low, high = POSITIONS[sound.config.triggers.positions]
@@ -198,7 +196,6 @@ def assert_sound(given):
         assert finding.largest_difference < 2e-5
 
 
-@pytest.mark.slow
 def test_sound_tables_match(sound):
     assert_sound(sound)
     memories = sound.oracle.keys[1]
@@ -206,7 +203,7 @@ def test_sound_tables_match(sound):
     assert sound.tables["triggers"]["key"].n_unique() == memories
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize(
     "name, changes",
     [
@@ -223,7 +220,7 @@ def test_sound_tables_match_whatever_the_config(name, changes, tmp_path):
     assert_sound(basis(tmp_path, name, sample=changes.get("corpus__segmenter") == "line", **changes))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_a_row_may_be_as_far_off_as_float32_is_where_massive_activations_cancel(tmp_path):
     def change(weights):
         massive = 3e3 * torch.randn(
@@ -262,7 +259,6 @@ FAULTS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("table, column", FAULTS)
 def test_a_planted_fault_is_found_in_its_row_and_column(sound, table, column):
     for row in sound.tables[table].gather([5, len(sound.tables[table]) // 2]).iter_rows(named=True):
@@ -299,7 +295,6 @@ def test_a_table_without_the_columns_of_folded_agreement_differs_in_words(sound)
         assert len(said) == 4 and said[0] == "values: only one of the runs has the column agreeing_triggers_folded"
 
 
-@pytest.mark.slow
 def test_a_removed_word_of_other_tokens_is_found(words):
     frame = words.tables["mutations"]
     assert faults(words) == [] and frame["removed_tokens"].max() > 1

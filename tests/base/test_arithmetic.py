@@ -43,7 +43,6 @@ def shard(out, to, *options, **env):
     return to.read_bytes()
 
 
-@pytest.mark.slow
 @portable_here
 def test_portable_arithmetic_gives_the_same_bits_in_any_environment_with_any_threads(made, tmp_path):
     first = shard(made, tmp_path / "0.safetensors", "--arithmetic", "portable", "--threads", "1")
@@ -52,7 +51,7 @@ def test_portable_arithmetic_gives_the_same_bits_in_any_environment_with_any_thr
         assert again == first, env
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_fast_arithmetic_takes_what_the_environment_says(made, tmp_path):
     found = {
         shard(made, tmp_path / f"{i}.safetensors", "--arithmetic", "fast", "--threads", "1", **env)

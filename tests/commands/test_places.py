@@ -46,7 +46,7 @@ def test_a_home_that_cannot_be_written_is_replaced_by_the_working_folder(tmp_pat
     assert "XDG_CACHE_HOME" not in os.environ and [path.name for path in tmp_path.iterdir()] == [".cache"]
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_a_terminal_without_a_sign_shows_another(here, encoding):
     shown = command("ff-memories", "trace", "--model", "model", "Anna sees a", cwd=".", PYTHONIOENCODING=encoding)
@@ -56,7 +56,6 @@ def test_a_terminal_without_a_sign_shows_another(here, encoding):
     assert "Traceback" not in listed.stderr
 
 
-@pytest.mark.slow
 def test_no_command_loads_torch_before_its_options_are_read():
     modules = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
                for path in (ROOT / "src/ff_memories/commands").rglob("*.py") if path.stem != "__init__"]  # fmt: skip

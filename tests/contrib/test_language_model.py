@@ -107,7 +107,6 @@ def last_words(prompt):
     return f"shallow | {' '.join(map(str, ranks))} | ends with {word}" if len(ranks) >= FEWEST else "none"
 
 
-@pytest.mark.slow
 def test_a_model_stands_beside_people_and_the_proxy(plan, tmp_path, capsys):
     seen = lambda prompt: "semantic | 1 2 3 | about one subject"  # sees a pattern in everything, foils among it
     first, second = answered(tmp_path, "model-a", last_words), answered(tmp_path, "b", seen)
@@ -132,7 +131,6 @@ def test_a_model_stands_beside_people_and_the_proxy(plan, tmp_path, capsys):
     assert "ann and model-a: alpha_nominal 1.000" in capsys.readouterr().out
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("beside", ["the proxy", "a person"])
 def test_a_run_takes_a_model_as_a_third_kind_of_annotator(plan, tmp_path, beside):
     given, person = answered(tmp_path, "a model", last_words), tmp_path / "ann.csv"

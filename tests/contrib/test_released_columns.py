@@ -29,7 +29,6 @@ def run(request, tmp_path_factory):
     return Reference(model, TYPES), out, measured(out)
 
 
-@pytest.mark.slow
 def test_every_layer_column_is_the_released_codes(run):
     reference, out, (frame, _) = run
     corpus = store.read(out / "corpus.safetensors")
@@ -43,7 +42,6 @@ def test_every_layer_column_is_the_released_codes(run):
     assert len(frame) == 40 * len(reference.blocks)
 
 
-@pytest.mark.slow
 def test_every_dim_column_is_the_released_codes(run):
     reference, out, (_, frame) = run
     assert check_dim_columns(reference, out, frame)

@@ -81,7 +81,6 @@ def released(run):
     return sentences, values, positions, numbers
 
 
-@pytest.mark.slow
 def test_triggers_are_those_of_the_released_search(run, released):
     _, out, _ = run
     sentences, values, positions, numbers = released

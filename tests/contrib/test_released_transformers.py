@@ -13,7 +13,6 @@ from ff_memories.corpus import store
 from ff_memories.corpus.tokenizer import read_types
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_triggers_have_the_texts_that_the_run_read(name, tmp_path):
     """Of a small run, ungated and gated, whose texts are named by their whole paths."""

@@ -101,7 +101,6 @@ def test_a_corpus_file_gives_back_what_was_written(tmp_path, dictionary):
         store.read(tmp_path / "corpus.safetensors")
 
 
-@pytest.mark.slow
 def test_a_blank_spacy_pipeline_cuts_in_several_processes_as_in_one():
     pytest.importorskip("spacy", reason="the spacy extra is not installed")
     cut = segmenter("spacy:blank")
@@ -160,7 +159,6 @@ def test_the_split_of_a_file_is_fixed():
 
 
 @pytest.mark.more
-@pytest.mark.slow
 @pytest.mark.locked
 def test_the_demo_corpus_is_the_pinned_one_and_large_enough(tmp_path):
     from running import ROOT

@@ -87,7 +87,6 @@ def fix(error):
     return said[2], said[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_kind_of_file_is_refused_by_its_name_and_its_command_makes_the_same_text(tmp_path, kind):
     content, says = REFUSED[kind]

@@ -112,7 +112,6 @@ def test_a_mark_between_documents_is_no_sentence_and_ends_one(tmp_path, mark):
     assert split.counts["paragraphs"] == 2
 
 
-@pytest.mark.slow
 def test_a_long_word_of_200_000_letters_takes_time_in_proportion(tmp_path):
     *_, split = read(tmp_path / "my.txt", "ACGT" * 50_000, 255, too_long="split")
     assert len(split) == 785 and split.counts["tokens"] == 200_000

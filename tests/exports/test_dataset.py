@@ -46,7 +46,6 @@ def exported(llama, tmp_path_factory):
     monkeypatch.undo()
 
 
-@pytest.mark.slow
 def test_every_table_is_a_config_of_the_card_and_keeps_its_bytes(exported):
     run, plain, _ = exported
     card, _ = head(plain)
@@ -117,7 +116,6 @@ def test_the_hub_library_reads_the_card(exported):
     assert card.data.to_dict()["configs"][0]["config_name"] == "sentences"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [1, 2], ids=["plain", "texts"])
 def test_datasets_reads_every_row_of_every_config(exported, tmp_path, kind):
     library, folder = importlib.import_module("datasets"), str(exported[kind])

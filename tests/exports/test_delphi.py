@@ -42,7 +42,6 @@ def exported(llama, tmp_path_factory):
         yield export(tmp_path_factory.mktemp("delphi") / "out", "2/7", "3/12", "2/9", "3/17-")
 
 
-@pytest.mark.slow
 def test_a_module_per_layer_and_sign_with_its_config(exported):
     folders = {path.name: path for path in (exported / "latents").iterdir()}
     latents = {name: np.unique(loaded(folder)[0][:, 2]).tolist() for name, folder in folders.items()}

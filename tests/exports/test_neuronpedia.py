@@ -15,8 +15,6 @@ from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.exports import neuronpedia
 
-pytestmark = pytest.mark.slow
-
 RESULTS, KEYS, LAYERS = "results/small", 160, 3
 
 # The columns of Neuronpedia's tables (apps/webapp/prisma/schema.prisma) that we write, by the type of one value;

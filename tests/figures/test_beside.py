@@ -32,7 +32,6 @@ def made(figure: str, frames: dict[str, pl.DataFrame], **look) -> tuple[pl.DataF
     return frame, render.spec(draw.chart(frame, context))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", SHOWN)
 @pytest.mark.parametrize("types", OTHER_TYPES)
 def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
@@ -47,7 +46,6 @@ def test_the_other_choice_of_types_stands_beside_the_runs_own(figure, types):
     assert "hollow ticks" not in texts(render.svg(bare, figure))
 
 
-@pytest.mark.slow
 def test_the_other_choice_is_measured_as_the_runs_own_is():
     frames = knowing("trained")
     agreeing, _ = made("figure4", frames)

@@ -51,13 +51,11 @@ def drawn(run_folder):
     return run_folder / "here"
 
 
-@pytest.mark.slow
 def test_every_figure_is_drawn_from_the_tables_its_entry_names(drawn):
     assert {path.name for path in drawn.iterdir()} == {f + suffix for f in FIGURES for suffix in SUFFIXES}
     assert set(FIGURES) == {f"figure{i}" for i in range(2, 12)} | {"figureb1", "figureb2", "figureb3"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_surrogate_run_says_so_inside_the_image(drawn, figure):
     svg = (drawn / f"{figure}.svg").read_text()
@@ -65,7 +63,6 @@ def test_a_surrogate_run_says_so_inside_the_image(drawn, figure):
     assert 'width="218"' in svg
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_a_figure_of_last_tokens_speaks_of_no_next_one(figure):
     """If values are compared with a trigger's last token, caption and axis say so."""
@@ -82,7 +79,6 @@ def test_figures_of_the_papers_own_run_carry_no_surrogate_mark():
     assert "surrogate" not in texts(drawing("figure4", surrogate=False))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 def test_empty_tables_give_a_figure_that_says_no_data(figure):
     shown = texts(drawing(figure, {name: frame.clear() for name, frame in synthetic().items()}))
@@ -119,7 +115,6 @@ def test_stacked_shares_start_where_the_one_below_ends_and_reach_the_top():
         assert part["mean"][0] == pytest.approx((kinds == "residual").mean())
 
 
-@pytest.mark.slow
 def test_peoples_labels_take_the_place_of_the_proxys():
     proxy = synthetic()["pattern_labels"]
     people = proxy.with_columns(
@@ -132,7 +127,6 @@ def test_peoples_labels_take_the_place_of_the_proxys():
     assert "labels: automatic proxy" in texts(drawing("figure2", {"pattern_labels": proxy}))
 
 
-@pytest.mark.slow
 def test_n_is_shown_and_counts_only_known_agreement():
     values = synthetic()["values"]
     assert f"n = {KEYS} values per layer" in texts(drawing("figure4", synthetic() | {"values": values}))
@@ -175,7 +169,6 @@ def test_colours_of_one_figure_stay_apart_for_colour_blind_eyes(palette, sight):
     assert apart > 10, apart  # CIEDE2000; a difference of 1 is just seen
 
 
-@pytest.mark.slow
 def test_every_mark_leads_to_the_keys_behind_it(drawn):
     for figure in FIGURES:
         spec = json.loads((drawn / f"{figure}.vl.json").read_text())
@@ -239,7 +232,6 @@ def marks_of(figure: str, **look) -> list[tuple[str, dict]]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", sorted(set(paper.all_values()["figure"])))
 def test_only_a_single_value_of_the_paper_is_a_mark_and_a_range_is_a_band(figure):
     """A mark in the middle of a range would look like a datum."""
@@ -263,7 +255,6 @@ def test_ranks_of_the_papers_vocabulary_are_laid_over_ours_as_shares():
         assert f'"high": {rank / paper.VOCABULARY}' in spec
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", [name for name, figure in FIGURES.items() if figure.untrained])
 def test_every_figure_shows_untrained_models_measured_as_the_run_is(figure):
     given, settings, shown = chosen(figure, synthetic()), Settings(SECTIONS), FIGURES[figure].untrained

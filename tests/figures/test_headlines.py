@@ -76,7 +76,6 @@ def test_a_headline_says_its_frames_numbers(figure, columns, told):
     assert said(figure, **columns).endswith(told)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("figure", FIGURES)
 @pytest.mark.parametrize("layers", [1, 2, 16])
 def test_the_title_is_the_headline_and_the_specification_has_it_whole(figure, layers):

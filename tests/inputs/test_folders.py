@@ -18,7 +18,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.proved_model import take_in
 
-pytestmark = pytest.mark.slow
 IDS = torch.arange(3, 20)[None]
 
 
@@ -154,6 +153,7 @@ def test_what_transformers_saved_is_accepted(name, tmp_path):
         model_folder.check(tiny.save(tmp_path / "shards", name, shard="50KB"), "auto", "here")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("what", ["a value head", "8 bits"])
 def test_the_way_out_gives_a_folder_that_runs(folder, llama, what):
     ODD[what][0](folder)
@@ -210,6 +210,7 @@ MULTIMODAL = {
 }
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("kind", MULTIMODAL)
 def test_the_text_model_of_a_multimodal_one_is_saved_and_runs(llama, tmp_path, kind):
     architecture, text, sight, inner = MULTIMODAL[kind]

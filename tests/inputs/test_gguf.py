@@ -23,7 +23,6 @@ from ff_memories.inputs import from_gguf, model_folder
 from ff_memories.inputs.proved_model import take_in
 from ff_memories.model.files import gguf_file
 
-pytestmark = pytest.mark.slow
 LINES = [line for page in ["README.md", *(f"docs/{p}.md" for p in ("index", "paper", "verify", "own-model"))]
          for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.strip()]  # fmt: skip
 

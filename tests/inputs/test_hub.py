@@ -23,7 +23,6 @@ from ff_memories.inputs import model_folder
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.workflow.run import Run
 
-pytestmark = pytest.mark.slow
 TEXTS = ["--train", "train.txt", "--validation", "valid.txt"]
 NAME = "tiny/gpt2"
 

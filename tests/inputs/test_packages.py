@@ -23,7 +23,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.inputs import enwik8, fetch, from_gguf, from_llama2c, model_folder, registry
 from ff_memories.model.files import gguf_file
 
-pytestmark = pytest.mark.slow
 RAN = "open('{}/it-ran', 'w')\n"  # whatever of a package is run leaves this
 
 

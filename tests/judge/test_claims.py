@@ -506,7 +506,6 @@ def test_the_lowest_of_hits_mirrors_the_highest_of_misses():
     assert low < min(own.mean() for own in hits) < high
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share, layers, keys", [(0.3, 16, 1000), (0.01, 10, 4096), (0.01, 10, 512)])
 def test_the_interval_of_a_selected_layer_covers_where_all_layers_are_alike(share, layers, keys):
     """A Monte Carlo trial; the selected layer's own interval lies above the true share too often."""
@@ -548,7 +547,6 @@ def test_a_number_of_layers_is_seldom_judged_wrongly(margins, limit, never):
     assert wrong / trials <= 0.06
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("keys", [3, 5, 20])
 def test_a_layer_of_few_keys_is_seldom_judged_wrongly(keys):
     rng, wrong, trials = np.random.default_rng(1), 0, 1000

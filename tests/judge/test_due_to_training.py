@@ -43,7 +43,6 @@ def test_one_more_untrained_models_number_lies_in_the_prediction_interval_at_its
     assert inside / trials == pytest.approx(0.95, abs=0.015)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("models", [3, 5, 10])
 def test_without_an_effect_a_verdict_says_one_at_its_rate_and_with_one_it_finds_it(models):
     """Whether models or sentences vary more. A bare range of three models would be wrong half of the time."""

@@ -65,7 +65,6 @@ def close(ours, theirs, tolerance):
     assert (ours - theirs).abs().max() <= tolerance * theirs.abs().max()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.float64, 1e-10)])
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_tensor_of_the_forward_pass_equals_fairseqs(tmp_path, variant, dtype, tolerance):
@@ -140,7 +139,6 @@ def every_coefficient(decoder, corpus, budget, threads):
     return torch.cat([found[s] for s in range(corpus.train)])
 
 
-@pytest.mark.slow
 def test_in_float64_neither_batches_nor_threads_change_a_coefficient_or_a_rank(tmp_path):
     write_checkpoint(tmp_path / "model.pt", TYPES, seed=5)
     decoder = Decoder(*checkpoint.read(tmp_path / "model.pt"), dtype=torch.float64)
@@ -206,7 +204,6 @@ def test_how_many_values_are_projected_at_once_decides_nothing(small, monkeypatc
         assert found.probability == pytest.approx(once[types].probability, rel=1e-5)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("shards", [2, 3, 50])
 def test_shards_of_mutated_triggers_have_the_bits_of_all(small, shards):
     decoder, corpus = small

@@ -148,7 +148,6 @@ def test_no_tail_of_the_vocabulary_is_left_out_that_holds_the_top(tmp_path):
 # -- runs --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_every_row_matches_the_exact_model_within_the_precision(rounded):
     _, folder, settings, out = rounded
     found = audit(given := basis(folder, settings, out), ALL)
@@ -157,7 +156,6 @@ def test_every_row_matches_the_exact_model_within_the_precision(rounded):
     assert max(f.largest_difference for f in found) > 10 * tolerances("float32").coefficient, "nothing was rounded"
 
 
-@pytest.mark.slow
 def test_every_measured_table_says_its_precision(rounded, exact):
     (precision, _), _, _, out = rounded
     found = {path.stem: tables.precision_of(path) for path in out.glob("*.parquet")}
@@ -166,7 +164,6 @@ def test_every_measured_table_says_its_precision(rounded, exact):
     assert {tables.precision_of(path) for path in exact.glob("*.parquet")} == {"float32"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("change", [{"execution__batch_tokens": 37}, {"execution__shards": 3}], ids=str)
 def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, change, tmp_path):
     (precision, place), _, _, out = rounded
@@ -180,7 +177,6 @@ def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, ch
 # -- never mixed -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_run_of_two_precisions_is_refused(rounded, exact, tmp_path):
     _, _, _, out = rounded
     (tmp_path / "tables").mkdir()
@@ -191,7 +187,6 @@ def test_a_run_of_two_precisions_is_refused(rounded, exact, tmp_path):
         compare.compare(tmp_path, tmp_path / "other", None)
 
 
-@pytest.mark.slow
 def test_a_step_does_not_read_what_was_measured_in_another_precision(rounded, tmp_path, capsys):
     *_, out = rounded
     (tmp_path / "config.yaml").write_text(yaml.safe_dump(config()))

@@ -67,7 +67,6 @@ def test_every_type_of_transformers_is_tried():
     assert set(ROPES) == set(ROPE_INIT_FUNCTIONS) | {"default"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name, kind", [pair for pair in product(ROTARY, ROPES) if pair not in UNKNOWN])
 def test_a_batch_gives_what_each_sentence_gives_alone(name, kind):
     made = rotary(name, kind)

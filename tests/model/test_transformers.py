@@ -236,7 +236,6 @@ def test_updates_are_the_sums_of_the_values(name):
     assert torch.equal(both, torch.cat([ours.layers[0].values, -ours.layers[0].values]))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 def test_mutated_prefixes_give_what_each_gives_alone(name):
     """As a forest, or as plain sentences where the family takes no attention function of ours."""

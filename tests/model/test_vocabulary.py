@@ -25,7 +25,6 @@ def vectors(n, d=16, seed=0):
     return torch.randn(n, d, generator=draw, dtype=torch.float64) * scale
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
 @pytest.mark.parametrize("kind", ["adaptive", "flat", "head", "random"])
 def test_tops_probabilities_and_ranks_are_those_of_the_full_distribution(tmp_path, monkeypatch, options, kind):

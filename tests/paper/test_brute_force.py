@@ -53,7 +53,6 @@ def run(request, tmp_path_factory):
     return settings, reference, sentences, frames
 
 
-@pytest.mark.slow
 def test_triggers(run):
     settings, reference, sentences, frames = run
     option = dict(settings["triggers"])

@@ -40,7 +40,6 @@ def again(tmp_path, folder, texts, **changes):
     return run_steps(tmp_path, config(**RELEASED, **changes))
 
 
-@pytest.mark.slow
 def test_a_run_given_anothers_draw_repeats_it_whatever_its_seed(run, tmp_path):
     folder, out = run
     new = again(tmp_path, folder, out / "sample", seed=99, composition__examples=7)

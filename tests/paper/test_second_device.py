@@ -183,7 +183,6 @@ def test_weights_that_stay_behind_are_found(paper, left):
 # -- what is measured --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -193,7 +192,6 @@ def test_triggers_of_all_kinds(paper, positions, per_sentence, duplicates):
     assert len(table) > 300
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_triggers_whose_lists_overflow(weights, monkeypatch, per_sentence):
     """More candidates than a list's log holds: lists are cut in the middle of the pass."""
@@ -217,7 +215,6 @@ def test_mutations(weights, random, single_token):
     both(lambda place: mutations.table(rows, work(place)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "projection, target", [("adaptive", "next"), ("flat", "last"), ("head", "next"), ("random", "last")]
 )
@@ -271,7 +268,6 @@ def waits(longest):
         yield int(rng.integers(1, longest + 1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("duplicates", ["keep", "drop"])
 @pytest.mark.parametrize("per_sentence", ["best", "all"])
 def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypatch, per_sentence, duplicates):
@@ -338,7 +334,6 @@ def later_steps(folder, out, device):
          "--dictionary", folder / "dict.txt", "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 
-@pytest.mark.slow
 def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks, monkeypatch):
     monkeypatch.setattr(decoders, "band_of", lambda lengths: np.arange(len(lengths)))
     write_inputs(tmp_path, TYPES, seed=3, train=90, validation=40)

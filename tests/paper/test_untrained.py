@@ -30,7 +30,6 @@ def measured(run, model, where, device="cpu"):
     return {name: tables.read(where / f"{name}.parquet") for name in BASELINE}
 
 
-@pytest.mark.slow
 def test_the_runs_own_model_on_a_text_that_is_smaller_than_the_sample_gives_the_runs_tables(run, tmp_path):
     _, out = run
     made = measured(run, "same_sample", tmp_path)
@@ -39,7 +38,6 @@ def test_the_runs_own_model_on_a_text_that_is_smaller_than_the_sample_gives_the_
     assert made["pattern_labels"].height and made["annotations"]["annotator"].unique().to_list() in ([], ["proxy"])
 
 
-@pytest.mark.slow
 def test_an_untrained_model_is_another_one_each_time_and_the_same_when_made_again(run, tmp_path):
     first, again, other = (
         measured(run, name, tmp_path / str(place)) for place, name in enumerate(["untrained-1"] * 2 + ["untrained-2"])
@@ -51,7 +49,6 @@ def test_an_untrained_model_is_another_one_each_time_and_the_same_when_made_agai
     assert active["active"].is_between(0.3, 0.7).all()  # no bias, no training: half of all memories
 
 
-@pytest.mark.slow
 def test_the_config_says_how_much_of_a_baseline_is_measured(run, tmp_path):
     folder, _ = run
     sizes = {"models": 1, "sentences": 30, "keys_per_layer": 2, "examples": 7}

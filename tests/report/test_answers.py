@@ -139,7 +139,6 @@ def test_every_section_has_an_answer_for_every_verdict(section, verdict):
     assert answer(section, rows(scope)) == ["No claim here is judged."]
 
 
-@pytest.mark.slow
 def test_a_figure_says_what_it_shows_in_this_run_where_its_specification_does(tmp_path):
     for name, held in (("figure2", {"usermeta": {"headline": "Half <b>of all"}}), ("figure3", {})):
         (tmp_path / f"{name}.vl.json").write_text(json.dumps(held))

@@ -151,7 +151,6 @@ def test_labels_and_disagreements_are_counted(made):
     assert agrees == m.values.filter(pl.col("layer") == 2)["agrees"].to_list()
 
 
-@pytest.mark.slow
 @given(st.text())
 def test_every_token_is_shown_without_anything_invisible(token):
     made = shown(token)

@@ -92,7 +92,6 @@ def test_a_fairseq_models_trace_is_that_of_brute_force(fairseq):
     assert listed_ == {(c["layer"], m["key"], m["sign"]) for c in found["cells"] for m in c["memories"]}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "llama", "gemma2", "gpt_neox", "bloom"])
 @pytest.mark.parametrize("signs", [1, 2])
 def test_a_transformers_models_trace_is_that_of_brute_force(name, signs):

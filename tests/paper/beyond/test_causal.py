@@ -39,7 +39,7 @@ INTERVENTIONS: list[Any] = ["mean", "zero", "resample", "double"]
         "llama",
         "adaptive",
         "final norm",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gemma2", "olmo2", "gpt_neox", "falcon")),
+        *(pytest.param(name, marks=pytest.mark.more) for name in ("gemma2", "olmo2", "gpt_neox", "falcon")),
     ]
 )
 def truth(request, tmp_path):

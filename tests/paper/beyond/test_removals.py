@@ -23,7 +23,7 @@ NUMBERS = [1, 2, 5, 10, 20]
         "llama",
         "adaptive",
         "final norm",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gemma2", "olmo2", "falcon")),
+        *(pytest.param(name, marks=pytest.mark.more) for name in ("gemma2", "olmo2", "falcon")),
     ]
 )
 def truth(request, tmp_path):

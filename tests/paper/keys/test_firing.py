@@ -39,7 +39,6 @@ def run(request, tmp_path_factory):
     return settings, {p.stem: tables.read(p) for p in out.glob("*.parquet")}, m, low, model
 
 
-@pytest.mark.slow
 def test_firing_counts_every_prefix_of_the_text(run):
     settings, frames, m, *_ = run
     prefixes = sum(len(own[0]) for own in m.values())

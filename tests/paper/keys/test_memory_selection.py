@@ -53,7 +53,6 @@ def with_keys(settings, asked, gallery=None):
     return out | {"gallery": {"keys": gallery}} if gallery is not None else out
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("asked", [9, LISTED], ids=["sample", "list"])
 def test_rows_are_those_of_the_run_over_all_memories(full, asked):
     folder, settings, neurons, signs, whole = full
@@ -80,7 +79,6 @@ def test_rows_are_those_of_the_run_over_all_memories(full, asked):
     assert counts["mutations"]["keys_without_triggers"] == len(looked) - fires
 
 
-@pytest.mark.slow
 def test_the_gallery_may_show_fewer(full):
     folder, settings, _, signs, whole = full
     frames, _ = frames_of(folder, with_keys(settings, 9, 4), "fewer")

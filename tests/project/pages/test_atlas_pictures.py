@@ -22,7 +22,6 @@ def atlas(tmp_path_factory):
     return project / "out"
 
 
-@pytest.mark.slow
 def test_facts_are_means_over_the_layers(atlas):
     with (atlas / "numbers.csv").open(newline="") as file:
         found = atlas_pictures.facts([*csv.DictReader(file)])

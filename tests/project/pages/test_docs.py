@@ -73,7 +73,6 @@ def parsed(words):
     return get_main_parser().parse_args(rest)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_line_to_type_is_one_that_its_tool_takes(page):
     text = page.read_text(encoding="utf-8")

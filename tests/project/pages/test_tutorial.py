@@ -37,7 +37,6 @@ def test_it_is_kept_without_outputs(path, cells):
     assert not [cell for cell in kept if cell["outputs"] or cell["execution_count"]]
 
 
-@pytest.mark.slow
 def test_the_chapter_on_a_model_of_transformers_shows_what_its_text_says(tmp_path):
     model, text, triggers, promoted, agreement, layers = run(
         notebook.cells(SECOND), "data/demo-llama/model.safetensors", tmp_path
@@ -50,7 +49,6 @@ def test_the_chapter_on_a_model_of_transformers_shows_what_its_text_says(tmp_pat
     assert layers.html.count("<tr>") > 8 and "residual_top" in layers.html
 
 
-@pytest.mark.slow
 def test_the_key_fires_on_can_loses_most_without_it_and_its_value_promotes_what_follows(outputs):
     assert all(output.printed or output.html for output in outputs)
     assert not re.search("Error|Warning", "".join(output.printed for output in outputs))

@@ -64,7 +64,6 @@ NEW = ("run", "--model", "./model", "--text", "my.txt", "--name", "tried", "--co
 SMALL = ("--set", "triggers.top=5", "mutations.keys_per_layer=4", "gallery.keys=4", "baselines.models=1")
 
 
-@pytest.mark.slow
 def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     archive = zipfile.ZipFile(wheel)
     held = set(archive.namelist())
@@ -90,6 +89,7 @@ def _place(name):
     return str(name.relative_to("src")) if name.parts[0] == "src" else f"ff_memories/project/{name}"
 
 
+@pytest.mark.more
 @pytest.mark.workflow
 def test_somebody_elses_workflow_takes_ours_as_a_module(installed, tmp_path):
     theirs = {"theirs": 1, "ff": transformers_run.prepare(tmp_path, "gpt2", train=20, validation=10)}
@@ -104,7 +104,6 @@ def test_somebody_elses_workflow_takes_ours_as_a_module(installed, tmp_path):
 
 
 @pytest.mark.more
-@pytest.mark.slow
 def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_path):
     dry = run(*NEW, *SMALL, "--dry-run")
     assert "split by lines" in dry.stdout and "results go to results/tried/" in dry.stdout

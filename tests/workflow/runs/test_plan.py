@@ -129,7 +129,7 @@ def run(*arguments):
     return ended("plan", "--configfile", "my.yaml", "--threads", "1", *arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.more
 def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_read(small, capsys, tmp_path):
     small(corpus__train__max_sentences=3)
     assert run() == 0
@@ -155,7 +155,6 @@ def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monke
     assert sum(step["disk"] for step in fetched) > 2e9
 
 
-@pytest.mark.slow
 def test_every_steps_time_memory_and_disk_are_stated_and_beside_them_what_was_measured_before(small, capsys, tmp_path):
     small()
     logs = tmp_path / "results/small/logs"
@@ -171,7 +170,7 @@ def test_every_steps_time_memory_and_disk_are_stated_and_beside_them_what_was_me
     assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("kind", ["portable", "fast"])
 def test_a_plan_measures_with_the_runs_arithmetic(kind, monkeypatch):
     """In a process of its own, which says what is wrong where it can't."""

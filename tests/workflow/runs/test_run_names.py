@@ -44,7 +44,6 @@ def test_another_config_with_other_settings_is_refused_and_the_same_one_or_its_c
     assert not taken(seed=4)
 
 
-@pytest.mark.slow
 def test_init_and_snakemake_refuse_it_before_the_first_job(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     settings = prepare(tmp_path, "gpt2", run="own")

@@ -55,7 +55,6 @@ def in_shards(folder, name, shards, outputs, *arguments):
     step("join", "--shards", *every, "--joined", *(folder / place for place in outputs.values()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name, shards", [("mutations", 3), ("values", 50), ("composition", 3), ("gallery-tables", 3)])
 def test_a_step_in_shards_writes_the_bytes_of_one_job(whole, tmp_path, name, shards):
     out, given, types = whole
@@ -75,7 +74,7 @@ def test_a_step_in_shards_writes_the_bytes_of_one_job(whole, tmp_path, name, sha
         assert (tmp_path / place).read_bytes() == (out / place.removeprefix("tables/")).read_bytes(), place
 
 
-@pytest.mark.slow
+@pytest.mark.more
 @pytest.mark.parametrize("model", ["same_sample", "untrained-2"])
 def test_baselines_in_shards_have_the_bytes_of_one_job(whole, tmp_path, model):
     out, _, _ = whole
@@ -86,7 +85,6 @@ def test_baselines_in_shards_have_the_bytes_of_one_job(whole, tmp_path, model):
     assert len(tables.read(thrice / "mutations.parquet")) > 20
 
 
-@pytest.mark.slow
 def test_shards_of_another_number_are_removed(whole, tmp_path):
     out, given, types = whole
     for shards in (3, 2):
