@@ -16,7 +16,7 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
-.PHONY: demo quick test test-all lint newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
+.PHONY: demo quick slow test test-all lint newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2, qwen or stories15m;
 # `make demo` also takes stories15m-stories, demo-gpt2 and demo-llama, which are not recorded
@@ -45,6 +45,10 @@ demo: inputs
 # run the fast tests in two minutes; none of them runs a workflow
 quick: .venv/.tests models
 	$(PYTEST) --hypothesis-profile quick -m "not workflow and not slow and not more and not browser and not slurm and not long"
+
+# measure which of the main tests are slow, for `make quick`
+slow: .venv/.tests models
+	$(PYTEST) --hypothesis-profile quick --store-slow
 
 # run the main tests in minutes: numbers against brute force, closed forms and fairseq, one whole run, dvc.yaml,
 # architecture

@@ -43,3 +43,9 @@ def test_the_page_limits_all_that_is_counted():
 def test_the_house_grows_no_more(what):
     size = SIZES[what]()
     assert 0 < size <= LIMITS[what], f"{size:,} {what}: take something out first"
+
+
+def test_every_test_that_is_stored_as_slow_is_there():
+    stored = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
+    for file, name in sorted({(file, name) for file, name, *_ in (re.split(r"::|\[", line) for line in stored)}):
+        assert f"def {name}(" in (ROOT / file).read_text(encoding="utf-8"), "run make slow"
