@@ -16,7 +16,7 @@ from running import snakemake
 torch.set_num_threads(1)
 for profile, examples in (("default", 100), ("quick", 15)):  # make quick names its own
     settings.register_profile(profile, deadline=None, max_examples=examples)
-SLOW = 0.1  # seconds: a test that takes longer is not in `make quick`
+SLOW, FIXTURE = 0.1, 0.5  # seconds: a test, and a file with a fixture, that take longer are not in `make quick`
 STORED = Path(__file__).with_name("slow.txt")
 
 
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if RUNS & set(item.fixturenames):
             item.add_marker("workflow")
-        if item.nodeid in slow:
+        if slow & {item.nodeid, item.nodeid.partition("::")[0]}:
             item.add_marker("slow")
 
 
@@ -84,6 +84,8 @@ class Durations(Counter):
 
     def pytest_runtest_logreport(self, report):
         self[report.nodeid] += report.duration
+        if report.when == "setup" and report.duration > FIXTURE and "workflow" not in report.keywords:
+            self[report.nodeid.partition("::")[0]] += report.duration
 
     def pytest_sessionfinish(self, session):
         kept = stored() - self.keys()
