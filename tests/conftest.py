@@ -16,7 +16,7 @@ from running import snakemake
 torch.set_num_threads(1)
 for profile, examples in (("default", 100), ("quick", 15)):  # make quick names its own
     settings.register_profile(profile, deadline=None, max_examples=examples)
-SLOW, FIXTURE = 0.1, 0.5  # seconds: a test, and a file with a fixture, that take longer are not in `make quick`
+SLOW, FIXTURE = 0.05, 0.25  # seconds: a test, and a file with a fixture, that take longer are not in `make quick`
 STORED = Path(__file__).with_name("slow.txt")
 
 
