@@ -42,7 +42,7 @@ demo: inputs
 	$(BIN)/snakemake --cores all --resources gpu=1 $(CONFIG)
 	@echo "Open results/$(RUN)/report/report.html"
 
-# run the fast tests in two minutes; none of them runs a workflow
+# run the fast tests in half a minute; none of them runs a workflow
 quick: .venv/.tests models
 	$(PYTEST) --hypothesis-profile quick -m "not workflow and not slow and not more and not browser and not slurm and not long"
 
