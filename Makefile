@@ -16,6 +16,8 @@ endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
 
+QUICK = --hypothesis-profile quick -m "not workflow and not slow and not more and not browser and not slurm and not long"
+
 .PHONY: demo quick slow test test-all lint newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
 
 # the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2, qwen or stories15m;
@@ -44,11 +46,13 @@ demo: inputs
 
 # run the fast tests in half a minute; none of them runs a workflow
 quick: .venv/.tests models
-	$(PYTEST) --hypothesis-profile quick -m "not workflow and not slow and not more and not browser and not slurm and not long"
+	$(PYTEST) $(QUICK)
 
 # measure which of the main tests are slow, for `make quick`
 slow: .venv/.tests models
+	: > tests/slow.txt
 	$(PYTEST) --hypothesis-profile quick --store-slow
+	$(PYTEST) $(QUICK) --store-slow  # fixtures now belong to other tests
 
 # run the main tests in minutes: numbers against brute force, closed forms and fairseq, one whole run, dvc.yaml,
 # architecture

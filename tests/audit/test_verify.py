@@ -204,6 +204,17 @@ def test_digests_that_were_edited_by_hand_are_named_and_written_anew_and_a_key_i
     assert f"1  {first['coefficient']:8.4f}  " in shown and "promotes" in shown
 
 
+def test_compare_calls_a_run_identical_to_its_record_and_a_forged_one_different(here, capsys, tmp_path):
+    run = Run.read(DEFAULT)
+    assert ended("compare", run.results, "dvc.lock") == 0 and capsys.readouterr().out.splitlines()[-1] == "identical"
+    own = shutil.copytree(run.results, tmp_path / run.config.run, ignore=shutil.ignore_patterns("logs", "gallery"))
+    path = own / "tables/triggers.parquet"
+    tables.write(tables.read(path).with_columns(pl.col("coefficient") * 1.01), path)
+    assert ended("compare", run.results, own) == 1
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[-1] == "different" and "triggers" in shown and "coefficient" in shown
+
+
 @pytest.mark.parametrize(
     "arguments, said", [(["--share", "2"], "between 0 and 1"), (["--only", "hashes"], "no such part")]
 )

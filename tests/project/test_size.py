@@ -48,4 +48,5 @@ def test_the_house_grows_no_more(what):
 def test_every_test_that_is_stored_as_slow_is_there():
     for line in (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines():
         file, _, name = line.partition("[")[0].partition("::")
-        assert f"def {name}" in (ROOT / file).read_text(encoding="utf-8"), "run make slow"
+        content = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).is_file() else ""
+        assert f"def {name}(" in content or (content and not name), f"{line}: run make slow"

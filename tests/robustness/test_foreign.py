@@ -36,6 +36,8 @@ PLAIN: dict[str, tuple[Callable, str, str]] = {  # what reads it, the text, and 
     "an escape": (foreign.yaml_of, 'a: {b: "\\e[2J"}', "a.b: .* has a control character"),
     "twice": (foreign.yaml_of, "a: 1\na: 2", "line 2: 'a' appears a second time"),
     "JSON, rather deep": (foreign.json_of, "[" * 100 + "]" * 100, "more than 64"),
+    "JSON, very deep": (foreign.json_of, "[" * 100_000 + "]" * 100_000, "file: "),
+    "JSON, no number": (foreign.json_of, '{"a": NaN}', "a: nan is no finite number"),
     "JSON, endless": (foreign.json_of, '{"a": {"bytes": 1e400}}', "a.bytes: inf is no finite number"),
     "JSON, twice": (foreign.json_of, '{"a": 1, "a": 2}', "'a' appears a second time"),
     "JSON, an escape": (foreign.json_of, '{"a": "\\u001b[2J"}', "a: .* has a control character"),

@@ -90,6 +90,18 @@ def changed(path, change):
     torch.save(content, path)
 
 
+def huge_storage(path):
+    torch.save({"model": {"a": torch.zeros(7)}}, path)
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(f"{path.stem}/data.pkl")
+    content = content.replace(b"q\x08K\x07", b"q\x08\x8a\x06" + (10**13).to_bytes(6, "little"))  # LONG1 for the 7
+    zipped(path, content, [("data/0", bytes(28))])
+
+
+def sparse(content):
+    content["model"][FC1] = torch.sparse_coo_tensor(torch.zeros(2, 0).long(), torch.zeros(0), (24, 16))
+
+
 def endless():
     """Forty lists, each holding the one before twice: small as a pickle, endless as text."""
     nested = ["x" * 1000]
@@ -104,11 +116,15 @@ LARGE: dict[str, tuple[Callable[[Any], object], str]] = {  # by file: what write
         "compressed",
     ),
     "expanded.pt": (lambda p: changed(p, lambda c: c["model"].update({FC1: torch.ones(1).expand(10**6, 16)})), FC1),
+    "storage.pt": (huge_storage, ""),
+    "nested.pt": (lambda p: zipped(p, b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b"."), ""),
+    "sparse.pt": (lambda p: changed(p, sparse), FC1),
     "endless-arch.pt": (lambda p: changed(p, lambda c: c["args"].__dict__.update(arch=endless())), ""),
 }
 
 
 @pytest.mark.more
+@pytest.mark.filterwarnings("ignore")  # of torch, on sparse tensors
 def test_what_unfolds_when_it_is_read_is_refused_in_little_memory(folder):
     paths = [folder / name for name in LARGE]
     for path in paths:

@@ -120,6 +120,7 @@ downloads = []
         ("data/x", "workflow/rules", "x.folder"),
         ("data/x", "data/../../up", "x.folder"),
         ("data/x", "data/a;b", "x.folder"),
+        ("data/x", "-x", "x.folder"),
         ("a.txt", "../a", "x.files"),
         ("a.txt", "/etc/passwd", "x.files"),
         ("[x]", '[x]\ngolden = "../../secret.toml"', "x.golden"),

@@ -60,8 +60,7 @@ def chart(
     )
     y, lines = _y(frame, panel, top), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
     colour, plain = _colour(frame, labels, over), _colour(frame, labels, over, legend=False)
-    untrained = frame.drop_nulls("untrained")
-    behind = alt.Chart(source(_distinct(untrained) if over else untrained)).encode(x=x)
+    behind = alt.Chart(source(frame.drop_nulls("untrained"))).encode(x=x)
     thin: Options = {"strokeWidth": 0.9, "strokeDash": [3, 2], "clip": True}
     thin |= {"color": FAINT} if over else {"opacity": FADED}
     bars: Options = {"strokeWidth": 0.7, "opacity": 0.35 if over else 0.6, "clip": True}
@@ -99,17 +98,6 @@ def reach(frame: pl.DataFrame) -> float:
     """Return the largest number that a panel draws; 0 for one without data."""
     largest = [frame[name].max() for name in ("value", "high", "untrained")]
     return max((float(value) for value in largest if value is not None), default=0.0)  # type: ignore[arg-type]
-
-
-def _distinct(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of the first of several models whose untrained models have the same numbers.
-
-    Checkpoints of one model do, and what is untrained has no number of updates.
-    """
-    kept: dict[tuple[object, ...], str] = {}
-    for (label,), part in frame.group_by("label", maintain_order=True):
-        kept.setdefault(tuple(part.select("depth", "untrained").rows()), str(label))
-    return frame.filter(pl.col("label").is_in(list(kept.values())))
 
 
 class _y:

@@ -238,23 +238,22 @@ class Unlisted:
             f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
         )
         rows = self.inputs.triggers(layer, key)
-        if rows.is_empty():
-            return missing
         text = text_key(self.inputs.corpus.sentence(sentence)[:position])
         same = [rows.row(i, named=True) for i in self.inputs.listed(layer, key).get(text, ())]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
-        if len(rows) < self.options.top:
-            return missing
-        last = rows.row(-1, named=True)
-        if same and same[-1] == last:
-            return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
-        tokens = self.inputs.corpus.sentence(last["sentence"])
-        bar = float(self.inputs.oracle.layers(tokens, layer)[-1].coefficients()[last["position"], key])
+        bar, ends = 0.0, [(sentence, position)]
+        if len(rows) == self.options.top:
+            last = rows.row(-1, named=True)
+            if same and same[-1] == last:
+                return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
+            ends.append((last["sentence"], last["position"]))
+            tokens = self.inputs.corpus.sentence(last["sentence"])
+            bar = float(self.inputs.layer(tokens, layer).coefficients()[last["position"], key])
         if found < bar * (1 - self.limits.tie):
             return Result()
-        ends = ((sentence, position), (last["sentence"], last["position"]))
-        off = (self.inputs.measuring.layer(self.inputs.corpus.sentence(i), layer).off(row) for i, row in ends)
+        layers = ((self.inputs.measuring.layer(self.inputs.corpus.sentence(i), layer), row) for i, row in ends)
+        off = (here.off(self.limits.noise, row) for here, row in layers)
         return Result(NEAR_TIE) if found - bar <= self.limits.tie * bar or found - bar <= sum(off) else missing
 
 

@@ -108,7 +108,7 @@ class AuditInputs:
         found_here: whether the lists of triggers were found on this machine, so near-ties may be in another order.
         unsure: {(layer, key): which triggers at the end of such a list may be others}.
         surveyed: how strongly the model's memories fire where `causal` tests them, as the engine finds here.
-        measures: whether the rounding errors of every row are measured, which takes half as long again.
+        measures: whether the rounding errors of every row are measured, which takes more than twice as long.
     """
 
     oracle: Reference
@@ -143,8 +143,10 @@ class AuditInputs:
 
     @cached_property
     def measuring(self) -> "AuditInputs":
-        """The same, with the rounding errors of every row: some, such as a first token's, have far larger ones."""
-        return replace(self, measures=True)
+        """The same, with float32's errors of every row: some, such as a first token's, have far larger ones."""
+        made = replace(self, measures=self.config.precision == "float32")
+        made.near = self.near
+        return made
 
     @cached_property
     def looked_at(self) -> list[tuple[int, int]] | None:

@@ -21,7 +21,8 @@ from ff_memories.model.vocabulary import Vocabulary
 
 AT_ONCE = 256  # values that are multiplied by the output matrix at once
 EPSILON = 1e-5  # of fairseq's layer norms
-ERRORS = 8  # times a row's measured error, another order of the same float32 sums may be off
+# times a row's measured error, another order of the same float32 sums may be off: of 600 rows that cancel, 3.8 at most;
+ERRORS, MOST = 8, 100  # but no more than so many times the usual error, a thousandth of the layer's largest number
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Activations:
         output: (rows, d) o, the layer's output.
         signs: 2 if memory d_m + i is memory i with its sign changed.
         outliers: whether the first row is not like the others: many models give it far larger numbers.
-        error: (rows,) how far float32 is off at most, in m and in the scores, if that was measured.
+        errors: (rows,) each, how far float32 is off at most in m and in each of the scores, if that was measured.
     """
 
     residual: torch.Tensor
@@ -47,7 +48,7 @@ class Activations:
     output: torch.Tensor
     signs: int = 1
     outliers: bool = False
-    error: torch.Tensor | None = None
+    errors: tuple[torch.Tensor, ...] = ()
 
     def coefficients(self) -> torch.Tensor:
         """Return the memory coefficients (rows, memories)."""
@@ -55,23 +56,29 @@ class Activations:
 
     def noise(self, share: float, row: int = -1) -> float:
         """Return the largest error of a coefficient, where a score's is a share of the layer's largest score."""
-        return share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m) + self.off(row)
+        usual = share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m)
+        return usual + (self._off(0, row, usual) if self.errors else 0.0)
 
-    def off(self, row: int = -1) -> float:
-        """Return how far another float32 may be off in a row, if this one's error was measured."""
-        return 0.0 if self.error is None else ERRORS * float(self.error[row])
+    def off(self, share: float, row: int) -> float:
+        """Return the noise of a row whose own error was measured, and otherwise 0."""
+        return self.noise(share, row) if self.errors else 0.0
+
+    def _off(self, of: int, row: int, usual: float) -> float:
+        return min(ERRORS * float(self.errors[of][row]), MOST * usual)
 
     def measured(self, in_float32: "Activations") -> "Activations":
-        """Return these activations with the errors of the same ones in float32."""
+        """Return these activations with the errors of the same ones in float32; overflows excuse nothing."""
         pairs = zip((self.m, *self.scores), (in_float32.m, *in_float32.scores), strict=True)
-        return replace(self, error=torch.stack([(one - other).abs().amax(1) for one, other in pairs]).amax(0))
+        gaps = ((one - other).abs().amax(1).nan_to_num(0.0, 0.0) for one, other in pairs)
+        return replace(self, errors=tuple(gaps))
 
     def unsure(self, share: float) -> torch.Tensor:
         """Return (memories,) whose coefficient at the last row may have either sign, or none."""
         last = [score[-1] for score in self.scores]
         unsure = torch.zeros_like(last[0], dtype=torch.bool)
-        for score, last_score in zip(self.scores, last, strict=True):
-            unsure |= last_score.abs() <= share * self._largest(score) + self.off()
+        for number, (score, last_score) in enumerate(zip(self.scores, last, strict=True), 1):
+            usual = share * self._largest(score)
+            unsure |= last_score.abs() <= usual + (self._off(number, -1, usual) if self.errors else 0.0)
         if self.signs == 2:  # GELU below zero is a difference of equal numbers
             product = torch.stack(last).prod(0).abs()
             unsure |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * product)

@@ -73,13 +73,8 @@ def run(args: argparse.Namespace) -> None:
     if args.config.exists() and not args.force:
         raise UserError(f"{args.config}: the file already exists", "choose another name, or overwrite it with --force")
     require_file(args.config)
-    write(args)
+    write_whole(args.config, configured(args))
     print(f"wrote {args.config}; run it with:\n  ff-memories run {args.config}")
-
-
-def write(args: argparse.Namespace, head: str = "") -> None:
-    """Write a new config, ``args.config``, below a head."""
-    write_whole(args.config, head + configured(args))
 
 
 def configured(args: argparse.Namespace) -> str:

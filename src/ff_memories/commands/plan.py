@@ -62,7 +62,8 @@ def run(args: argparse.Namespace) -> None:
         print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
     print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
     if args.json:
-        of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": _plain(measured.get(step.rule))}
+        spent = lambda was: was and {"jobs": was.jobs, "seconds": was.seconds, "memory": (was.peak_mib or 0) * 2**20}
+        of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}
         whole = {
             "device": planner.device,
             "card": planner.card and planner.card.name,
@@ -125,10 +126,3 @@ def _show_steps(config: Config, planner: "Planner", plan: list["Planned"], measu
         time = duration(step.jobs * step.seconds) if step.seconds else "download"
         sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
-
-
-def _plain(cost: Cost | None) -> dict[str, float | None] | None:
-    if cost is None:
-        return None
-    memory = None if cost.peak_mib is None else cost.peak_mib * 2**20
-    return {"jobs": cost.jobs, "seconds": cost.seconds, "memory": memory}

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.files import atomic_write, require_file
+from ff_memories.base.files import atomic_write, require_file, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.commands import init
 from ff_memories.config import PROTOCOL, read_yaml, usual
@@ -126,7 +126,7 @@ def _new(args: argparse.Namespace) -> Path:
             f"{results}: holds another run of this name, whose config is not here",
             f"choose another name with --name, or remove {results}",
         )
-    init.write(args, made_by)
+    write_whole(args.config, made_by + init.configured(args))
     print(f"wrote {args.config}; results go to results/{args.config.stem}/")
     return args.config
 

@@ -15,7 +15,7 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, Settings
 from ff_memories.config.model import TransformersModel
-from ff_memories.judge.sensitivity import parts
+from ff_memories.judge.sensitivity import SIZE, parts
 
 OF_A_BASELINE = " of a baseline"  # of a step that measures a model of the baselines
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
@@ -32,8 +32,8 @@ GB = 1e9
 # what the modules of `paper` and `gallery` name so, which load torch
 TILE, POOL, HELD, LOGITS, CONTROLS = 4096, 512, 1 << 27, 1 << 24, 4
 SENTENCES, OF_UNTRAINED, PASSED = 2000, 200, 12
-# the steps that run again where a choice of one of these sections varies; all, where another section's does
-AGAIN = {"mutations": ("mutations",), "values": ("values", "composition"), "composition": ("composition",)}
+ALL = ("triggers", "mutations", "values", "composition")  # the steps that run again where a choice varies, or, of some
+AGAIN = {"mutations": ALL[1:2], "values": ALL[2:], "composition": ALL[3:]}  # sections' choices, these
 
 
 @dataclass(frozen=True)
@@ -284,9 +284,11 @@ def steps(
         of_text("patterns, figures, claims, report", 60.0, 1.5 * GB, 0.1 * GB, *(step.rule for step in plan)),
     ]
     varied = parts(config, config.sensitivity.choices) if config.sensitivity.choices != "none" else {}
-    again = [step for every in varied.values() for choice in every for step in AGAIN.get(choice.section, own)]
-    spent = start * len(varied) + sum(speed.seconds(own[step], shape) for step in again)  # without judging
-    plan.append(of_text("sensitivity_part", spent / max(1, len(varied)), running, 0.0, plan[-1].rule, jobs=len(varied)))
+    again = {(choice, rule) for every in varied.values() for choice in every for rule in AGAIN.get(choice.section, ALL)}
+    share = lambda choice: float(choice.value) if choice.path == SIZE else 1.0
+    spent = sum(share(choice) * speed.seconds(own[rule], shape) for choice, rule in again) + start * len(varied)
+    need = running + text.bytes + max((own[rule].memory for _, rule in again), default=0.0)
+    plan.append(of_text("sensitivity_part", spent / max(1, len(varied)), need, 0.0, plan[-1].rule, jobs=len(varied)))
     wanted = {"fetch": archives, "golden": golden, "sensitivity_part": varied}
     return [step for step in plan if wanted.get(step.rule, True)]
 

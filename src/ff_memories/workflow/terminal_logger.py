@@ -135,12 +135,10 @@ class LogHandler(LogHandlerBase):
                 self._say(line.rstrip())
 
     def close(self) -> None:
-        """Leave the terminal without the bar; after a Ctrl-C, interrupt Snakemake again if it hangs."""
+        """Leave the terminal without the bar; after a Ctrl-C, interrupt Snakemake until it ends."""
         self.bar.close()
         if self.stopping:  # steps have ended, locks are released; Snakemake may still wait for a step's event loop
-            leave = threading.Timer(PATIENCE, os.kill, (os.getpid(), signal.SIGINT))
-            leave.daemon = True
-            leave.start()
+            threading.Thread(target=_interrupt_again, daemon=True).start()
         super().close()
 
 
@@ -197,6 +195,7 @@ def main() -> None:
     except Exception as error:
         if not LogHandler.stopping:  # else Snakemake may end in an error of its event loop
             print_exception(error)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not LogHandler.stopping:
         sys.exit(1)
     print(f"stopped; {GOES_ON}", file=sys.stderr)
@@ -207,6 +206,12 @@ def _interrupt(signum: int, frame: FrameType | None) -> None:
     """Stop at Ctrl-C, and remember it: a library may catch the exception, or a step may end first."""
     LogHandler.stopping = True
     signal.default_int_handler(signum, frame)
+
+
+def _interrupt_again() -> None:
+    while True:
+        time.sleep(PATIENCE)
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 def _quietly(parse: Callable[[list[str]], Any], words: list[str]) -> Any:
