@@ -38,15 +38,15 @@ def test_a_token_that_has_no_probability_leaves_the_limit_as_it_is():
 def test_a_change_and_ties_of_a_value_are_judged_by_the_size_of_the_logits(size):
     logits = size * torch.linspace(-1, 1, 500, dtype=torch.float64)
     change = 0.01 * size
-    assert NEAR.shift("total", change * (1 + 1e-4), change, logits).state == MATCH
-    assert NEAR.shift("total", change + 4e-6 * size, change, logits).state == MATCH
-    assert NEAR.shift("total", change + 6e-6 * size, change, logits).state == DIFFERS
+    assert NEAR.shift("total", change * (1 + 1e-4), change, logits, logits).state == MATCH
+    assert NEAR.shift("total", change + 4e-6 * size, change, logits, logits).state == MATCH
+    assert NEAR.shift("total", change + 6e-6 * size, change, logits, logits).state == DIFFERS
     assert NEAR.narrow(logits) == pytest.approx(min(1e-4, 1e-5 * size))
     assert NEAR.narrow(torch.cat([logits, torch.tensor([-torch.inf])])) == NEAR.narrow(logits)
 
 
 def test_a_flipped_sign_that_rounding_may_flip_is_a_near_tie_and_no_match():
     logits = torch.linspace(-1, 1, 500, dtype=torch.float64)
-    assert NEAR.shift("total", 2e-6, 1e-6, logits).state == MATCH
-    assert NEAR.shift("total", -2e-6, 1e-6, logits).state == NEAR_TIE
-    assert NEAR.shift("total", -0.01, 0.01, logits).state == DIFFERS
+    assert NEAR.shift("total", 2e-6, 1e-6, logits, logits).state == MATCH
+    assert NEAR.shift("total", -2e-6, 1e-6, logits, logits).state == NEAR_TIE
+    assert NEAR.shift("total", -0.01, 0.01, logits, logits).state == DIFFERS

@@ -232,7 +232,7 @@ def test_a_row_may_be_as_far_off_as_float32_is_where_massive_activations_cancel(
     given = basis(tmp_path, "gpt2", change=change)
     found = [*audit(given, SOME, ["triggers", "mutations"]), *audit(given, Aim(0.95, 0.6, seed=1), [LEFT_OUT])]
     assert [finding.differ for finding in found] == [[], [], []]
-    assert found[0].near_ties and found[0].largest_difference > 1e-4, "counted, with the difference that they have"
+    assert found[0].largest_difference > 1e-4, "told as it is"
     rows = [row for row in given.tables["triggers"].sample(40, seed=1).iter_rows(named=True) if row["layer"] > 1]
     before = given.oracle.layers([1, 2])[-1].m
     for row in rows:

@@ -135,10 +135,9 @@ def _works(model: str, sentences: np.ndarray, drawn: dict[str, list[int]], numbe
 
 
 def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
-    """Draw rows of as many examples, one of each: all tables of examples then run the same prefixes.
+    """Draw rows of as many examples, one of each, so all tables run the same prefixes; ``None`` if there are too few.
 
-    Wrong rows are found at least as often as in rows drawn by themselves, wherever they are. ``None`` if there are too
-    few examples.
+    Wrong rows are found at least as often as in rows drawn by themselves, wherever they are.
     """
     groups = frame.with_row_index("row").group_by("example", maintain_order=True).agg("row")["row"]
     if len(groups) <= aim.rows:

@@ -65,12 +65,7 @@ class Baseline:
 
     @classmethod
     def of(cls, run: Run, name: str, at: At = Path) -> "Baseline":
-        """Draw the model again and find its triggers.
-
-        Args:
-            name: of ``config.baselines.names``.
-            at: from a file of the run to the place to read it from.
-        """
+        """Draw a model of ``config.baselines.names`` again and find its triggers."""
         settings = Settings(run.config.baselines.of_a_model(run.resolved))
         corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
         weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
@@ -100,14 +95,7 @@ class Baseline:
 
 
 def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, look: Look) -> Iterator[RowResult]:
-    """Yield the result of every row that is looked at, and of every contradiction.
-
-    Args:
-        model: of ``config.baselines.names``.
-        rows: tables, and the numbers of their rows to recompute.
-        at: from a file of the run to the place to read it from.
-        look: what recomputes rows.
-    """
+    """Yield the result of every row (table, number) that ``look`` recomputes, and of every contradiction."""
     frames = {name: read_table(at(file(run, model, name))) for name in OWN}
     baseline = Baseline.of(run, model, at)
     yield from labelled(baseline, frames)

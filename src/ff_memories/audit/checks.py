@@ -1,6 +1,8 @@
 """Recompute rows of the measured tables from the model and the text: one function per table, of the same name."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import combinations, islice
 
 import numpy as np
@@ -8,14 +10,15 @@ import polars as pl
 import torch
 
 from ff_memories.audit.audit_inputs import AuditInputs, TableRow
-from ff_memories.audit.equations import Activations, Changed
-from ff_memories.audit.near_equal import DIFFERS, NEAR_TIE, Result, equal, together, within
+from ff_memories.audit.equations import ERRORS, Activations, Changed
+from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, Result, equal, together, within
 from ff_memories.corpus.dictionary import BOS
 from ff_memories.paper.beyond import causal as changes
 from ff_memories.paper.layers.composition import SHARES
 from ff_memories.paper.values.predictions import other
 from ff_memories.tables import TABLES
 
+CLOSE = 10  # times the limit, within which a row that its own error explains is no near-tie
 CHOICES = 64  # of memories that are removed, where rounding may choose others
 
 
@@ -345,7 +348,7 @@ def _of_model(
         shifts["loss"] = float(before[following] - after[following])
     elif row["loss"] is not None:
         results.append(Result(DIFFERS, "loss is not null at the end of a sentence"))
-    results += [inputs.near.shift(name, row[name], number, logits) for name, number in shifts.items()]
+    results += [inputs.near.shift(name, row[name], number, logits, after) for name, number in shifts.items()]
     return [*results, _other_top(inputs, "top_changed", row["top_changed"], before, after)]
 
 
@@ -367,7 +370,7 @@ def _mean_logit(
     ``said``: the value's log p (vocab,).
     """
     best = said.topk(min(changes.PROMOTED, len(said)))
-    result = inputs.near.shift(column, row[column], float(change[best.indices].mean()), logits)
+    result = inputs.near.shift(column, row[column], float(change[best.indices].mean()), logits, change)
     last, slack = best.values[-1], inputs.near.narrow(said)
     tied, sure = change[(said - last).abs() <= slack].sort().values, change[said > last + slack]
     if result.state != DIFFERS or len(tied) + len(sure) == len(best.values):
@@ -375,7 +378,7 @@ def _mean_logit(
     count = len(best.values) - len(sure)  # which of the tokens that are tied for the last place count is open
     low, high = (float((sure.sum() + part.sum()) / len(best.values)) for part in (tied[:count], tied[-count:]))
     nearest = min(max(row[column], low), high)
-    open_ = inputs.near.shift(column, row[column], nearest, logits).state != DIFFERS
+    open_ = inputs.near.shift(column, row[column], nearest, logits, change).state != DIFFERS
     return Result(NEAR_TIE if open_ else DIFFERS, result.says)
 
 
@@ -466,7 +469,7 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
     pairs, yielded = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
     for top, second in pairs:
         along = oracle.word(int(best.indices[top])) - oracle.word(int(best.indices[second]))
-        slopes = values @ passed(scaled(along))
+        slopes = values @ passed(scaled(along)).to(values)
         adds = seen.m[-1] * slopes
         error = _noise(inputs, seen) * slopes.abs() + inputs.near.limits.probability * adds.abs()
         order = adds.argsort(descending=True)
@@ -509,19 +512,39 @@ def place(name: str, row: TableRow) -> str:
 def recomputed(name: str, inputs: AuditInputs, row: TableRow) -> Result:
     """Recompute one row of a table from the model and the text.
 
-    A row that differs is judged again by its own rounding error: it is a near-tie if float32 cannot tell.
+    A row that differs is judged again by its own rounding error; if that alone explains much, it is a near-tie.
     """
     try:
         with torch.inference_mode():
             result = ROWS[name](inputs, row)
             if result.state != DIFFERS or name == "values" or not inputs.measuring.measures:
                 return result
-            again = ROWS[name](inputs.measuring, row)
-            return again if again.state == DIFFERS else Result(NEAR_TIE, result.says, result.difference)
+            again = _by_its_own_error(inputs, ROWS[name], row)
+            far = again.state == MATCH and result.difference > CLOSE * inputs.near.limits.coefficient
+            return again if again.state == DIFFERS else Result(NEAR_TIE if far else again.state, "", result.difference)
     except (KeyError, IndexError, pl.exceptions.OutOfBoundsError):
         return Result(DIFFERS, "names a trigger, an example or a sentence that does not exist")
     except (ArithmeticError, ValueError, TypeError) as error:
         return Result(DIFFERS, f"cannot be recomputed from what it says ({str(error).partition(chr(10))[0]})")
+
+
+def _by_its_own_error(inputs: AuditInputs, check: Callable[[AuditInputs, TableRow], Result], row: TableRow) -> Result:
+    """Judge a row by how far the reference model is off in float32: in coefficients, logits and log-probabilities."""
+
+    def scores() -> list[torch.Tensor]:
+        own = replace(inputs)
+        own.near = replace(inputs.near, seen=[])
+        check(own, row)
+        return own.near.seen or []
+
+    exact, rounded = scores(), list[torch.Tensor]()
+    with inputs.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 gives no errors
+        rounded = scores()
+    pairs = zip(exact, rounded, strict=False)  # where rounding chooses among memories, one may have tried more of them
+    errors = [ERRORS * float((one - other).abs().nan_to_num(0.0, 0.0).max()) for one, other in pairs]
+    measuring = replace(inputs.measuring)
+    measuring.near = replace(inputs.near, errors=iter(errors))
+    return check(measuring, row)
 
 
 def texts_of(inputs: AuditInputs, name: str, number: int) -> tuple[int, list[np.ndarray]]:

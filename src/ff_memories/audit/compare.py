@@ -1,10 +1,7 @@
 """Compare two runs of one config, file by file and claim by claim: identical, equal, or different.
 
 Tables are compared cell by cell: exactly, or within the tolerance of the column's class (``tables``). A row with a cell
-beyond that is recomputed from the model and the text, in both runs, by what `verify` recomputes rows with: it counts as
-equal if the model confirms both, and only a small share of a table's rows may (near-ties). Of tables on which no
-verdict rests, such a share may differ without that. What follows from tables may differ where measured tables do, but
-for verdicts; `verify` makes it again by its rule.
+beyond that is recomputed in both runs, by what `verify` recomputes rows with. docs/verify.md has all rules.
 """
 
 import itertools

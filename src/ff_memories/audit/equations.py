@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from ff_memories.audit.near_equal import predicts
+from ff_memories.audit.near_equal import MOST, predicts
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.files import checkpoint
 from ff_memories.model.files.converted import Weights
@@ -21,8 +21,7 @@ from ff_memories.model.vocabulary import Vocabulary
 
 AT_ONCE = 256  # values that are multiplied by the output matrix at once
 EPSILON = 1e-5  # of fairseq's layer norms
-# times a row's measured error, another order of the same float32 sums may be off: of 600 rows that cancel, 3.8 at most;
-ERRORS, MOST = 8, 100  # but no more than so many times the usual error, a thousandth of the layer's largest number
+ERRORS = 8  # times a row's measured error, another order of the same float32 sums may be off: of 600 rows, 3.8 at most
 
 
 @dataclass(frozen=True)

@@ -4,18 +4,13 @@ Recorded numbers were computed in batches, in the run's declared precision; reco
 a time. So numbers agree only up to ``tolerances``. Tokens or ranks may change places only if that precision cannot tell
 their scores apart: such a near-tie is counted separately and is not a difference.
 
-A float32 sum of d products is off by about sqrt(d) roundings of its largest terms, each 6e-8 of them; over sixteen
-layers this adds up to about 1e-6. Batches, threads, instruction sets and devices change the order of the terms, and
-thus the last bits. In tf32 and bfloat16, a different last bit can round a factor the other way in the next layer, so
-after a few layers two runs differ from each other as much as from the exact numbers. Measured on the demo model,
-with 16 layers of 512 keys, in units of a factor's rounding: 2 for a layer's largest coefficient, 12 for a
-log-probability.
-
-The limits leave room for wider and deeper models. Those of float32 are far below every effect in the paper. Those of
-bfloat16 are not, for a single row, and it has more near-ties.
+A float32 sum of d products is off by about sqrt(d) roundings of its largest terms, each 6e-8 of them: after sixteen
+layers by about 1e-6. Measured on the demo model, in units of a factor's rounding: 2 for a layer's largest coefficient,
+12 for a log-probability. The limits leave room for wider and deeper models.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +18,7 @@ import torch
 
 from ff_memories.base.arithmetic import ROUNDOFF, SLACK, Precision
 
+MOST = 100  # times the usual error that a row's own may be, whatever is measured
 FEW = 10  # rows that near-ties may change in a table of any size, beside the shares ``excused`` and ``near_ties``
 USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
 INTERVAL = 0.1  # for statistics that follow from the tables: the share of their confidence interval's width
@@ -129,9 +125,16 @@ def numbers_agree(one: Any, other: Any, limit: float = 1e-4) -> bool:
 
 @dataclass(frozen=True)
 class Comparer:
-    """Compare numbers, top tokens and ranks within the limits of a run's precision."""
+    """Compare numbers, top tokens and ranks within the limits of a run's precision.
+
+    Attributes:
+        seen: keeps the logits and log-probabilities that are compared, in order, if it is a list.
+        errors: by how much each of these may be off besides, up to ``MOST`` times the usual error.
+    """
 
     limits: Tolerances
+    seen: list[torch.Tensor] | None = None
+    errors: Iterator[float] = iter(())  # noqa: RUF009  # an empty one stays empty
 
     def coefficient(
         self, column: str, recorded: float, found: float, noise: float = 0.0, scale: float | None = None
@@ -142,7 +145,12 @@ class Comparer:
 
     def slack(self, scores: torch.Tensor) -> float:
         """Return the largest error of logits or log-probabilities (vocab,)."""
-        return float(slack(scores[None], self.limits.probability)[0])
+        return self._with_its_own(scores, float(slack(scores[None], self.limits.probability)[0]))
+
+    def _with_its_own(self, scores: torch.Tensor, usual: float) -> float:
+        if self.seen is not None:
+            self.seen.append(scores)
+        return usual + min(next(self.errors, 0.0), MOST * usual)
 
     def narrow(self, scores: torch.Tensor) -> float:
         """Return the largest error of scores (vocab,) of one value: ``slack``, or less where they hardly differ."""
@@ -158,13 +166,14 @@ class Comparer:
         """Compare a number, relative to its own size."""
         return _number(column, recorded, found, abs(found), self.limits.probability)
 
-    def shift(self, column: str, recorded: float, found: float, logits: torch.Tensor) -> Result:
-        """Compare how much a logit or a log-probability changes, relative to itself, or to ``logits`` (vocab,).
+    def shift(self, column: str, recorded: float, found: float, logits: torch.Tensor, after: torch.Tensor) -> Result:
+        """Compare how much logits (vocab,) or log p change, relative to itself, or to them; ``after``: they, changed.
 
         It is the difference of two numbers, whose errors are shares of their own size, however small the change is.
         The sign of a change that is smaller than its error cannot be told: another one is a near-tie.
         """
-        scale = max(abs(found), OF_LOGIT * float(logits.abs().max()))
+        usual = self.limits.probability * max(abs(found), OF_LOGIT * float(logits.abs().max()))
+        scale = self._with_its_own(torch.stack([logits, after]), usual) / self.limits.probability
         result = _number(column, recorded, found, scale, self.limits.probability)
         other = recorded * found < 0 and abs(recorded - found) > self.limits.probability * abs(found)
         if result.state == DIFFERS or not other:

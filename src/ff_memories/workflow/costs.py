@@ -15,7 +15,6 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, Settings
 from ff_memories.config.model import TransformersModel
-from ff_memories.judge.sensitivity import SIZE, parts
 
 OF_A_BASELINE = " of a baseline"  # of a step that measures a model of the baselines
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
@@ -32,8 +31,6 @@ GB = 1e9
 # what the modules of `paper` and `gallery` name so, which load torch
 TILE, POOL, HELD, LOGITS, CONTROLS = 4096, 512, 1 << 27, 1 << 24, 4
 SENTENCES, OF_UNTRAINED, PASSED = 2000, 200, 12
-ALL = ("triggers", "mutations", "values", "composition")  # the steps that run again where a choice varies, or, of some
-AGAIN = {"mutations": ALL[1:2], "values": ALL[2:], "composition": ALL[3:]}  # sections' choices, these
 
 
 @dataclass(frozen=True)
@@ -237,7 +234,7 @@ def steps(
     words = (text.train + text.validation) * (1 / SPACY_WORDS / 16 if parsed else WORD)  # seconds
     sentences = config.baselines.sentences
     sample = Text(min(text.train, sentences * text.sentence), text.validation, text.sentence)
-    own, other = of_a_model(config, shape, text, shards), of_a_model(settings, shape, sample, 1)
+    of_own, other = of_a_model(config, shape, text, shards), of_a_model(settings, shape, sample, 1)
     top, shown = config.triggers.top, shape.in_gallery(config)
     lists = shape.count(config.triggers.keys) * top * ENTRY_BYTES
     read = min(SENTENCES, sentences) + (models - 1) * min(OF_UNTRAINED, sentences)
@@ -272,9 +269,9 @@ def steps(
         # a window has 512 tokens, behind 2,560 of context
         measured("golden", Work("model", 3072 * golden, shape.layers * shape.keys), 1),
         of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model", "golden"),
-        measured("trigger_shard", own["triggers"]),
+        measured("trigger_shard", of_own.pop("triggers")),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
-        *(measured(rule, work) for rule, work in own.items() if rule != "triggers"),
+        *(measured(rule, work) for rule, work in of_own.items()),
         *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
         of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
@@ -283,13 +280,7 @@ def steps(
         of_text("gallery", 3 + shown * PAGE, PROCESS + text.bytes + 8 * lists + pages, 4000 * shown, "gallery_tables"),
         of_text("patterns, figures, claims, report", 60.0, 1.5 * GB, 0.1 * GB, *(step.rule for step in plan)),
     ]
-    varied = parts(config, config.sensitivity.choices) if config.sensitivity.choices != "none" else {}
-    again = {(choice, rule) for every in varied.values() for choice in every for rule in AGAIN.get(choice.section, ALL)}
-    share = lambda choice: float(choice.value) if choice.path == SIZE else 1.0
-    spent = sum(share(choice) * speed.seconds(own[rule], shape) for choice, rule in again) + start * len(varied)
-    need = running + text.bytes + max((own[rule].memory for _, rule in again), default=0.0)
-    plan.append(of_text("sensitivity_part", spent / max(1, len(varied)), need, 0.0, plan[-1].rule, jobs=len(varied)))
-    wanted = {"fetch": archives, "golden": golden, "sensitivity_part": varied}
+    wanted = {"fetch": archives, "golden": golden}
     return [step for step in plan if wanted.get(step.rule, True)]
 
 

@@ -51,8 +51,7 @@ def is_shared(output: str) -> bool:
 def is_kept(output: str) -> bool:
     """Return whether DVC keeps a copy of an output.
 
-    Of all others it records the hash alone, so ``dvc push`` cannot publish text, and figures, which follow from tables
-    byte for byte, add nothing to the repository.
+    Of all others it records the hash alone: ``dvc push`` publishes no text, and no figures, which follow from tables.
     """
     return is_shared(output) and not REBUILT.search(output)
 

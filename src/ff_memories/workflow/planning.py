@@ -30,9 +30,8 @@ from ff_memories.workflow.run import Run
 from ff_memories.workflow.speed import measured
 
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
-# The keys that are cut, besides those of `_least`, and the least that still says something. Samples are cut by one
-# share of the way, on a logarithmic scale, from what the config has to their least. Memories are cut only if samples do
-# not suffice, and then to their least at once, which leaves time for samples.
+# The keys that are cut, besides those of `_least`, and the least that still says something. Memories are cut only if
+# samples do not suffice, and then to their least at once, which leaves time for samples.
 SAMPLES = {
     "corpus.train.max_sentences": 500,
     "corpus.validation.max_sentences": 200,

@@ -64,9 +64,8 @@ def adopt(run: Run) -> list[str]:
 def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
     """Make Snakemake take the files that match dvc.lock for up to date, and only them.
 
-    First fetch the text and the model that the config names, if they are missing here. Then rebuild, in a scratch
-    folder, the files that DVC keeps no copy of; copies that it keeps are never overwritten. Outputs that Snakemake has
-    computed here since, and that are up to date, stay as they are, for ``adopt``.
+    First fetch text and model, if they are missing; then rebuild, in a scratch folder, files that DVC keeps no copy of.
+    Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for ``adopt``.
 
     Returns:
         The stages that were rebuilt, those not yet adopted, and {stage to rerun: the reason}.

@@ -1,8 +1,7 @@
 """Share a run as a zip archive that anybody can verify: its config, its record, its tables, and SHA256SUMS.
 
-What shows text is left out, as from every record (``dvc_yaml.SHARED``): who verifies makes it again from the text.
-Inputs outside the run's folder get a new path, below ``GIVEN``, in the config, the table ``sentences`` and so in the
-record. Model and text are found by the digests in ``SHA256SUMS``, among files that are given or fetched by name.
+What shows text is left out (``dvc_yaml.SHARED``): who verifies makes it again. Inputs outside the run's folder get a
+new path, below ``GIVEN``. Model and text are found by their digests, among files that are given or fetched by name.
 
 An archive is hostile input: it chooses no path outside the folder, and it unpacks to a bounded size.
 """

@@ -41,8 +41,7 @@ def is_sound(workflow: Any, job: Any) -> bool:
 def remove_not_own(command: list[str]) -> None:
     """Remove a DVC stage's outputs that Snakemake would leave though they may not be its jobs' own results.
 
-    DVC compares content. Snakemake compares times, and so takes a file for its own that was edited, that was pulled, or
-    whose input was replaced by an older file.
+    Snakemake compares times, and so takes a file for its own that was edited or pulled, or whose input is older.
 
     Args:
         command: the stage's command line, which ends with ``--`` and its outputs.

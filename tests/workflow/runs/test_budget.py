@@ -8,7 +8,6 @@ from pipeline import config
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
-from ff_memories.judge.sensitivity import parts
 from ff_memories.workflow import planning
 from ff_memories.workflow.costs import Shape, Speed, Text
 from ff_memories.workflow.planning import Planner
@@ -62,13 +61,3 @@ def test_sizes_of_the_protocol_and_chosen_memories_stay(tmp_path):
     said = planning.fit(made, plan, 0.6 * plan.elapsed(parse(made)), "my.yaml")
     assert len(said) > 1 and "examples" not in made["composition"] and not any(" composition." in line for line in said)
     assert made["triggers"]["keys"] == {1: [0, 5], 2: [7]}
-
-
-def test_a_plan_counts_the_choices_that_a_run_varies():
-    plan, seconds = planner(), {}
-    for extent in ("none", "controls", "all"):
-        varied = parse(data() | {"sensitivity": {"choices": extent}})
-        jobs = [step.jobs for step in plan.steps(varied) if step.rule == "sensitivity_part"]
-        assert jobs == ([] if extent == "none" else [len(parts(varied, extent))])
-        seconds[extent] = sum(step.jobs * step.seconds for step in plan.steps(varied))
-    assert seconds["none"] < seconds["controls"] < seconds["all"]
