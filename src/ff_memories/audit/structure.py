@@ -304,7 +304,7 @@ def _as_alike(seen: survey.Survey, limits: Tolerances, layer: int, memory: int, 
     if min(abs(m[key]), abs(m[best % neurons])) <= limits.noise * np.abs(m).max():
         return True  # whether it is active there hangs on rounding
     fires, twin = seen.fires.copy(), key + neurons * (seen.fires.shape[1] > neurons and m[key] < 0)
-    now, slack = (seen.fires[layer - 1], 2 * max(1, round(limits.count * seen.others)))  # of both counts
+    now, slack = seen.fires[layer - 1], 2 * max(1, round(limits.count * seen.others))  # of both counts
     fires[layer - 1] = np.where(now >= now[memory], now + slack, np.maximum(now - slack, 0))
     fires[layer - 1, memory] = now[memory]
     fires[layer - 1, twin] = now[twin] + np.clip(now[memory] - now[twin], -slack, slack)

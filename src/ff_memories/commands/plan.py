@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
     print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
     if args.json:
-        spent = lambda was: was and {"jobs": was.jobs, "seconds": was.seconds, "memory": (was.peak_mib or 0) * 2**20}
+        spent = lambda c: c and {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib and c.peak_mib * 2**20}
         of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}
         whole = {
             "device": planner.device,

@@ -52,7 +52,7 @@ def replace_by_hand(folder, name, content):
 
 
 def source(folder):
-    edit(folder, "src/ff_memories/steps/claims.py", "json.dumps(found, indent=1)", "json.dumps(found, indent=2)")
+    edit(folder, "src/ff_memories/steps/claims.py", ":.6g}", ":.5g}")
     backdate(folder, "src/ff_memories/steps/claims.py")
 
 
