@@ -12,7 +12,7 @@ from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import UNK, Dictionary
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.paper.values import projection_seeds
+from ff_memories.paper.values.steps import projection_seeds
 
 COLUMNS = (
     "layer",

@@ -15,7 +15,8 @@ HEAD = """\
 
 These are the subcommands of `ff-memories`, in the order in which you need them, and then [the steps](#steps-and-tables)
 of a run. `--help` says more. An option that an earlier command explains stands at the end by its name.
-`--configfile` is a config file, or a run's folder such as results/demo; default: config/config.yaml.
+Where a command says no more, `--configfile` is a config file, or a run's folder such as results/demo; default:
+config/config.yaml.
 """
 STEPS = """\
 ### step NAME

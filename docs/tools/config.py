@@ -8,6 +8,7 @@ from pages import ROOT, options, renew
 from pydantic.fields import FieldInfo
 
 from ff_memories.config import FIDELITY, Config, FigureOptions, about, keys_of
+from ff_memories.config.model import AUTO
 
 PAGE = ROOT / "config" / "README.md"
 
@@ -38,6 +39,8 @@ def page() -> str:
     lines += _table("figures.<figure>.", FigureOptions.model_fields)
     lines += ["", "## What `auto` becomes", "", "| key | `fidelity: paper` | `fidelity: released` |", "|---|---|---|"]
     lines += [f"| `{path}` | {value} | {FIDELITY['released'][path]} |" for path, value in FIDELITY["paper"].items()]
+    others = " and ".join(f"`{path}` becomes {value}" for path, value in AUTO.items())
+    lines += ["", f"Of a model of `transformers`, {others}; `fidelity: released` is refused."]
     return "\n".join(lines) + "\n"
 
 
@@ -59,8 +62,8 @@ def _default(field: FieldInfo) -> str:
 
 def _cell(text: str) -> str:
     """Return a description as a cell, in which ``<name>`` outside code is text and not a tag."""
-    code = text.replace("|", "/").split("`")
-    return "`".join(part if i % 2 else part.replace("<", "&lt;") for i, part in enumerate(code))
+    plain = lambda part: part.replace("|", "/").replace("<", "&lt;")
+    return "`".join(part.replace("|", "\\|") if i % 2 else plain(part) for i, part in enumerate(text.split("`")))
 
 
 def _values(kind: Any) -> str:

@@ -67,9 +67,10 @@ tokens that its model was never trained to predict; *among all types* counts the
 ## Headline numbers
 
 Brackets show what a claim needs, then 95 % intervals. *Chance* is what random pairs of keys and values give, as many
-memories active at random, the most frequent token, or the share of upper layers. *Random networks*: the mean of
-[untrained models](paper.md#untrained-model) of each shape. Beside an interval that is clear, ? means that they, or too
-few values, do not decide. Without ReLU, the memories that count are the fewest with 90 % of the layer's energy.
+memories active at random, the most frequent token, residuals of random examples, or the share of upper layers. *Random
+networks*: the mean of [untrained models](paper.md#untrained-model) of each shape. Beside an interval that is clear, ?
+means that they, or too few values, do not decide. Without ReLU, the memories that count are the fewest with 90 % of the
+layer's energy.
 
 {headline}
 
@@ -106,8 +107,8 @@ perplexity is high here. The demo's random networks predict the token just read,
   little above that of a random earlier token ([a control](results.md#controls)).
 - What people would find: a program, the [proxy](paper.md#proxy), labelled patterns and distant compositions.
 {rounded}
-- Why a number differs from random networks: the scale of the trained weights alone may do it, and too few shuffled
-  models were measured ([a statistician's review](statistics.md)).
+- Why a number differs from random networks: the scale of the trained weights alone may do it, and of large models too
+  few shuffled ones were measured ([a statistician's review](statistics.md)).
 
 ## How claims are judged
 

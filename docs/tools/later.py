@@ -20,13 +20,14 @@ from pages import ROOT, options, read_rows, renew, replaced, table, write_rows
 from ff_memories import tables
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Execution
+from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.judge.numbers import measured
-from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.info import has_inactive, read_info
 from ff_memories.model.loading import load_model
 from ff_memories.model.transformer.hooked import HookedModel
+from ff_memories.steps import models
 from ff_memories.workflow.opening import opened
 
 KEPT = Path("docs/data/later.csv")
@@ -202,7 +203,7 @@ def of_models(results: Path, untrained: Sequence[str]) -> dict[str, list[float |
     sentences = [corpus.sentence(i) for i in chosen]
     with TemporaryDirectory() as folder, torch.inference_mode():
         for name in ("same_sample", *untrained):
-            drawn.describe(name, seed, own, description := Path(folder, name))
+            models.run(Settings({"seed": seed}), own, description := Path(folder, name, "model.json"))
             model = load_model(own.with_name("model.safetensors"), description, Execution(threads=1))
             for quantity, numbers in found.items():
                 given = (model, sentences) if QUANTITIES[quantity].reads == "text" else (model,)

@@ -13,16 +13,14 @@ ENTRIES = ROOT / "docs" / "tools" / "steps.toml"
 HEAD = """\
 ## Steps and tables
 
-    text ─► corpus ─► model ─► triggers ─► patterns ─────────┐
-          (sentences) (keys,   │  │                          │
-                      values)  │  └─► mutations ─────────────┤
-                         │     ▼                             ├─► figures, claims,
-                         └─► values ─► agreement ────────────┤   report, gallery
-                              │                              │
-           validation text ───┴─► composition ─► refinement ─┘
+    checkpoint ─► model ─┬─► corpus ─► triggers ─┬─► patterns ──────────────┐
+                         │ (sentences)           ├─► mutations ─────────────┼─► figures, claims,
+    text ────────────────┘                       └─► values ─► composition ─┘   report, gallery
+                                                   (agreement) (refinement)
 
 `snakemake -- results/demo/tables/values.parquet` makes a table and all that it depends on. Layers count from 1, keys
-from 0. Columns in **bold** name a row. E1 to E14 are this package's numbers for the paper's experiments.
+from 0. Columns in **bold** name a row, and so does `sign` where negative coefficients count; columns that only some
+runs have are left out. E1 to E14 are this package's numbers for the paper's experiments.
 """
 
 

@@ -6,14 +6,9 @@ import pytest
 from projects import restored
 
 
-@pytest.fixture(scope="session")
-def published(recorded_run):
-    return recorded_run
-
-
 @pytest.fixture(scope="module")
-def fresh(published, tmp_path_factory):
-    return restored(published, tmp_path_factory.mktemp("clones") / "fresh")
+def fresh(recorded_run, tmp_path_factory):
+    return restored(recorded_run, tmp_path_factory.mktemp("clones") / "fresh")
 
 
 @pytest.fixture

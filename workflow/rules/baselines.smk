@@ -1,16 +1,29 @@
 # The claims' baselines: untrained and shuffled models of the same shape, random pairs and guesses.
 
 
-rule models:
-    """Draw the models of the baselines, and the sample of the text on which they are measured."""
+rule sample:
+    """Draw the sample of the text on which the models of the baselines are measured."""
     input:
         corpus=rules.corpus.output.corpus,
-        description=rules.model.output.description,
     output:
         sample=run_.path("models", "sample.safetensors"),
-        descriptions=expand(run_.path("models", "{name}", "model.json"), name=MODELS),
     params:
-        **step_params("models", "seed baselines.sentences"),
+        **step_params("sample", "seed baselines.sentences"),
+    shell:
+        command("sample")
+
+
+rule models:
+    """Draw a model of the baselines: write what its weights are drawn from."""
+    input:
+        own=rules.model.output.description,
+    output:
+        description=of_model("model.json"),
+    wildcard_constraints:
+        model="models/[^/]+/",
+    localrule: True
+    params:
+        **step_params("models", "seed"),
     shell:
         command("models")
 
@@ -19,8 +32,8 @@ rule perplexity:
     """Measure how well the models of the baselines predict the validation text."""
     input:
         weights=rules.model.output.weights,
-        descriptions=rules.models.output.descriptions,
-        corpus=rules.models.output.sample,
+        descriptions=expand(run_.path("models", "{name}", "model.json"), name=MODELS),
+        corpus=rules.sample.output.sample,
         dictionary=run_.dictionary,
     output:
         perplexities=expand(

@@ -82,8 +82,8 @@ class Config(Section):
     seed: int = Field(1, ge=0, lt=2**32, description="seed of all random draws")
     fidelity: Literal["paper", "released"] = Field(
         "paper",
-        description="how to set every key that is `auto`: paper (as the paper describes) | released (as the authors' "
-        "released code does)",
+        description="what `auto` becomes, in the keys that config/README.md lists: paper (as the paper describes) | "
+        "released (as the authors' released code does)",
     )
     corpus: CorpusSection
     model: AnyModel
@@ -101,7 +101,7 @@ class Config(Section):
     sources: Sources = Field(default_factory=Sources)
     gallery: Gallery = Field(default_factory=Gallery)
     figures: dict[str, FigureOptions] = Field(
-        default_factory=dict, description="options of single figures, by name: figure2 ... figure11"
+        default_factory=dict, description="options of single figures, by name: figure2 to figure11, figureb1, ..."
     )
 
     @model_validator(mode="after")
@@ -126,7 +126,7 @@ class Config(Section):
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
         faults += self._faults_of_keys()
         unknown = sorted(set(self.figures).difference(*declared("ff_memories.paper.*.figures.toml").values()))
-        faults += [f"figures.{name}: no such figure; expected figure2 to figure11" for name in unknown]
+        faults += [f"figures.{name}: no such figure; expected figure2 to figure11, figureb1, ..." for name in unknown]
         if faults:
             raise ValueError("\n  ".join(faults))
         return self

@@ -150,7 +150,7 @@ class TransformersModel(ModelSection):
     start: str = Field(
         "auto",
         description="token that every sentence of a `transformers` model begins with: auto (the tokenizer's own, or "
-        "<|endoftext|>) | a token",
+        "`<|endoftext|>`) | a token",
         json_schema_extra=OF_TRANSFORMERS,
     )
 

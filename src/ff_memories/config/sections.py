@@ -324,7 +324,9 @@ class ExecutionSection(Section):
         "auto", description="where the model runs; auto: on a GPU if there is one"
     )
     shards: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
-        "auto", description="number of jobs that share each step that runs the model; auto: as many as run at once"
+        "auto",
+        description="number of jobs that share each step that runs the model; auto: as many as run at once, 64 at "
+        "most; of a small model, they share the search for triggers alone",
     )
     batch_tokens: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
         16_384,
@@ -370,8 +372,8 @@ class Baselines(Section):
         1000,
         ge=1,
         le=10**9,
-        description="random training sentences in which each model's triggers are sought, and validation sentences at "
-        "most on which its perplexity is measured",
+        description="random training sentences in which each model's triggers are sought; at most as many validation "
+        "sentences measure its perplexity, and of an untrained or shuffled model 200 at most",
     )
     keys_per_layer: int = Field(
         10, ge=1, le=65_536, description="number of random keys per layer whose triggers are mutated"
@@ -405,8 +407,8 @@ class Sensitivity(Section):
     choices: Literal["none", "controls", "quick", "all"] = Field(
         "none",
         description="choices that every run tests: none | controls (triggers cut at an earlier token, values of one "
-        "length, memories with 90 % of a layer's energy) | quick (controls, and those of values and composition) | "
-        "all; with none, `snakemake sensitivity` still tests all",
+        "length, memories with 90 % of a layer's energy) | quick (controls, values and composition, but no "
+        "spaCy) | all; with none, `snakemake sensitivity` still tests all",
     )
 
 
@@ -436,7 +438,7 @@ class Gallery(Section):
 class FigureOptions(Section):
     """The style of one figure. A figure rejects options that do not apply to it."""
 
-    width: int | None = Field(None, ge=160, le=900, description="width in points; null: a column of the paper")
+    width: int | None = Field(None, ge=160, le=900, description="width in points; null: the paper's column, or text")
     height: int | None = Field(None, ge=60, le=900, description="height in points; null: the default height")
     bins: int | None = Field(
         None, ge=2, le=100, description="Figure 6: number of equal bins of the top probability; null: the default"

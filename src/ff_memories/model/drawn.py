@@ -1,6 +1,6 @@
 """The models that a run is compared with: as its own is before training, or with its matrices' entries shuffled.
 
-A step is given such a model as a description that names it (``describe``); its weights are drawn when it is loaded.
+A step is given such a model as a description that names it (``steps.models``); its weights are drawn when it is loaded.
 """
 
 import re
@@ -13,29 +13,12 @@ import torch
 from ff_memories.base import foreign
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_json
 from ff_memories.config.sections import SAME_SAMPLE, SHUFFLED, UNTRAINED
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted
 from ff_memories.model.files.converted import Description, Weights
 
 EMBEDDING = r"input\.\d+\.embedding|positions"  # names of weights with a row for each token or position
-
-
-def describe(name: str, seed: int, own: Path, path: Path) -> None:
-    """Write the description of a model of a run's baselines: the run's own, with what the weights are drawn from.
-
-    Args:
-        name: ``same_sample``, the run's own model; ``untrained-1`` and so on; ``shuffled-1`` and so on.
-        own: description of the run's model.
-
-    Raises:
-        UserError: no model has that name.
-    """
-    if name != SAME_SAMPLE:
-        _draw(name)
-    described = foreign.read_json(own, dict[str, Any])
-    write_json(path, described | {"drawn": [name, seed]})
 
 
 def named(description: Path) -> tuple[str, int] | None:

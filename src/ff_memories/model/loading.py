@@ -69,7 +69,7 @@ def load_model(
     """Load a model on the device that was asked for, to compute in ``extraction.precision``.
 
     Args:
-        description: of the run's own model, or of one that is drawn like it (``drawn.describe``).
+        description: of the run's own model, or of one that is drawn like it (``steps.models``).
 
     Raises:
         UserError: there is no such device, or it does not have the precision.

@@ -1,18 +1,19 @@
-"""Draw the models that the run is compared with, and the sample of the text on which they are measured."""
+"""Draw a model that the run is compared with."""
 
-from ff_memories.base.parameters import Input, Output, Outputs
+from typing import Any
+
+from ff_memories.base import foreign
+from ff_memories.base.files import write_json
+from ff_memories.base.parameters import Input, Output
 from ff_memories.config import Settings
-from ff_memories.corpus import store
-from ff_memories.model import drawn
 
 
-def run(config: Settings, corpus: Input, description: Input, sample: Output, descriptions: Outputs) -> None:
-    """Write what each model is drawn from, and the sample.
+def run(config: Settings, own: Input, description: Output) -> None:
+    """Write what the model is drawn from.
 
     Args:
-        sample: the corpus to write
-        descriptions: the models' descriptions to write, each in a folder with its model's name
+        own: description of the run's own model
+        description: the model's to write, in a folder with its name: the run's own, and that name and the seed
     """
-    for path in descriptions:
-        drawn.describe(path.parent.name, config.seed, description, path)
-    store.write_sample(store.read(corpus).sample(config.seed, config.baselines.sentences), sample)
+    described = foreign.read_json(own, dict[str, Any])
+    write_json(description, described | {"drawn": [description.parent.name, config.seed]})

@@ -39,7 +39,7 @@ from ff_memories.workflow.run import Run
 AGAIN = (reading, model, trigger_shard, triggers, mutations, values, composition, join, proxy, patterns, judging)
 STEPS: dict[str, Any] = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in AGAIN}
 # begin the names of rules that no varied choice concerns: the baselines', and what claims beyond the paper rest on
-LEFT_OUT = ("models", "baselines", "perplexity", "interventions")
+LEFT_OUT = ("models", "sample", "baselines", "perplexity", "interventions")
 PREFIX, REDIRECTION = ("ff-memories", "step"), "2>"  # of a job's command
 
 

@@ -1,8 +1,8 @@
 """The schema of every table: columns, types, order, and how two runs' rows compare; checked when written and when read.
 
 A table is declared in one place: in the `tables` of the paper's section that measures it, or in a module of this
-package. Tables are Parquet files, byte-identical from
-run to run. Token columns are dictionary ids, so tables contain no corpus text; text is joined when a table is shown.
+package. Tables are Parquet files, byte-identical from run to run. Token columns are dictionary ids, so tables contain
+no running text, which is joined when a table is shown. Only descriptions of patterns quote words of it.
 
 In a run with both signs (``triggers.signs``), tables of keys have a further key column ``sign``: 1 for the memory with
 value v_i, -1 for the one with value -v_i and the coefficients' signs changed. The steps count such memories as keys:

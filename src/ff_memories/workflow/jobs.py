@@ -31,8 +31,10 @@ def only_read() -> bool:
 
 
 @contextmanager
-def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
+def workflow(run: Run, forceall: bool = False, cores: int = 1, cut: bool = False) -> Iterator[Any]:
     """Yield Snakemake's workflow of a run, with its jobs; ``forceall``: as if no output existed yet.
+
+    ``cut``: on all cores, into shards as `snakemake` cuts it here; else into none.
 
     Raises:
         UserError: Snakemake refuses the run; the message has its reason.
@@ -41,6 +43,7 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
     from snakemake.exceptions import IncompleteFilesException, MissingInputException, RuleException, WorkflowError
     from snakemake.settings.types import ConfigSettings, DAGSettings, OutputSettings, Quietness, ResourceSettings
     from snakemake.settings.types import RerunTrigger as Trigger
+    from snakemake.utils import available_cpu_count
 
     file = snakefile()
     profile = yaml.safe_load((file.parent / "profiles/default/config.yaml").read_text(encoding="utf-8"))
@@ -49,16 +52,16 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1) -> Iterator[Any]:
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
         reading = _reading.set(True)
         try:
-            api_workflow = api.workflow(
-                ResourceSettings(cores=cores, overwrite_scatter=SHARDS), config_settings=config, snakefile=file
-            )
+            cores, shards = (available_cpu_count(), {}) if cut else (cores, SHARDS)
+            limits = ResourceSettings(cores=cores, resources={"gpu": 1}, overwrite_scatter=shards)
+            api_workflow = api.workflow(limits, config_settings=config, snakefile=file)
             api_workflow.dag(DAGSettings(forceall=forceall, max_checksum_file_size=10**15, rerun_triggers=triggers))
             inner = private_api.read_dag(api_workflow, forceall)
         except MissingInputException as error:
             raise UserError(str(error), "provide these files, or correct their paths in the config") from None
         except IncompleteFilesException:
             again = f"wait for it, or run ff-memories run {run.file}"
-            raise UserError(f"{run.results}: not finished, a job is at work or was stopped", again) from None
+            raise UserError(f"{run.results}: not finished, a job is due, at work or was stopped", again) from None
         except (WorkflowError, RuleException) as error:
             raise UserError(str(error)) from None
         finally:

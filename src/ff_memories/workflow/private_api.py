@@ -13,7 +13,7 @@ USED = {
     "snakemake.io._IOFile": ("checksum", "file", "is_storage"),
     "snakemake.modules.WorkflowModifier": ("is_main_snakefile", "rules"),
     "snakemake.dag.DAG": ("dependencies", "depending", "jobs", "needrun_jobs", "toposorted"),
-    "snakemake.persistence.file.FilePersistence": ("cleanup_metadata", "code_changed", "metadata", "params_changed"),
+    "snakemake.persistence.file.FilePersistence": ("cleanup", "metadata", "params_changed", "started"),
     "snakemake.rules.Rule": ("conda_env", "dependencies", "expand_input", "expand_output", "set_params"),
     "snakemake.rules.RuleProxy": ("rule",),
 }

@@ -40,7 +40,7 @@ def adopt(run: Run) -> list[str]:
     before = dvc_lock_file.read(run) if run.dvc_lock.is_file() else {}
     recorded = {path: md5 for path, (_, md5) in dvc_lock_file.outputs(run).items()} if before else {}
     outputs = {path for stage in stages.values() for path in stage.writes}
-    with jobs.workflow(run) as read:
+    with jobs.workflow(run, cut=True) as read:
         if due := sorted({job.rule.name for job in read.dag.needrun_jobs() if job.output}):
             raise UserError(f"not adopted, because Snakemake still has to run {', '.join(due)}", f"run {run.again()}")
         if missing := jobs.missing_outputs(read, run):
@@ -49,7 +49,7 @@ def adopt(run: Run) -> list[str]:
         new = [out for out in every if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
         edited = [line for out in new for line in snakemake_metadata.faults(str(out), read.persistence.metadata(out))]
     if edited:
-        hint = f"undo the edits with dvc checkout, then run ff-memories restore{run.option} and {run.again()}"
+        hint = f"if only times changed, {run.program} --touch; else dvc checkout, ff-memories restore, {run.again()}"
         raise UserError("not adopted:\n  " + "\n  ".join(dict.fromkeys(edited)), hint)
     dvc_yaml.look_at(run)
     dvc_yaml.dvc("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
@@ -74,31 +74,30 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
     dvc_yaml.write_sources(run, stages)
     dvc_yaml.look_at(run)
     _fetch(run)
-    rebuilt = _rebuild(run, stages)
+    rebuilt, made = _rebuild(run, stages)
     changed, reasons = changes(run, stages), dict[str, set[str]]()
-    due, new, shards = set[str](), set[str](), set[str]()
+    new, shards, stale = set[str](), set[str](), list[Any]()
     with jobs.workflow(run, forceall=True) as read:
         for job in [job for job in read.dag.jobs if job.output]:
             name = dvc_yaml.stage_of(job)
             states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
             sound = snakemake_metadata.is_sound(read, job)
             if jobs.makes_intermediates(job):  # of another state; made again when needed
-                shards |= set() if sound else set(map(str, job.output))
+                shards |= set() if sound else set(map(str, job.output)) - made
             elif states and sound:
                 new.add(name)
             elif states:
                 reasons.setdefault(name, set()).update(f"{path} {how}" for path, how in states.items())
-                due |= set(map(str, job.output))
+                stale.append(job)
     for path in shards:
         Path(path).unlink(missing_ok=True)
     for folder in [*Path(run.results).glob("shards"), *Path(run.results).glob("models/*/shards")]:
         shutil.rmtree(folder)  # of any state; the jobs here are those of a run without shards
-    up_to_date = sorted(path for stage in stages.values() for path in stage.writes if path not in due)
-    _snakemake(run, "--touch", "--forceall", "--", *up_to_date)
-    if present := sorted(filter(os.path.lexists, due)):
-        _snakemake(run, "--cleanup-metadata", *present)
-    for path in present:  # older than what it is made of
-        os.utime(snakemake_metadata.stamp_of(path), (1, 1), follow_symlinks=False)
+    due = {str(path) for job in stale for path in job.output}
+    _touch(run, sorted({path for stage in stages.values() for path in stage.writes} - due))
+    for job in stale:
+        read.persistence.cleanup(job)  # the touch has recorded what is there as the job's own
+        read.persistence.started(job)  # a job that has not finished runs again
     why = {name: ", ".join(sorted(lines)) for name, lines in sorted(reasons.items())}
     return rebuilt, sorted(new - why.keys()), why
 
@@ -114,10 +113,11 @@ def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str
     return {path: how for path, how in states.items() if touches(path) and not missing(path, how)}
 
 
-def _snakemake(run: Run, *arguments: str) -> None:
+def _touch(run: Run, paths: list[str]) -> None:
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(snakefile()), "--configfile", run.file]
-    done = subprocess.run([*command, "--cores", "1", "--quiet", "all", *arguments], capture_output=True, text=True)
-    if done.returncode and "--cleanup-metadata" not in arguments:  # which fails where there is none
+    command += ["--cores", "1", "--quiet", "all", "--touch", "--forceall", "--", *paths]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
         hint = f"wait until the other Snakemake has finished; if none is running, run {run.program} --unlock"
         if any("cannot be locked" in line for line in lines):
@@ -137,16 +137,16 @@ def _fetch(run: Run) -> None:
             print(f"not fetched: {error}", file=sys.stderr)
 
 
-def _rebuild(run: Run, stages: dict[str, Stage]) -> list[str]:
-    """Rebuild outputs that are missing or changed, of those that DVC keeps no copy of; return their stages.
+def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
+    """Rebuild outputs that are missing or changed, of those that DVC keeps no copy of; return their stages, and paths.
 
     A job that no more gives the copies that DVC keeps stays due, as its other outputs are not put in place.
     """
     todo, _ = rebuild.tasks(run, _lost(run, stages))
     if not todo:
-        return []
+        return [], set()
     print(f"rebuilding: {', '.join(sorted({task.stage for task in todo}))}", file=sys.stderr, flush=True)
-    recorded, done = dvc_lock_file.outputs(run), set[str]()
+    recorded, done, made = dvc_lock_file.outputs(run), set[str](), set[str]()
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
         scratch = Path(name)
@@ -163,8 +163,9 @@ def _rebuild(run: Run, stages: dict[str, Stage]) -> list[str]:
                     shutil.rmtree(path) if os.path.isdir(path) else None
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
                     (scratch / path).replace(path)
+                    made.add(path)
                     done |= set() if jobs.is_intermediate(path) else {task.stage}
-    return sorted(done)
+    return sorted(done), made
 
 
 def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
@@ -181,8 +182,10 @@ def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
         outputs = without_copy & set(task.makes)
         gone = {path for path in outputs if not os.path.exists(path) or path in of_stages.get(task.stage, {})}
         shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
-        models = task.makes if task.rule == "models" else []  # seconds; else all models would be measured anew
-        return bool(gone and task.stage in otherwise_equal) or not all(map(os.path.exists, [*shared, *models]))
+        again = task.rule in ("models", "sample")  # seconds; else all models would be measured anew
+        return bool(gone and task.stage in otherwise_equal) or not all(
+            map(os.path.exists, [*shared, *(task.makes if again else [])])
+        )
 
     return lost
 

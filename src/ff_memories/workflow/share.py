@@ -94,7 +94,7 @@ def _refuse_unfinished(run: Run) -> None:
         if gone or any(found.persistence.params_changed(job) for job in jobs):
             missing = f", {gone[0]} is missing" if gone else ""
             raise UserError(f"{run.results}: not finished{missing}", f"run ff-memories run {run.file}")
-        snakemake_metadata.refuse_edited(found)
+        snakemake_metadata.refuse_edited(found, runs=False)
 
 
 def portable(run: Run) -> tuple[dict[str, Any], dict[str, str]]:

@@ -67,12 +67,13 @@ def remove_not_own(command: list[str]) -> None:
         is_removed(path)
 
 
-def refuse_edited(workflow: Any) -> None:
+def refuse_edited(workflow: Any, runs: bool = True) -> None:
     """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
 
+    ``runs``: the jobs that are due now run, so their outputs do not matter.
     The checksums that its readers recorded distinguish an edited file from a touched one.
     """
-    waiting = set(workflow.dag.needrun_jobs())
+    waiting = set(workflow.dag.needrun_jobs()) if runs else set()
     edited = []
     for job in workflow.dag.jobs:
         for out in job.output if job not in waiting else ():
@@ -97,13 +98,8 @@ def _differs_from_read(workflow: Any, path: Any, readers: list[Any]) -> bool:
 
 def _touched(output: str, record: Any) -> bool:
     """Return whether an output was written at another time than its job ended."""
-    stamp = stamp_of(output)
+    stamp = Path(output, ".snakemake_timestamp") if os.path.isdir(output) else Path(output)
     return abs((stamp.stat().st_mtime if stamp.exists() else 0.0) - record.endtime) > CLOCK
-
-
-def stamp_of(output: str) -> Path:
-    """Return the file whose time is the output's time; for a directory, Snakemake's timestamp file inside it."""
-    return Path(output, ".snakemake_timestamp") if os.path.isdir(output) else Path(output)
 
 
 def _checksum(path: str) -> str:

@@ -139,8 +139,8 @@ def baseline(folder: Path, out: Path, model: str, where: Path, device: str = "cp
     sizes = ["--config", json.dumps(whole.baselines.of_a_model(whole.resolved()))]
     sample, described = where / "sample.safetensors", where / model / "model.json"
     types = ["--dictionary", next(path for path in (out / "types.json", folder / "dict.txt") if path.is_file())]
-    step("models", *sizes, "--corpus", out / "corpus.safetensors", "--description", out / "model.json", "--sample",
-         sample, "--descriptions", described)  # fmt: skip
+    step("sample", *sizes, "--corpus", out / "corpus.safetensors", "--sample", sample)
+    step("models", *sizes, "--own", out / "model.json", "--description", described)
     execution = ["--device", device, "--threads", 1, "--batch-tokens", whole.execution.batch_tokens]
     drawn = [*sizes, "--weights", out / "model.safetensors", "--description", described, *execution]
     on, every = ["--corpus", sample], [f"{number + 1}-of-{shards}" for number in range(shards)]

@@ -172,7 +172,7 @@ def test_a_run_that_was_stopped_is_not_shared(archive, tmp_path):
     (marks / base64.b64encode(b"results/small/claims.json").decode()).touch()
     done = command("ff-memories", "share", "my.yaml", "--out", "x.zip", cwd=tmp_path / "stopped", check=False)
     assert done.returncode == 2 and done.stderr.splitlines() == [
-        "error: results/small: not finished, a job is at work or was stopped",
+        "error: results/small: not finished, a job is due, at work or was stopped",
         "  fix: wait for it, or run ff-memories run my.yaml",
     ]
 

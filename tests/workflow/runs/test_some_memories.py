@@ -17,20 +17,19 @@ def some(tmp_path_factory):
     prepare(folder, "llama", triggers__keys=12, mutations__keys_per_layer=50, patterns__keys_per_layer=50)
     change(folder, "gallery.keys", 5)
     snakemake(folder)
-    return folder, folder / "results" / "small"
+    return folder / "results" / "small"
 
 
 def test_the_report_and_the_gallery_say_how_many_memories_were_looked_at(some):
-    _, results = some
     says = "12 of 160 memories per layer, drawn with seed 3"
     for name in ("report/report.html", "summary.md"):
-        assert says in (results / name).read_text(encoding="utf-8")
-    manifest = parts.read(results / "gallery", "manifest")
-    removed = tables.read(results / "tables" / "causal.parquet").select("layer", "key").unique()
+        assert says in (some / name).read_text(encoding="utf-8")
+    manifest = parts.read(some / "gallery", "manifest")
+    removed = tables.read(some / "tables" / "causal.parquet").select("layer", "key").unique()
     for layer, keys in enumerate(manifest["shown"], start=1):
         also = {key % 160 for key in removed.filter(pl.col("layer") == layer)["key"]}
         pairs = {key % 160 for key in keys}  # five drawn memories, and those that are removed; both signs of each
         assert also <= pairs and len(pairs) <= 5 + len(also) and len(keys) == 2 * len(pairs) >= 10
-    drawn = (results / "figures" / "figure4.csv").read_text(encoding="utf-8").splitlines()
+    drawn = (some / "figures" / "figure4.csv").read_text(encoding="utf-8").splitlines()
     at = drawn[0].split(",").index("n")
     assert 0 < max(int(row.split(",")[at]) for row in drawn[1:]) <= 24

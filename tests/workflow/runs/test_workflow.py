@@ -26,16 +26,14 @@ def due(folder):
 def test_the_whole_workflow_leaves_tables_figures_claims_and_report(planted_run):
     results = planted_run / "results" / "planted"
     made = {path.stem for path in (results / "tables").glob("*.parquet")}
-    asked_for = {"sensitivity", "projection_seeds"}
-    assert made == set(tables.TABLES) - asked_for
+    assert made == set(tables.TABLES) - {"sensitivity", "projection_seeds"}  # which are asked for
     for name in made:
         frame = tables.read(results / "tables" / f"{name}.parquet")
         assert frame.equals(tables.conform(frame, tables.TABLES[name])), name
     for figure in FIGURES:
         for suffix in ("pdf", "svg", "png", "html", "vl.json", "csv"):
             assert (results / "figures" / f"{figure}.{suffix}").stat().st_size > 50
-    report = (results / "report" / "report.html").read_text(encoding="utf-8")
-    assert "surrogate" in report
+    assert "surrogate" in (results / "report" / "report.html").read_text(encoding="utf-8")
     claims = tables.read(results / "tables" / "claims.parquet")
     assert len(claims.filter(pl.col("claim").str.starts_with("K"))) == 31
     assert not claims["verdict"].is_in(["reproduced", "not_reproduced"]).any()
@@ -80,6 +78,18 @@ def test_an_experiments_parameter_reruns_what_depends_on_it_whatever_the_number_
 
 
 @pytest.mark.more
+def test_one_more_untrained_model_leaves_the_others_as_they_are(planted_copy):
+    change(planted_copy, "baselines.models", 4)  # instead of 3
+    jobs = due(planted_copy)
+    assert {jobs[rule] for rule in ("models", "triggers", "mutations", "values", "interventions")} == {1}
+    assert not jobs.keys() & {"sample", "corpus"} and {"baselines", "claims"} <= jobs.keys()
+    change(planted_copy, "baselines.models", 3)
+    change(planted_copy, "seed", 2)
+    jobs = due(planted_copy)  # of the run's own model, triggers and values do not depend on it
+    assert (jobs["triggers"], jobs["values"], jobs["interventions"]) == (4, 4, 2 + 4)
+
+
+@pytest.mark.more
 @pytest.mark.parametrize("arguments", [["--config", "seed=2"], ["--configfile", "my.yaml", "other.yaml"]])
 def test_config_overrides_are_refused(planted_copy, arguments):
     shutil.copy(planted_copy / "my.yaml", planted_copy / "other.yaml")
@@ -106,8 +116,9 @@ def test_what_is_recorded_of_the_sources_is_of_this_code(folder, tmp_path):
 @pytest.mark.more
 @pytest.mark.workflow
 def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
-    for name in ("Snakefile", "annotations", "config", "data", "profiles", "src", "workflow"):
+    for name in ("Snakefile", "annotations", "config", "data", "profiles", "src"):
         (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "workflow", tmp_path / "workflow")
     whole = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     (tmp_path / "dvc.yaml").write_text(whole.replace("  composition:\n", "  otherwise:\n", 1), encoding="utf-8")
     refused = command("ff-memories", "dvc-yaml", "--check", cwd=tmp_path, check=False)

@@ -1,11 +1,22 @@
-"""Measure how the released script's random projections and dropout change ranks, by seed (table `projection_seeds`)."""
+"""Measure how the released script's projections, never loaded, and its dropout change ranks, by the seed of both."""
+
+from collections.abc import Iterator
+
+import polars as pl
+import torch
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution, Input, Output
+from ff_memories.base.progress import Progress
 from ff_memories.config import Settings
+from ff_memories.model import random_projections
+from ff_memories.model.decoder import Decoder
 from ff_memories.model.loading import load_decoder
-from ff_memories.paper.values.projection_seeds import rank_table
+from ff_memories.model.vocabulary import Vocabulary
+
+QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
+FULL = 64  # distributions over the whole vocabulary held at once
 
 
 def run(
@@ -25,7 +36,99 @@ def run(
     """
     decoder, first = load_decoder(weights, description, execution), config.values.projection_seed
     if decoder.vocabulary.classes is None:
-        raise UserError(
-            "projection-seeds: the model's softmax has no projections to draw", "use a model with an adaptive softmax"
-        )
+        raise UserError("the model's softmax has no projections to draw", "use a model with an adaptive softmax")
     tables.write(rank_table(decoder, tables.read(values), range(first, first + seeds)), projection_seeds)
+
+
+def distributions(
+    vocabulary: Vocabulary, values: torch.Tensor, factors: list[torch.Tensor]
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield (first value, log p (values, vocab)) of an adaptive softmax with dropout on its tails' projections.
+
+    Args:
+        vocabulary: the model's output layer, with an adaptive softmax.
+        values: (d_m, d).
+        factors: (d_m, d_k) for each tail: 0 for dropped entries, the scale for the others.
+    """
+    head, *tails = vocabulary.clusters
+    if vocabulary.classes is None:
+        raise ValueError("no adaptive softmax")
+    for start in range(0, len(values), FULL):
+        h = values[start : start + FULL]
+        logits = torch.cat([head.inner(h) @ head.embedding.T, h @ vocabulary.classes.T], 1)
+        words, classes = torch.log_softmax(logits, 1).split([head.size, len(tails)], 1)
+        log_probabilities = [words]
+        for k, tail in enumerate(tails):
+            inner = tail.inner(h) * factors[k][start : start + FULL].to(h.device, h.dtype)
+            log_probabilities.append(torch.log_softmax(inner @ tail.embedding.T, 1) + classes[:, k, None])
+        yield start, torch.cat(log_probabilities, 1)
+
+
+def predictions(
+    vocabulary: Vocabulary, values: torch.Tensor, state: torch.Tensor, which: torch.Tensor, ids: torch.Tensor
+) -> tuple[list[int], list[float], list[int], torch.Tensor]:
+    """Return one layer's top tokens, their probabilities, the ranks of given tokens, and the generator's new state.
+
+    Args:
+        vocabulary: a ``random`` reading.
+        values: (d_m, d) values of the layer.
+        state: the state of torch's generator before this layer's dropout.
+        which, ids: (n,) pairs of a value and the token to rank in its distribution.
+    """
+    factors, state = random_projections.masks(
+        state, [(len(values), c.embedding.shape[1]) for c in vocabulary.clusters[1:]]
+    )
+    tops, maxima, ranks = [], [], torch.zeros_like(which)
+    for start, logp in distributions(vocabulary, values, factors):
+        value, token = logp.max(1)
+        tops += token.tolist()
+        maxima += value.exp().tolist()
+        here = ((which >= start) & (which < start + len(logp))).nonzero().squeeze(1)
+        for part in here.split(FULL):
+            distribution = logp[which[part] - start]
+            ranks[part] = (distribution > distribution.gather(1, ids[part, None])).sum(1)
+    return tops, maxima, ranks.tolist(), state
+
+
+def rank_table(decoder: Decoder, values: pl.DataFrame, seeds: range) -> pl.DataFrame:
+    """Return the ``projection_seeds`` table: the ranks of the top triggers' targets, seed by seed.
+
+    Args:
+        decoder: a model with an adaptive softmax.
+        values: the ``values`` table, for each key's target token.
+        seeds: seeds of the projections and the dropout.
+    """
+    wanted = values.filter(pl.col("next_token").is_not_null()).sort("layer", "key")
+    parts, trained, head = [], {}, decoder.vocabulary.clusters[0].size
+    with torch.inference_mode(), Progress(len(seeds) + 1, "readings", "projection seeds") as progress:
+        for seed in (None, *seeds):
+            vocabulary = decoder.vocabulary if seed is None else decoder.vocabulary.reading("random", seed)
+            state = vocabulary.generator_state
+            for layer, block in enumerate(decoder.layers, 1):
+                rows = wanted.filter(pl.col("layer") == layer)
+                which, ids = (
+                    torch.from_numpy(rows[c].to_numpy().astype("int64")).to(decoder.device)
+                    for c in ("key", "next_token")
+                )
+                if state is None:
+                    trained[layer] = ranks = vocabulary.predict(block.values[which], ids).target_rank.tolist()
+                else:
+                    *_, ranks, state = predictions(vocabulary, block.values, state, which, ids)
+                frame = rows.select("next_token", rank=pl.Series(ranks), trained=pl.Series(trained[layer]))
+                parts.append(_summary(layer, seed, frame, head))
+            progress.step(1)
+    return pl.concat(part for part in parts if part["n"].item())
+
+
+def _summary(layer: int, seed: int | None, ranks: pl.DataFrame, head: int) -> pl.DataFrame:
+    tail, rank = pl.col("next_token") >= head, pl.col("rank")
+    return ranks.select(
+        pl.lit("adaptive" if seed is None else "random").alias("projection"),
+        pl.lit(seed or 0).alias("seed"),
+        pl.lit(layer).alias("layer"),
+        pl.len().alias("n"),
+        (rank == 0).mean().alias("agreement"),
+        (rank != pl.col("trained")).mean().alias("moved"),
+        tail.sum().alias("n_tail"),
+        *(rank.filter(tail).quantile(at, "linear").alias(name) for name, at in QUARTILES.items()),
+    )

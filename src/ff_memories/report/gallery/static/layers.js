@@ -74,7 +74,7 @@ function test(query) {
 const Sorting = {
   // sort orders; null always comes last
   orders: {
-    agreement: { about: "agreement", of: (row) => row.agrees === null ? null : row.agreeing + (row.agrees ? row.measured + 1 : 0) + row.probability, high: true },
+    agreement: { about: "agreement", of: (row) => row.agrees === null ? null : row.agreeing + (row.agrees ? 1e6 : 0) + row.probability, high: true },
     address: { about: "address", of: (row) => row.ordinal },
     match: { about: "match", of: (row, matches) => -(matches?.get(row.ordinal) ?? 0) },
     coefficient: { about: "top coefficient", of: (row) => row.coefficient, high: true },
