@@ -175,6 +175,9 @@ def test_lists_are_sorted_as_asked_and_turned_round(site):
     assert gallery.keys[0] == "#/{}/{}".format(*by.select("layer", "key").row(-1))
     gallery.go("#/?sort=coefficient&page=3")
     assert gallery.keys[-1] in ("#/1/0", "#/2/0")  # without triggers: last
+    gallery.go("#/?layer=1")  # in the default order, by agreement
+    agreeing = [key in addresses(made.values.filter("agrees")) for key in gallery.keys]
+    assert agreeing == sorted(agreeing, reverse=True) and len(set(agreeing)) == 2
 
 
 def test_an_address_leads_to_its_key_and_the_back_button_back(site):
