@@ -79,6 +79,6 @@ def test_norms_of_any_width_are_read_by_their_outputs(kind, width):
     norm, along, change = kind(width, dtype=torch.float64), *torch.randn(2, width, dtype=torch.float64)
     with torch.no_grad():
         norm.weight.add_(torch.randn(width))
-        torch.testing.assert_close(transformers_oracle._scale(norm, width), norm.weight)
+        torch.testing.assert_close(transformers_oracle._scale(norm, along), norm.weight)
     held = lambda x: norm.weight.detach() * (x - x.mean() if kind is torch.nn.LayerNorm else x)
     torch.testing.assert_close(checks._through(held, along)(along) @ change, along @ held(change))

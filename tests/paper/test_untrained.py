@@ -13,7 +13,7 @@ from pipeline import BASELINE, baseline, config, run_steps, write_inputs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
-from ff_memories.model import drawn as drawn_models
+from ff_memories.model import drawn
 from ff_memories.model.files import checkpoint, converted
 
 
@@ -82,9 +82,7 @@ def test_the_sample_is_of_whole_sentences_that_keep_their_numbers(run):
 def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
     _, out = run
     description, weights = converted.load(out / "model.safetensors", out / "model.json")
-    one, same, other, second = (
-        drawn_models.untrained(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2))
-    )
+    one, same, other, second = (drawn.untrained(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2)))
     assert {n: w.shape for n, w in one.items()} == {n: w.shape for n, w in weights.items()}
     assert all(torch.equal(one[n], same[n]) for n in one)
     for unlike in (other, second, weights):
@@ -95,9 +93,7 @@ def test_weights_drawn_anew_keep_names_shapes_and_ties_and_follow_the_seed(run):
 def test_shuffled_weights_have_the_entries_of_each_matrix_in_another_order_and_the_rest_as_it_is(run):
     _, out = run
     description, weights = converted.load(out / "model.safetensors", out / "model.json")
-    one, same, other, second = (
-        drawn_models.shuffled(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2))
-    )
+    one, same, other, second = (drawn.shuffled(description, weights, *seed) for seed in ((1,), (1,), (2,), (1, 2)))
     assert one.keys() == weights.keys() and all(torch.equal(one[name], same[name]) for name in one)
     assert all(one[n].data_ptr() == one[s].data_ptr() for n, s in description.aliases.items())
     for name in one.keys() - description.aliases.keys():
@@ -117,9 +113,9 @@ def test_weights_drawn_anew_are_spread_as_those_of_a_model_that_fairseq_has_just
         write_inputs(folder, words(240), seed, decoder_embed_dim=32, decoder_ffn_embed_dim=96, adaptive=adaptive)
         made.append(checkpoint.read(folder / "model.pt"))
     description, weights = made[0]
-    drawn = [drawn_models.untrained(description, weights, 1, draw) for draw in range(4)]
+    ones = [drawn.untrained(description, weights, 1, draw) for draw in range(4)]
     for name in weights:
-        ours, theirs = (torch.cat([of[name].flatten() for of in models]) for models in (drawn, [w for _, w in made]))
+        ours, theirs = (torch.cat([of[name].flatten() for of in models]) for models in (ones, [w for _, w in made]))
         if weights[name].dim() == 2:
             assert float(ours.std()) == pytest.approx(float(theirs.std()), rel=5 / len(ours) ** 0.5), name
             assert float(ours.abs().max()) == pytest.approx(float(theirs.abs().max()), rel=0.3), name

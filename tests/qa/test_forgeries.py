@@ -46,9 +46,7 @@ def test_forged_untrained_models_are_found_though_all_that_follows_was_rebuilt(r
     assert done.returncode == 1 and done.stdout.splitlines()[-1].startswith("NOT VERIFIED")
     made = json.loads((project / "certificate.json").read_text())
     assert made["parts"]["record"]["faults"] == made["parts"]["files"]["faults"] == []
-    assert any(
-        fault.startswith("untrained-") and ", mutations, " in fault for fault in made["parts"]["audit"]["faults"]
-    )
+    assert any(f.startswith("untrained-") and ", mutations, " in f for f in made["parts"]["audit"]["faults"])
 
 
 @pytest.mark.more

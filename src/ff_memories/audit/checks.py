@@ -303,7 +303,7 @@ def causal(inputs: AuditInputs, row: TableRow) -> Result:
     vector = inputs.vector("added", layer, moved)
     if row["control"] == "direction":
         direction = changes.direction(inputs.config.seed, layer, memory, row["prefix"], len(vector))
-        vector = vector.norm() * torch.from_numpy(direction)
+        vector = vector.norm() * torch.from_numpy(direction).to(vector.dtype)
     change = vector * (row["set_to"] - row["coefficient"])
     changed = oracle.changed(text, through, layer, change)
     return together(results + _outcomes(inputs, row, changed, at))

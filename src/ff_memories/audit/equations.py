@@ -126,9 +126,9 @@ class Equations:
         self.reading, self.seed = reading, seed
         self.draw_again(weights)
 
-    def draw_again(self, weights: Weights) -> None:
+    def draw_again(self, weights: Weights, kind: torch.dtype = torch.float64) -> None:
         """Give the model other weights, under the paper's names: those of an untrained model."""
-        self.own = {name: tensor.double() for name, tensor in weights.items()}
+        self.own = {name: tensor.to(kind) for name, tensor in weights.items()}
         self._other: Vocabulary | None = None  # how values are read, if it is not the model's own softmax
         if self.reading != "adaptive":
             self._other = Vocabulary(self.about, self.own).reading(self.reading, self.seed)
@@ -180,11 +180,11 @@ class Equations:
     def in_float32(self) -> Iterator[None]:
         """Compute in float32 meanwhile."""
         exact = self.own
-        self.own = {name: tensor.float() for name, tensor in exact.items()}
+        self.draw_again(exact, torch.float32)
         try:
             yield
         finally:
-            self.own = exact
+            self.draw_again(exact)
 
     def _layer(self, x: torch.Tensor, block: int) -> Activations:
         """Run one layer, counted from 0, on its input (rows, d)."""

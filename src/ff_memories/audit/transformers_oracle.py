@@ -67,7 +67,7 @@ class TransformersOracle:
         self.tuples = False  # whether blocks give tuples
         self.words = self.head.weight
         if reading == "scaled":
-            self.words = self.words * _scale(self.norm, self.words.shape[1])
+            self.words = self.words * _scale(self.norm, self.words[0])
         self._longest = float(self.words.detach().norm(dim=1).max())
         self._largest: dict[tuple[int, tuple[int, ...]], torch.Tensor] = {}
 
@@ -92,7 +92,7 @@ class TransformersOracle:
         values = self._down(layer)
         if of == "added" or self.family.norm_after is None:
             return values
-        return values * _scale(self.blocks[layer - 1].get_submodule(self.family.norm_after), values.shape[1])
+        return values * _scale(self.blocks[layer - 1].get_submodule(self.family.norm_after), values[0])
 
     def _down(self, layer: int) -> torch.Tensor:
         """Return V (d_m, d) of y' = m V + b."""
@@ -152,12 +152,14 @@ class TransformersOracle:
     @contextmanager
     def in_float32(self) -> Iterator[None]:
         """Compute in float32 meanwhile; the weights are float32's or narrower, so none loses bits."""
-        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        buffers, words = {name: buffer.clone() for name, buffer in self.model.named_buffers()}, self.words
         self.model.float()
+        self.words = words.float()
         try:
             yield
         finally:
             self.model.double()
+            self.words = words
             for name, buffer in self.model.named_buffers():
                 buffer.copy_(buffers[name])
 
@@ -303,14 +305,14 @@ def _rows(found: Any) -> torch.Tensor:
     return tensor.detach().flatten(0, -2).clone()
 
 
-def _scale(norm: nn.Module, width: int) -> torch.Tensor:
+def _scale(norm: nn.Module, like: torch.Tensor) -> torch.Tensor:
     """Return the scale (d,) of a norm, by its outputs for large numbers of changing sign that have no mean."""
-    up, down = (width + 1) // 2, width // 2
-    x = torch.tensor([1e6 * down, -1e6 * up], dtype=torch.float64).repeat(up)[:width]
+    up, down = (len(like) + 1) // 2, len(like) // 2
+    x = torch.tensor([1e6 * down, -1e6 * up], dtype=like.dtype).repeat(up)[: len(like)]
     return (norm(x[None])[0] - norm(-x[None])[0]) / 2 * x.square().mean().sqrt() / x
 
 
 def _held(norm: nn.Module, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
     """Return what a change (d,) adds behind a norm whose deviation is held at that of ``at`` (d,)."""
     epsilon = next(float(getattr(norm, name)) for name in ("eps", "variance_epsilon") if hasattr(norm, name))
-    return held(_scale(norm, len(change)), epsilon, isinstance(norm, nn.LayerNorm), change, at)
+    return held(_scale(norm, at), epsilon, isinstance(norm, nn.LayerNorm), change, at)

@@ -30,9 +30,7 @@ def taken(file="other.yaml", **changes):
 
 
 @pytest.mark.parametrize("place", ["my.yaml", "config/my.yaml"])
-def test_another_config_with_other_settings_is_refused_and_the_same_one_or_its_copy_is_not(
-    tmp_path, monkeypatch, place
-):
+def test_another_config_with_other_settings_is_refused_and_its_copy_is_not(tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     write(place)
     said = f"other.yaml: the run small is that of {place}, which has other settings; its results are in results/small"
