@@ -70,8 +70,8 @@ def remove_not_own(command: list[str]) -> None:
 def refuse_edited(workflow: Any, runs: bool = True) -> None:
     """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
 
-    ``runs``: the jobs that are due now run, so their outputs do not matter.
-    The checksums that its readers recorded distinguish an edited file from a touched one.
+    The checksums that its readers recorded distinguish an edited file from a touched one. ``runs``: jobs that are due
+    run now, so their outputs do not matter.
     """
     waiting = set(workflow.dag.needrun_jobs()) if runs else set()
     edited = []
