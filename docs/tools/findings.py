@@ -2,7 +2,10 @@
 
 ``--results`` names the runs' folders, the one that leads first; with it, the page's pictures are drawn too:
 
-    python docs/tools/findings.py --results results/smollm2 results/qwen results/stories15m results/demo
+    python docs/tools/findings.py --results results/smollm2 results/qwen results/stories15m results/demo \
+        results/stories15m-stories
+
+A run of a model that an earlier one is of too has rows in the ledger, and a paragraph of its own.
 """
 
 import csv
@@ -39,6 +42,7 @@ NUMBERS = (
     "measured", "low", "high", "n", "judged", "judged_low", "judged_high", "limit", "expected", "sample", "sample_low",
     "sample_high", "baseline", "baseline_low", "baseline_high", "shuffled", "also_random", "random_models",
 )  # fmt: skip
+Run = Mapping[str, Any]  # what ``of_run`` says of a run
 KEYS = ("claim", *NUMBERS, "group", "verdict", "standing", "needed", "reason", "notes")
 COLUMNS = (
     "claim", "question", "model", "measured (95 %)", "n", "judged", "chance", "random networks (95 %)", "seen in",
@@ -184,10 +188,14 @@ def _grouped(count: Any) -> str:
 # ---------------------------------------------------------------------------------------------------------------- page
 
 
-def page(
-    known: Sequence[Mapping[str, Any]], trained: Sequence[Mapping[str, str]], rounded: Sequence[Mapping[str, str]]
-) -> str:
+def first(every: Sequence[Run]) -> list[Run]:
+    """Return the first run of each model, which the page compares."""
+    return list({run["model"]: run for run in reversed(every)}.values())[::-1]
+
+
+def page(every: Sequence[Run], trained: Sequence[Mapping[str, str]], rounded: Sequence[Mapping[str, str]]) -> str:
     """Return docs/findings.md from what ``of_run`` says of each run, and the rows of ``trainings`` and ``rounding``."""
+    known = first(every)
     sizes = [[name, *(run["sizes"][name] for run in known)] for name in known[0]["sizes"]]
     return PAGE.format(
         scope=_filled(_scope(known), "> "),
@@ -195,13 +203,13 @@ def page(
         counted=_groups(known),
         headline=headline(known),
         sizes=table(["", *(run["run"] for run in known)], sizes),
-        size=_filled(_by_size(known)),
+        size="\n\n".join(map(_filled, [_by_size(known), *(_again(run, known) for run in every if run not in known)])),
         trainings=_trainings(trained),
         rounded=_rounding(rounded),
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
         ),
-        ledger=table(list(COLUMNS), ledger(known)),
+        ledger=table(list(COLUMNS), ledger(every)),
     )
 
 
@@ -243,6 +251,24 @@ def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
+def _again(run: Run, known: Sequence[Run]) -> str:
+    """Return what another text changes: a run beside the one of the same model."""
+    before = next(one for one in known if one["model"] == run["model"])
+    old = {row["claim"]: row for row in _rows(before) if row["standing"] in wording.GROUPS}
+    both = [(old[row["claim"]], row) for row in _rows(run) if row["standing"] in wording.GROUPS and row["claim"] in old]
+    moved = [_moved(*pair) for pair in both if pair[0]["standing"] != pair[1]["standing"]]
+    return (
+        f"On {run['text']}, the model of {before['run']} has perplexity {run['sizes']['perplexity']} ({run['run']}). "
+        f"Of {len(both)} claims that both texts decide on, {len(moved)} stand in another group there: "
+        f"{'; '.join(moved) or 'none'}. What predicts next tokens is not judged on a text that the model wrote itself."
+    )
+
+
+def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    claim, marks = CLAIMS[new["claim"]], [wording.WORDS[row["standing"]]["mark"] for row in (old, new)]
+    return f"{claim.words} ({' to '.join(marks)}; {joined([old['measured'], new['measured']], claim.unit)})"
+
+
 def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
     """Return what is known of how numbers differ between trainings."""
     said = "- How numbers differ between trainings: intervals resample within one model."
@@ -259,7 +285,7 @@ def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _rounding(rows: Sequence[Mapping[str, str]]) -> str:
     """Return what is not known of 4-bit weights, and what they changed in the models that were rounded."""
-    said = "- What 4-bit weights change in `smollm2` and `qwen`, and text of its own kind in `stories15m`."
+    said = "- What 4-bit weights change in `smollm2` and `qwen`."
     if rows:
         said += " In two small models, [rounding to 4 bits](performance.md#what-fewer-bits-change) moves "
         said += f"{rounding.beyond(rows, 'Q4_1')} numbers beyond their intervals."
@@ -384,13 +410,14 @@ def main(argv: list[str] | None = None) -> None:
         studies = (root / study.KEPT for study in (trainings, rounding))
         new = page(known, *(read_rows(kept) if kept.is_file() else [] for kept in studies))
         kept = ledger_csv(known)
-        leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(known, LED))
+        leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(first(known), LED))
     except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, UserError) as error:
         sys.exit(f"{args.out}: cannot be written ({error}); run snakemake for each run first")
     if runs and not args.check:
         write_whole(root / KEPT, re.sub(r"\n {4,}|\n {3}(?=[}\]])", " ", json.dumps(known, indent=1)) + "\n")
-        write_whole(root / pictures.CLAIMS, pictures.claims(known))
-        write_whole(root / pictures.LAYERS, pictures.layers(runs))
+        write_whole(root / pictures.CLAIMS, pictures.claims(first(known)))
+        names = {run["run"] for run in first(known)}
+        write_whole(root / pictures.LAYERS, pictures.layers([member for member in runs if member.name in names]))
     renew(args.out, new, args.check)
     renew(root / LEDGER, kept, args.check)
     renew(readme, leading, args.check)
