@@ -18,7 +18,7 @@ import torch.nn.functional as F
 
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.model import random_projections
-from ff_memories.model.batches.batching import retry_smaller, sliced
+from ff_memories.model.batches.batching import retry_smaller
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import linear, widened
 
@@ -241,7 +241,8 @@ class Vocabulary:
         """
         blocks: list[list[Prediction]] = []
 
-        def run(rows: slice) -> None:
+        def run(block: range) -> None:
+            rows = slice(block.start, block.stop)
             targets = None if target is None else target[:, rows]
             if self.plain:
                 blocks.append(self._plain(h[rows], targets, signs, rank, whole))
@@ -259,7 +260,8 @@ class Vocabulary:
             return unscaled.read(h).top
         tops: list[torch.Tensor] = []
 
-        def run(rows: slice) -> None:
+        def run(block: range) -> None:
+            rows = slice(block.start, block.stop)
             logits = unscaled.clusters[0].logits(unscaled._projected(unscaled.output(h[rows])))
             tops.append(torch.cat([_argmax(unscaled._whole(part)) for part in logits.split(_few(logits))]))
 
@@ -416,11 +418,10 @@ class Untrained:
             out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
 
 
-def _in_blocks(run: Callable[[slice], None], rows: int) -> None:
+def _in_blocks(run: Callable[[range], None], rows: int) -> None:
     """Run blocks of ``ROWS`` vectors, in halves where memory runs out."""
     for start in range(0, max(1, rows), ROWS):
-        block = slice(start, min(start + ROWS, rows))
-        retry_smaller(run, block, block.stop - block.start, sliced, "vector")
+        retry_smaller(run, range(start, min(start + ROWS, rows)), "vector")
 
 
 def _few(logits: torch.Tensor) -> int:

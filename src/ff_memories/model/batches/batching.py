@@ -7,7 +7,7 @@ batch, hence no number. Where memory runs out, a batch is run in two halves, and
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,10 +34,11 @@ class Plan:
     sentences: np.ndarray
     copies: list[np.ndarray]
 
-    def halves(self) -> tuple["Plan", "Plan"]:
-        """Return the batch in two parts of about as many sentences."""
-        middle = len(self.sentences) // 2
-        return Plan(self.sentences[:middle], self.copies[:middle]), Plan(self.sentences[middle:], self.copies[middle:])
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def __getitem__(self, part: slice) -> "Plan":
+        return Plan(self.sentences[part], self.copies[part])
 
     def size(self, corpus: Corpus) -> tuple[int, int]:
         """Return (tokens, sentences) of the corpus that are done with the batch, copies included."""
@@ -133,7 +134,6 @@ def by_length(lengths: np.ndarray, budget: int, shard: Shard = WHOLE, more: np.n
     return list(share(list(sequences(lengths + more, order, budget)), shard))
 
 
-Part = TypeVar("Part")
 _ON_CPU = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # torch has no class for these
 
 
@@ -165,35 +165,12 @@ class ScratchBuffer:
         self._held = None
 
 
-def sliced(part: slice) -> tuple[slice, slice]:
-    """Cut a slice in two."""
-    middle = part.start + (part.stop - part.start) // 2
-    return slice(part.start, middle), slice(middle, part.stop)
+def retry_smaller(run: Callable[[Any], None], part: Any, unit: str = "sentence") -> None:
+    """Run a batch, a sequence of units; where memory runs out, run its halves one after the other.
 
-
-def halved(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut an array in two."""
-    return part[: len(part) // 2], part[len(part) // 2 :]
-
-
-def retry_smaller(
-    run: Callable[[Part], None],
-    part: Part,
-    size: int,
-    halves: Callable[[Part], tuple[Part, Part]],
-    unit: str = "sentence",
-) -> None:
-    """Run a batch; where memory runs out, run its halves one after the other.
-
-    Args:
-        run: takes a batch; what it did before it failed may be done again.
-        part, size: the batch, and how many there are in it.
-        halves: cuts a batch in two.
-        unit: of what a batch is made.
-
-    Raises:
-        UserError: one of them alone is too much.
+    What ``run`` did before it failed may be done again. Raises ``UserError`` where a single unit is too much.
     """
+    size = len(part)
     try:
         return run(part)
     except (RuntimeError, MemoryError) as error:
@@ -207,8 +184,8 @@ def retry_smaller(
     if torch.cuda.is_available():  # outside of the except block: the error's frames hold the batch's tensors
         torch.cuda.empty_cache()
     print(f"out of memory: a batch of {size} {unit}s goes on in halves; lower execution.batch_tokens", file=sys.stderr)
-    for half, n in zip(halves(part), (size // 2, size - size // 2), strict=True):
-        retry_smaller(run, half, n, halves, unit)
+    for half in (part[: size // 2], part[size // 2 :]):
+        retry_smaller(run, half, unit)
 
 
 def run_batches(
@@ -232,5 +209,5 @@ def run_batches(
     units = [len(part) if amount is None else int(amount[part].sum()) for part in batches]
     with torch.inference_mode(), Progress(sum(units), unit, about) as progress:
         for part, n in zip(batches, units, strict=True):
-            retry_smaller(run, part, len(part), halved, of)
+            retry_smaller(run, part, of)
             progress.step(n)

@@ -40,7 +40,7 @@ def common_prefixes(paths: list[np.ndarray]) -> np.ndarray:
     return out
 
 
-def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[slice]:
+def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[range]:
     """Cut paths in lexicographic order into forests of at most ``budget`` rows; a longer path stands alone.
 
     ``forests``: whether paths share what they begin with; else every path has all its rows.
@@ -50,11 +50,11 @@ def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[
     for i, path in enumerate(paths):
         new = len(path) - shared[i]
         if i > first and (rows + new > budget):
-            yield slice(first, i)
+            yield range(first, i)
             first, rows = i, 0
         rows += new if i > first else len(path)
     if paths:
-        yield slice(first, len(paths))
+        yield range(first, len(paths))
 
 
 @dataclass(frozen=True)
