@@ -1,6 +1,5 @@
 """Fetch a named source: download, check, unpack and record its files. An interrupted fetch leaves no partial files."""
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     """Fetch a source's files into its folder, if any is missing.
 
     Raises:
-        UserError: all downloads failed, with every mirror's reason; too little disk space; offline with files missing.
+        UserError: all downloads failed, with every mirror's reason; offline with files missing.
     """
     if not (lacking := missing(source)):
         return
@@ -51,7 +50,6 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     ways = [way for way in source.downloads if not offline or here(way)]
     if not ways:
         raise UserError(f"{name}: missing {', '.join(lacking)}", by_hand(name, source))
-    _require_disk(name, source)
     reasons = []
     with alone(Path(source.folder)):
         for way in ways if missing(source) else ():  # another run may have fetched them meanwhile
@@ -123,22 +121,6 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
             model_folder.write_converted(model, Path(source.folder), Path(source.folder).name, str(source.sha256))
     finally:
         joined.unlink(missing_ok=True)
-
-
-def _require_disk(name: str, source: Source) -> None:
-    """Raise ``UserError`` if the disk has too little space for download and files."""
-    archive = max(sum(p.bytes or p.at_most or 0 for p in d.parts) for d in source.downloads)
-    need = archive + source.unpacked_bytes
-    folder = Path(source.folder).absolute()
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if free < need:
-        raise UserError(
-            f"{name}: needs about {need / 1e9:.1f} GB on the disk of {source.folder}, but only {free / 1e9:.1f} GB are "
-            "free",
-            "free some space, or make data/ a link to a larger disk",
-        )
 
 
 def by_hand(name: str, source: Source) -> str:
