@@ -155,9 +155,8 @@ class Vocabulary:
                 if words is not None and len(words) == cluster.size:
                     cluster.embedding = words.to(cluster.embedding.dtype)
             bands = [(cluster.size, cluster.embedding.shape[1]) for cluster in other.clusters]
-            projections = random_projections.draw(bands, self.classes.shape[1], seed)
-            other.replace_projections(projections.classes, projections.tails)
-            other.generator_state = projections.state
+            classes, tails, other.generator_state = random_projections.draw(bands, self.classes.shape[1], seed)
+            other.replace_projections(classes, tails)
         return other
 
     def leave_out(self, never: list[int]) -> None:
