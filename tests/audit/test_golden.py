@@ -21,6 +21,7 @@ from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.store import Sentences
 from ff_memories.inputs.registry import OWN
 from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.files import converted
 
 TYPES = words(44)
 SOURCE = (
@@ -59,7 +60,7 @@ def write_dictionary(path, types):
 
 
 def load(folder):
-    return Decoder.load(folder / "model.safetensors", folder / "model.json")
+    return Decoder(*converted.load(folder / "model.safetensors", folder / "model.json"))
 
 
 @pytest.fixture(scope="module")

@@ -73,7 +73,7 @@ def test_every_tensor_of_the_forward_pass_equals_fairseqs(tmp_path, variant, dty
     if model.decoder.embed_positions is not None and hasattr(model.decoder.embed_positions, "weights"):
         model.decoder.embed_positions.weights = model.decoder.embed_positions.weights.to(dtype)
     convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
-    decoder = Decoder.load(tmp_path / "model.safetensors", tmp_path / "model.json", dtype=dtype)
+    decoder = Decoder(*converted.load(tmp_path / "model.safetensors", tmp_path / "model.json"), dtype=dtype)
     rng = np.random.default_rng(0)
     for lengths in ([1, 5, 5, 9], [3]):
         sentences = [rng.integers(3, 48, n) for n in lengths]

@@ -14,8 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ import torch.nn.functional as F
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
-from ff_memories.model.files.converted import Description, Weights, load
+from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import (
     USUAL,
     Paths,
@@ -347,18 +346,6 @@ class Decoder(LanguageModel):
         self.positions = self.positions.to(self.device, dtype)
         self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
         self.vocabulary = Vocabulary(description, weights, precision=precision)
-
-    @classmethod
-    def load(
-        cls,
-        weights_path: str | Path,
-        description_path: str | Path,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        precision: Precision = "float32",
-    ) -> Self:
-        """Load a converted model (``converted.write``)."""
-        return cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
 
     def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""

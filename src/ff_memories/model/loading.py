@@ -12,6 +12,7 @@ from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.model import drawn
 from ff_memories.model.decoder import Decoder, LanguageModel
+from ff_memories.model.files import converted
 
 AMPERE = (8, 0)  # the first compute capability with products in tf32 and bfloat16
 
@@ -60,7 +61,7 @@ def load_decoder(weights: Path, description: Path, execution: Execution, precisi
     """
     if is_transformer(description):
         raise UserError(f"{weights}: a model of transformers; this step reads fairseq checkpoints only")
-    return Decoder.load(weights, description, _prepared(execution, precision), precision=precision)
+    return Decoder(*converted.load(weights, description), _prepared(execution, precision), precision=precision)
 
 
 def load_model(
@@ -94,7 +95,7 @@ def read_model(
 ) -> LanguageModel:
     """Load a run's own model, to compute in a precision that the device has."""
     if not is_transformer(description):
-        return Decoder.load(weights, description, device, precision=precision)
+        return Decoder(*converted.load(weights, description), device, precision=precision)
     from ff_memories.model.transformer import load  # the library takes seconds to load
 
     return load.load(weights.parent, load.read_description(description), device, precision=precision)
