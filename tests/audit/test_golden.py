@@ -20,8 +20,8 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.store import Sentences
 from ff_memories.inputs.registry import OWN
-from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.files import converted
+from ff_memories.model.decoder import Batch
+from ff_memories.model.loading import read_model
 
 TYPES = words(44)
 SOURCE = (
@@ -60,7 +60,7 @@ def write_dictionary(path, types):
 
 
 def load(folder):
-    return Decoder(*converted.load(folder / "model.safetensors", folder / "model.json"))
+    return read_model(folder / "model.safetensors", folder / "model.json")
 
 
 @pytest.fixture(scope="module")
