@@ -20,9 +20,10 @@ from refusing import ended
 from safetensors.torch import load_file
 
 from ff_memories.base.errors import UserError
-from ff_memories.inputs import enwik8, fetch, from_gguf, from_llama2c, model_folder, registry
+from ff_memories.inputs import fetch, from_gguf, model_folder, registry
 from ff_memories.model.files import gguf_file
 
+enwik8, llama2c = map(fetch.script, ("enwik8", "llama2c"))
 RAN = "open('{}/it-ran', 'w')\n"  # whatever of a package is run leaves this
 
 
@@ -168,7 +169,7 @@ def test_a_model_of_llama2c_is_the_one_that_was_written(project):
     for token, score in zip(words["tokens"], words["scores"], strict=True):
         content += struct.pack("<fi", score, len(plain(token).encode())) + plain(token).encode()
     Path("m.bin").write_bytes(content)
-    model_folder.write_converted(from_llama2c.model(Path("m.bin")), Path("data/it"), "it", "0" * 64)
+    model_folder.write_converted(llama2c.model(Path("m.bin")), Path("data/it"), "it", "0" * 64)
     found = load_file("data/it/model.safetensors")
     assert found.keys() == state.keys() - {"lm_head.weight"}
     assert all(torch.equal(tensor, made.state_dict()[name]) for name, tensor in found.items())
@@ -179,7 +180,7 @@ def test_a_model_of_llama2c_is_the_one_that_was_written(project):
     for cut in (5000, len(content) - 3):
         Path("m.bin").write_bytes(content[:cut])
         with pytest.raises((UserError, struct.error)):
-            from_llama2c.model(Path("m.bin"))
+            llama2c.model(Path("m.bin"))
 
 
 def gguf_written(weight, kind, c):

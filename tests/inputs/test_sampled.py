@@ -14,9 +14,11 @@ from pipeline import step, write_inputs
 from refusing import CARD, run_corpus
 
 from ff_memories import tables
-from ff_memories.inputs import fetch, from_gguf, model_folder, registry, sampled_text
+from ff_memories.inputs import fetch, from_gguf, model_folder, registry
 from ff_memories.judge import wording
 from ff_memories.model.files import gguf_file
+
+sampled_text = fetch.script("sampled_text")
 
 
 def test_every_token_is_the_one_that_its_draw_falls_on():
