@@ -24,15 +24,10 @@ BLOCKS, SMALLEST = 80, 1 << 10  # of a text whose blocks fit it: how many at lea
 
 @dataclass(frozen=True)
 class Plan:
-    """Sentences of one batch, by length: the first of each group of identical ones runs for all.
+    """Sentences of one batch, by length: the first of each group of identical ones runs for all."""
 
-    Attributes:
-        sentences: (b,) sentence ids that run.
-        copies: for each, all the sentence ids with the same text, itself included.
-    """
-
-    sentences: np.ndarray
-    copies: list[np.ndarray]
+    sentences: np.ndarray  # (b,) ids of those that run
+    copies: list[np.ndarray]  # for each, the ids of all with the same text, itself included
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -56,10 +51,7 @@ def fitting(lengths: np.ndarray) -> int:
 
 
 def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, int]]:
-    """Return (first, end) of consecutive blocks of sentences, each of at least so many tokens but the last.
-
-    ``tokens``: ``None`` stands for ``BLOCK_TOKENS``.
-    """
+    """Return (first, end) of consecutive blocks of sentences, each of ``tokens`` (``BLOCK_TOKENS``) but the last."""
     least = BLOCK_TOKENS if tokens is None else tokens
     ends = np.cumsum(lengths + 1)
     out, first, reached = [], 0, 0
@@ -85,14 +77,10 @@ def joined(parts: list[tuple[int, int]], lengths: np.ndarray) -> list[tuple[int,
 
 
 def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, run_all: bool) -> Iterator[Plan]:
-    """Yield the batches of one block.
+    """Yield the batches of one block, of at most ``budget`` tokens each; a longer sentence runs alone.
 
-    Args:
-        corpus: token ids of all sentences.
-        first, end: the block.
-        budget: tokens in one forward pass; a longer sentence runs alone.
-        shortest: sentences with fewer tokens hold no prefix of interest and are left out.
-        run_all: whether the last token runs too (its prefix is the complete sentence).
+    Sentences with fewer tokens than ``shortest`` hold no prefix of interest and are left out. ``run_all``: whether the
+    last token runs too (its prefix is the complete sentence).
     """
     offsets = corpus.offsets[first : end + 1] - corpus.offsets[first]
     text = np.ascontiguousarray(corpus.tokens[corpus.offsets[first] : corpus.offsets[end]])
@@ -126,9 +114,7 @@ def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[n
 def by_length(lengths: np.ndarray, budget: int, shard: Shard = WHOLE, more: np.ndarray | int = 0) -> list[np.ndarray]:
     """Return a shard's batches of sequences (n,), shortest first; no batch depends on the number of shards.
 
-    Args:
-        budget: rows of one forward pass.
-        more: (n,), rows that each sequence brings besides its own.
+    ``budget``: rows of one forward pass; ``more``: (n,), rows that each sequence brings besides its own.
     """
     order = np.argsort(lengths, kind="stable")
     return list(share(list(sequences(lengths + more, order, budget)), shard))
@@ -196,14 +182,9 @@ def run_batches(
     of: str = "sentence",
     amount: np.ndarray | None = None,
 ) -> None:
-    """Run batches without gradients, each in halves where memory runs out, and show the progress.
+    """Run batches, (n,) numbers each, without gradients, as ``retry_smaller`` does, and show the progress.
 
-    Args:
-        run: as of ``retry_smaller``.
-        batches: (n,) each, the numbers of what runs together.
-        unit, about: of the progress: what is counted, in the plural, and what the work is called.
-        of: of what a batch is made.
-        amount: how many units each counts; ``None``: one.
+    ``amount``: how many units of the progress each number counts; ``None``: one. ``of``: what a batch is made of.
     """
     batches = list(batches)
     units = [len(part) if amount is None else int(amount[part].sum()) for part in batches]
