@@ -54,11 +54,7 @@ def use_precision(precision: Precision, device: str) -> None:
 
 
 def load_decoder(weights: Path, description: Path, execution: Execution, precision: Precision = "float32") -> Decoder:
-    """Load a fairseq model on the device that was asked for, to compute in ``extraction.precision``.
-
-    Raises:
-        UserError: there is no such device, it does not have the precision, or the model is one of `transformers`.
-    """
+    """Load as ``load_model`` does, but raise ``UserError`` for a model of `transformers`."""
     if is_transformer(description):
         raise UserError(f"{weights}: a model of transformers; this step reads fairseq checkpoints only")
     return Decoder(*converted.load(weights, description), _prepared(execution, precision), precision=precision)
@@ -67,13 +63,9 @@ def load_decoder(weights: Path, description: Path, execution: Execution, precisi
 def load_model(
     weights: Path, description: Path, execution: Execution, precision: Precision = "float32"
 ) -> LanguageModel:
-    """Load a model on the device that was asked for, to compute in ``extraction.precision``.
+    """Load a run's own model, or one that its description says is drawn like it, on the device that was asked for.
 
-    Args:
-        description: of the run's own model, or of one that is drawn like it (``steps.models``).
-
-    Raises:
-        UserError: there is no such device, or it does not have the precision.
+    Raises ``UserError`` where there is no such device, or it does not have the precision.
     """
     loaded = read_model(weights, description, _prepared(execution, precision), precision)
     model = drawn.named(description)

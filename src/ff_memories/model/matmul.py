@@ -8,9 +8,7 @@ float32. On a CPU torch would round the sums too, so the rounded factors are mul
 at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it has them. Either way the products are
 exact and the sums are float32.
 
-Attention runs over rows: queries, keys and values of all tokens of a batch lie one after the other, and the batch says
-which belong together. A GPU takes all sentences in one call (``attention_of_sentences``), or some calls of padded ones
-(``attention_along``); a CPU takes one call per length and pads nothing.
+Attention runs over the rows of all tokens of a batch; the batch says which belong together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,17 +28,11 @@ ON_CARD = torch._C._dispatch_has_kernel_for_dispatch_key("aten::_efficient_atten
 
 
 class Scoring(NamedTuple):
-    """How attention scores the tokens that a token looks at.
+    """How attention scores the tokens that a token looks at."""
 
-    Attributes:
-        scale: of the scores; ``None``: one over the square root of d_head.
-        cap: scores are ``cap * tanh(score / cap)`` (Gemma 2).
-        window: how many tokens a token looks at, itself included; ``None``: at all before it.
-    """
-
-    scale: float | None = None
-    cap: float | None = None
-    window: int | None = None
+    scale: float | None = None  # ``None``: one over the square root of d_head
+    cap: float | None = None  # scores are ``cap * tanh(score / cap)`` (Gemma 2)
+    window: int | None = None  # how many tokens a token looks at, itself included; ``None``: at all before it
 
 
 USUAL = Scoring()
@@ -127,10 +119,8 @@ def attention_along(
 ) -> torch.Tensor:
     """Return attention's output (rows, heads, d_head) of rows that paths lead to, whatever is behind a path's end.
 
-    Args:
-        q, k, v: (rows or more, heads, d_head) each; keys and values may have fewer heads.
-        groups: paths of equal width each, and where the wanted rows are among theirs.
-        rows: how many rows have an output; every one is wanted once.
+    For queries, keys and values (rows or more, heads, d_head) each; keys and values may have fewer heads. Every row is
+    wanted once among the ``groups`` of paths, whose width is equal within each.
     """
     out = v.new_empty(rows, q.shape[1], v.shape[2])
     for paths, index, row in groups:
@@ -147,13 +137,8 @@ def attention_of_sentences(
     """Return attention's output (rows, heads, d_head) of sentences in one call of a GPU's kernel, which pads nothing.
 
     It is the kernel of ``scaled_dot_product_attention`` that takes float32, so the back end does not change with the
-    type, and nothing is planned anew for every shape, as cuDNN does.
-
-    Args:
-        q, k, v: (rows, heads, d_head) each; keys and values may have fewer heads.
-        ends: (sentences + 1,) int32, 0 and the row behind each sentence.
-        longest: rows of the longest sentence.
-        scoring: without a cap.
+    type, and nothing is planned anew for every shape, as cuDNN does. Arguments as of ``attention_along``; ``ends`` are
+    ``decoder.Batch.ends``, and ``scoring`` has no cap.
     """
     if k.shape[1] != q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
@@ -183,8 +168,7 @@ def takes_sentences(q: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) 
 def with_bias(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     """Return a weight (n, d) as ``linear`` takes it fastest: in bfloat16 on a GPU (n, d + 8), the bias in its columns.
 
-    Three numbers in bfloat16 add up to one in float32, so a product with ones adds the same bias. torch would pass over
-    the result once or twice more to add it.
+    Three numbers in bfloat16 add up to one in float32, so a product with ones adds the same bias.
     """
     if not (weight.is_cuda and weight.dtype == torch.bfloat16):
         return weight

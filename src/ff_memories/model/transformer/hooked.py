@@ -187,16 +187,8 @@ def _first_rows(given: Any, rows: int, of: int) -> Any:
 class HookedModel(LanguageModel):
     """A language model of `transformers` for analysis; the same interface as ``decoder.Decoder``.
 
-    Attributes:
-        forests: whether layers take forests of prefixes (``prefix_tree``), or plain batches alone.
-
-    Args:
-        model: the loaded model; where its family can, it computes with our attention until the loop is closed.
-            ``precision: bfloat16`` rounds its matrices.
-        description: what it is.
-        family: its row, which ``proof.prove`` confirmed.
-
-    Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
+    Where its family can, the model computes with our attention until this is closed; ``precision: bfloat16`` rounds its
+    matrices. Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
     """
 
     description: TransformerDescription
@@ -351,10 +343,7 @@ def returns_pairs(model: Any, layer: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> Iterator[list[_Catcher]]:
-    """Put catchers in the place of a model's layers.
-
-    ``pairs``: whether layers return their attention weights as well.
-    """
+    """Put catchers in the place of a model's layers; ``pairs``: whether these return attention weights as well."""
     parent, _, name = path.rpartition(".")
     holder = model.get_submodule(parent)
     catchers = [_Catcher(layer, pairs) for layer in stack]
