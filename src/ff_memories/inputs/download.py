@@ -57,8 +57,8 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
     """Get a file into ``folder``; it is ``name.partial`` until it is complete.
 
     ``trusted``: the SHA-256 of an earlier download, if the registry has none; ``wait``: seconds before the second
-    attempt, doubled before each further one. Raises ``UserError`` where every mirror failed, with each one's reason; pip
-    or npm is not installed or failed; or the file is another one.
+    attempt, doubled before each further one. Raises ``UserError`` where every mirror failed, with each one's reason,
+    pip or npm is not installed or failed, or the file is another one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     target, wanted, faults = folder / part.name, part.sha256 or trusted, []

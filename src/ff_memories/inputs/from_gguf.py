@@ -24,8 +24,8 @@ TYPES = {"gemma3": "gemma3_text"}  # type in `transformers`, where it has anothe
 def folder(path: Path, wanted: str | None = None) -> Path:
     """Return the folder that a GGUF file is converted to, after converting it if that was not done before.
 
-    Raises ``UserError`` where the file is refused (``gguf_file.read``) or is not the one whose SHA-256 is ``wanted``, or
-    disk or memory are too small.
+    Raises ``UserError`` where the file is refused (``gguf_file.read``), its SHA-256 is not the ``wanted`` one, or disk
+    or memory are too small.
     """
     require_file(path)
     if wanted is not None and model_folder.is_converted(there := model_folder.converted(wanted), wanted):

@@ -22,8 +22,8 @@ BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, l
 def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int, inside: str | None = None) -> None:
     """Unpack a ``zip``'s or a tar's files into ``folder``, all of them or none.
 
-    ``wanted`` are found in any folder of the archive, and written under their names; with ``inside``, everything in that
-    folder is, under its path there. Raises ``UserError`` where the archive is damaged or unpacks to more than ``limit``
+    ``wanted`` are found in any folder of the archive and written under their names; with ``inside``, all in that folder
+    is, under its path there. Raises ``UserError`` where the archive is damaged or unpacks to more than ``limit``
     bytes, a path leads out of it, or a wanted file is missing or duplicated.
     """
     staged = folder.with_name(folder.name + ".partial")
