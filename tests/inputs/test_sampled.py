@@ -18,8 +18,6 @@ from ff_memories.inputs import fetch, from_gguf, model_folder, registry
 from ff_memories.judge import wording
 from ff_memories.model.files import gguf_file
 
-sampled_text = fetch.script("sampled_text")
-
 
 def test_every_token_is_the_one_that_its_draw_falls_on():
     model = tiny.model("llama", torch.float64).eval()
@@ -45,6 +43,7 @@ def test_a_story_is_cut_behind_its_last_whole_sentence():
     assert sampled_text.whole("nothing ends") == ""
 
 
+sampled_text = fetch.script("sampled_text")
 REGISTRY = """
 [text]
 kind = "text"

@@ -142,5 +142,6 @@ def drawn(folder, seed):
 
 
 def convert(path, weights_path, description_path):
-    """Convert a fairseq checkpoint, as the workflow's step does."""
+    """Convert a fairseq checkpoint, as the workflow's step does; return what is loaded again."""
     converted.write(*checkpoint.read(path), weights_path, description_path)
+    return converted.load(weights_path, description_path)

@@ -10,7 +10,6 @@ from factories import convert, words, write_checkpoint
 from ff_memories.corpus.dictionary import EOS
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import Decoder
-from ff_memories.model.files import converted
 
 
 def corpus_of(types, seed=0, sentences=60):
@@ -95,9 +94,8 @@ class OfFairseq:
     def __init__(self, folder, **options):
         types = words(44)
         self.made, _ = write_checkpoint(folder / "model.pt", types, **options)
-        files = folder / "model.safetensors", folder / "model.json"
-        convert(folder / "model.pt", *files)
-        self.decoder = Decoder(*converted.load(*files), dtype=torch.float64)
+        loaded = convert(folder / "model.pt", folder / "model.safetensors", folder / "model.json")
+        self.decoder = Decoder(*loaded, dtype=torch.float64)
         self.made = self.made.double()
         self.own = self.made.decoder
         if hasattr(self.own.embed_positions, "weights"):
