@@ -51,7 +51,10 @@ def fitting(lengths: np.ndarray) -> int:
 
 
 def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, int]]:
-    """Return (first, end) of consecutive blocks of sentences, each of ``tokens`` (``BLOCK_TOKENS``) but the last."""
+    """Return (first, end) of consecutive blocks of sentences, all but the last of at least so many tokens.
+
+    ``tokens``: ``None`` stands for ``BLOCK_TOKENS``.
+    """
     least = BLOCK_TOKENS if tokens is None else tokens
     ends = np.cumsum(lengths + 1)
     out, first, reached = [], 0, 0
