@@ -18,11 +18,12 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 
-Paths = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # rows (paths, width); which of them, flat; the rows they are
+Paths = tuple[Tensor, Tensor, Tensor]  # rows (paths, width); which of them, flat; the rows they are
 PARTS_OF_BIAS = 8  # columns: three hold a bias, and products are fastest where rows are multiples of 16 bytes
 ON_CARD = torch._C._dispatch_has_kernel_for_dispatch_key("aten::_efficient_attention_forward", "CUDA")
 
@@ -38,18 +39,14 @@ class Scoring(NamedTuple):
 USUAL = Scoring()
 
 
-def relu_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def relu_linear(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
     """Return ReLU(x W^T + b) (rows, n); a GPU applies both as it writes a product of float32 numbers."""
     if x.is_cuda and weight.dtype == torch.float32:
         return torch._addmm_activation(bias, x, weight.t(), out=out)
     return torch.relu_(linear(x, weight, bias, out))
 
 
-def linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Return x W^T + b (rows, n) for x (rows, d), W (n, d), perhaps ``with_bias``, and b (n,).
 
     ``out``: memory to put it in.
@@ -72,7 +69,7 @@ def linear(
     return out if bias is None else out.add_(bias)
 
 
-def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None) -> torch.Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
     """Return ``linear`` as torch computes it."""
     if out is None:
         return F.linear(x, weight, bias)
@@ -93,7 +90,7 @@ def _bfloat16_instructions() -> Iterator[None]:
         setting.fp32_precision = before
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, scoring: Scoring = USUAL) -> Tensor:
     """Return causal attention's output for queries, keys and values (sentences, heads, rows, d_head) each.
 
     Keys and values may have fewer heads, each shared by as many queries' heads (grouped-query attention).
@@ -115,8 +112,8 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scorin
 
 
 def attention_along(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, groups: Sequence[Paths], rows: int, scoring: Scoring = USUAL
-) -> torch.Tensor:
+    q: Tensor, k: Tensor, v: Tensor, groups: Sequence[Paths], rows: int, scoring: Scoring = USUAL
+) -> Tensor:
     """Return attention's output (rows, heads, d_head) of rows that paths lead to, whatever is behind a path's end.
 
     For queries, keys and values (rows or more, heads, d_head) each; keys and values may have fewer heads. Every row is
@@ -132,8 +129,8 @@ def attention_along(
 
 
 def attention_of_sentences(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, longest: int, scoring: Scoring = USUAL
-) -> torch.Tensor:
+    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, longest: int, scoring: Scoring = USUAL
+) -> Tensor:
     """Return attention's output (rows, heads, d_head) of sentences in one call of a GPU's kernel, which pads nothing.
 
     It is the kernel of ``scaled_dot_product_attention`` that takes float32, so the back end does not change with the
@@ -159,13 +156,13 @@ def attention_of_sentences(
     )[0][0]
 
 
-def takes_sentences(q: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> bool:
+def takes_sentences(q: Tensor, v: Tensor, scoring: Scoring = USUAL) -> bool:
     """Say whether ``attention_of_sentences`` takes queries and values (rows, heads, d_head)."""
     whole = not q.shape[2] % 8 and not v.shape[2] % 8
     return ON_CARD and q.is_cuda and whole and scoring.cap is None and q.dtype in (torch.float32, torch.bfloat16)
 
 
-def with_bias(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def with_bias(weight: Tensor, bias: Tensor) -> Tensor:
     """Return a weight (n, d) as ``linear`` takes it fastest: in bfloat16 on a GPU (n, d + 8), the bias in its columns.
 
     Three numbers in bfloat16 add up to one in float32, so a product with ones adds the same bias.
@@ -181,7 +178,7 @@ def with_bias(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.cat([weight, columns.t()], 1) if rows_first else torch.cat([weight.t(), columns]).t()
 
 
-def _with_ones(x: torch.Tensor, columns: int) -> torch.Tensor:
+def _with_ones(x: Tensor, columns: int) -> Tensor:
     """Return (rows, columns) bfloat16: x, then ones."""
     out = x.new_empty(len(x), columns, dtype=torch.bfloat16)
     out[:, : x.shape[1]] = x
@@ -189,9 +186,7 @@ def _with_ones(x: torch.Tensor, columns: int) -> torch.Tensor:
     return out
 
 
-def _summed_in_float32(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
-) -> torch.Tensor:
+def _summed_in_float32(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
     """Return ``linear`` of bfloat16 factors in float32, which torch has for GPUs alone."""
     if out is None:
         out = x.new_empty(len(x), len(weight), dtype=torch.float32)
@@ -199,17 +194,17 @@ def _summed_in_float32(
     return out if bias is None else out.add_(bias)
 
 
-def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return the products of two stacks of matrices."""
     return torch.from_numpy(np.matmul(a.numpy(), b.numpy())) if _portable(a) else a @ b
 
 
-def widened(x: torch.Tensor) -> torch.Tensor:
+def widened(x: Tensor) -> Tensor:
     """Return numbers in float32, or wider as they are."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def require_finite(what: str, *numbers: torch.Tensor) -> None:
+def require_finite(what: str, *numbers: Tensor) -> None:
     """Raise ``UserError`` if numbers are infinite or NaN; ``what``: their name, in the plural."""
     for tensor in numbers:
         if not torch.isfinite(tensor).all():
@@ -217,5 +212,5 @@ def require_finite(what: str, *numbers: torch.Tensor) -> None:
             raise UserError(f"{what} overflow in {kind}", "its weights are too large: use another checkpoint")
 
 
-def _portable(x: torch.Tensor) -> bool:
+def _portable(x: Tensor) -> bool:
     return arithmetic.portable() and x.device.type == "cpu"
