@@ -20,7 +20,7 @@ from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.store import Sentences
 from ff_memories.inputs.registry import OWN
-from ff_memories.model.decoder import Batch, Decoder
+from ff_memories.model.loading import read_model
 
 TYPES = words(44)
 SOURCE = (
@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
     text = []
     with torch.inference_mode():
         while len(text) < 50:
-            h = decoder.forward(Batch.pack([np.array(text, dtype=np.int64)]))[-1:]
+            h = decoder.forward(decoder.pack([np.array(text, dtype=np.int64)]))[-1:]
             scores = decoder.vocabulary.log_probabilities(decoder.vocabulary.output(h))[0]
             scores[:4] = -torch.inf
             text.append(int(scores.argmax()))
@@ -59,7 +59,7 @@ def write_dictionary(path, types):
 
 
 def load(folder):
-    return Decoder.load(folder / "model.safetensors", folder / "model.json")
+    return read_model(folder / "model.safetensors", folder / "model.json")
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ def test_batches_are_halved_until_they_fit(error, capsys):
             raise error
         seen.append(list(part))
 
-    batching.retry_smaller(run, list(range(13)), 13, lambda p: (p[: len(p) // 2], p[len(p) // 2 :]))
+    batching.retry_smaller(run, list(range(13)))
     assert [i for part in seen for i in part] == list(range(13)) and max(map(len, seen)) == 3
     assert "a batch of 13 sentences goes on in halves" in capsys.readouterr().err
 
@@ -40,7 +40,7 @@ def test_other_errors_pass():
         raise RuntimeError("shapes differ")
 
     with pytest.raises(RuntimeError, match="shapes differ"):
-        batching.retry_smaller(other, [1, 2], 2, lambda p: (p[:1], p[1:]))
+        batching.retry_smaller(other, [1, 2])
 
 
 def test_an_allocation_that_the_machine_refuses_is_recognised():

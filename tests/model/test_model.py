@@ -12,7 +12,7 @@ from ff_memories.config.sections import Mutations
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
-from ff_memories.model.files import checkpoint, converted
+from ff_memories.model.files import checkpoint
 from ff_memories.paper.keys import mutations, trigger_table, triggers
 from ff_memories.paper.values import predictions as values
 
@@ -72,8 +72,7 @@ def test_every_tensor_of_the_forward_pass_equals_fairseqs(tmp_path, variant, dty
     model = model.to(dtype)
     if model.decoder.embed_positions is not None and hasattr(model.decoder.embed_positions, "weights"):
         model.decoder.embed_positions.weights = model.decoder.embed_positions.weights.to(dtype)
-    convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
-    decoder = Decoder.load(tmp_path / "model.safetensors", tmp_path / "model.json", dtype=dtype)
+    decoder = Decoder(*convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json"), dtype=dtype)
     rng = np.random.default_rng(0)
     for lengths in ([1, 5, 5, 9], [3]):
         sentences = [rng.integers(3, 48, n) for n in lengths]
@@ -112,8 +111,7 @@ def test_tied_weights_are_stored_once_and_come_back_the_same(tmp_path):
     write_checkpoint(tmp_path / "model.pt", TYPES)
     description, weights = checkpoint.read(tmp_path / "model.pt")
     assert description.aliases
-    convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
-    again, back = converted.load(tmp_path / "m.safetensors", tmp_path / "m.json")
+    again, back = convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
     assert again == description
     assert set(back) == set(weights)
     for name in weights:

@@ -69,10 +69,10 @@ def test_reads_are_those_of_sentences_alone(tmp_path):
 def test_cut_keeps_all_paths_in_order_and_within_the_budget(paths, budget):
     paths = [np.array(p, dtype=np.int64) for p in sorted(paths)]
     parts = list(prefix_tree.cut(paths, budget))
-    assert [i for part in parts for i in range(part.start, part.stop)] == list(range(len(paths)))
+    assert [i for part in parts for i in part] == list(range(len(paths)))
     for part in parts:
-        prefixes = {tuple(p[:n]) for p in paths[part] for n in range(1, len(p) + 1)}
-        assert len(prefixes) <= budget or part.stop - part.start == 1
+        prefixes = {tuple(p[:n]) for p in paths[part.start : part.stop] for n in range(1, len(p) + 1)}
+        assert len(prefixes) <= budget or len(part) == 1
 
 
 def test_no_mutated_text_is_the_beginning_of_another():

@@ -19,7 +19,7 @@ from running import ROOT
 
 from ff_memories import tables
 from ff_memories.gallery import promoted
-from ff_memories.model.decoder import Decoder
+from ff_memories.model.loading import read_model
 from ff_memories.report.gallery import TABLES, parts, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.parts import number, shown
@@ -65,7 +65,7 @@ def test_shading_follows_the_closed_form_of_planted_memories(planted_gallery):
 
 def test_top_tokens_are_the_models_with_the_tables_first(planted_gallery):
     results, _, _ = planted_gallery
-    decoder = Decoder.load(results / "model" / "model.safetensors", results / "model" / "model.json")
+    decoder = read_model(results / "model" / "model.safetensors", results / "model" / "model.json")
     values = tables.read(results / "tables" / "values.parquet")
     most, least = promoted.tables(decoder, decoder.vocabulary, values, 5)
     rows = lambda frame, column: frame[column].to_numpy().reshape(-1, 5)

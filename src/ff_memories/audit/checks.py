@@ -8,6 +8,7 @@ from itertools import combinations, islice
 import numpy as np
 import polars as pl
 import torch
+from torch import Tensor
 
 from ff_memories.audit.audit_inputs import AuditInputs, TableRow
 from ff_memories.audit.equations import ERRORS, Activations, Changed
@@ -102,7 +103,7 @@ def values(inputs: AuditInputs, row: TableRow) -> Result:
 
 
 def _value(
-    inputs: AuditInputs, row: TableRow, said: torch.Tensor, first: int | None, targets: Sequence[int | None]
+    inputs: AuditInputs, row: TableRow, said: Tensor, first: int | None, targets: Sequence[int | None]
 ) -> Result:
     """Check a row of ``values``, given its value's log p, its first trigger's target, and those of all its triggers."""
     results = [
@@ -143,7 +144,7 @@ def _predicted(
     inputs: AuditInputs,
     row: TableRow,
     types: str,
-    every: torch.Tensor,
+    every: Tensor,
     first: int | None,
     targets: Sequence[int | None],
     suffix: str,
@@ -225,7 +226,7 @@ def composition(inputs: AuditInputs, row: TableRow) -> Result:
     )
 
 
-def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[torch.Tensor, torch.Tensor]:
+def _fewest(seen: Activations, energies: Tensor, share: float) -> tuple[Tensor, Tensor]:
     """Return (memories,) bool: the fewest with a share of the energy (d_m,), and those that rounding may swap."""
     ordered, index = energies.sort(descending=True)
     reached, target = ordered.cumsum(0), share * energies.sum()
@@ -243,7 +244,7 @@ def _fewest(seen: Activations, energies: torch.Tensor, share: float) -> tuple[to
     return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
 
 
-def _effective(inputs: AuditInputs, row: TableRow, energies: torch.Tensor) -> Result:
+def _effective(inputs: AuditInputs, row: TableRow, energies: Tensor) -> Result:
     """Compare the participation ratio of energies (d_m,)."""
     ratio = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
     return inputs.near.ratio("effective", row["effective"], ratio)
@@ -332,7 +333,7 @@ def _outcomes(inputs: AuditInputs, row: TableRow, found: Changed, at: int) -> li
 
 
 def _of_model(
-    inputs: AuditInputs, row: TableRow, before: torch.Tensor, after: torch.Tensor, logits: torch.Tensor, at: int
+    inputs: AuditInputs, row: TableRow, before: Tensor, after: Tensor, logits: Tensor, at: int
 ) -> list[Result]:
     """Compare the columns that say how the model's log p (vocab,) changes at a numbered prefix.
 
@@ -352,7 +353,7 @@ def _of_model(
     return [*results, _other_top(inputs, "top_changed", row["top_changed"], before, after)]
 
 
-def _other_top(inputs: AuditInputs, column: str, recorded: bool, before: torch.Tensor, after: torch.Tensor) -> Result:
+def _other_top(inputs: AuditInputs, column: str, recorded: bool, before: Tensor, after: Tensor) -> Result:
     """Compare whether the most probable token of log p (vocab,) changes."""
     changed = int(after.argmax()) != int(before.argmax())
     if recorded == changed:
@@ -363,7 +364,7 @@ def _other_top(inputs: AuditInputs, column: str, recorded: bool, before: torch.T
 
 
 def _mean_logit(
-    inputs: AuditInputs, row: TableRow, column: str, change: torch.Tensor, said: torch.Tensor, logits: torch.Tensor
+    inputs: AuditInputs, row: TableRow, column: str, change: Tensor, said: Tensor, logits: Tensor
 ) -> Result:
     """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most.
 
@@ -408,12 +409,7 @@ def removals(inputs: AuditInputs, row: TableRow) -> Result:
 
 
 def _removed(
-    inputs: AuditInputs,
-    row: TableRow,
-    through: list[Activations],
-    text: np.ndarray,
-    sizes: torch.Tensor,
-    memories: list[int],
+    inputs: AuditInputs, row: TableRow, through: list[Activations], text: np.ndarray, sizes: Tensor, memories: list[int]
 ) -> Result:
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
     layer, oracle = row["layer"], inputs.oracle
@@ -432,9 +428,7 @@ def _removed(
     )
 
 
-def _strongest(
-    inputs: AuditInputs, layer: int, seen: Activations, sizes: torch.Tensor, count: int
-) -> Iterator[list[int]]:
+def _strongest(inputs: AuditInputs, layer: int, seen: Activations, sizes: Tensor, count: int) -> Iterator[list[int]]:
     """Yield the memories with the largest sizes (d_m,), then the others that rounding may choose instead.
 
     Raises ``IndexError`` if there are fewer.
@@ -479,9 +473,7 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
                 yield memory
 
 
-def _through(
-    held: Callable[[torch.Tensor], torch.Tensor], like: torch.Tensor
-) -> Callable[[torch.Tensor], torch.Tensor]:
+def _through(held: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], Tensor]:
     """Return what turns a vector (d,) into the one whose product with a change is the first's with the changed norm's.
 
     The norm multiplies by a scale, and may take the mean away first. ``like``: (d,) any vector.
@@ -531,13 +523,13 @@ def recomputed(name: str, inputs: AuditInputs, row: TableRow) -> Result:
 def _by_its_own_error(inputs: AuditInputs, check: Callable[[AuditInputs, TableRow], Result], row: TableRow) -> Result:
     """Judge a row by how far the reference model is off in float32: in coefficients, logits and log-probabilities."""
 
-    def scores() -> list[torch.Tensor]:
+    def scores() -> list[Tensor]:
         own = replace(inputs)
         own.near = replace(inputs.near, seen=[])
         check(own, row)
         return own.near.seen or []
 
-    exact, rounded = scores(), list[torch.Tensor]()
+    exact, rounded = scores(), list[Tensor]()
     with inputs.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 gives no errors
         rounded = scores()
     pairs = zip(exact, rounded, strict=False)  # where rounding chooses among memories, one may have tried more of them

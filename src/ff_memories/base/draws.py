@@ -14,12 +14,9 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
 
 
 def interval(values: np.ndarray, seed: int | None, weights: np.ndarray | None = None) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of a mean: percentiles over resamples of the given units.
+    """Return the 95 % bootstrap interval of a mean: percentiles over resamples of independent units (n,), such as keys.
 
-    Args:
-        values: (n,) one number per independent unit (a key, an example).
-        seed: of the resampling; ``None``: no resampling, and an interval of NaN.
-        weights: (n,) for a ratio of sums, sum(values * weights) / sum(weights); ``None``: the plain mean.
+    Without a seed it is NaN. With weights (n,), the mean is a ratio of sums, sum(values * weights) / sum(weights).
     """
     return ends(resamples(values, seed, weights))
 

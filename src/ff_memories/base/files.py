@@ -13,12 +13,22 @@ from typing import Any
 
 from ff_memories.base.errors import UserError
 
+PACKAGE = Path(__file__).parents[1]
+CARRIED = PACKAGE / "project"  # what pyproject.toml puts into a wheel besides the package: Snakefile, rules, configs
 _written: dict[Path, None] = {}  # files that this process wrote atomically, in order
 
 
 def digests() -> dict[str, str]:
     """Return {path: MD5} of the files that this process wrote atomically and that still exist."""
     return {str(p): hashlib.md5(p.read_bytes()).hexdigest() for p in _written if p.is_file()}
+
+
+def home() -> Path:
+    """Return the folder with the Snakefile, ``workflow/``, ``config/``, ``profiles/`` and ``data/``: a clone's top.
+
+    An installed package carries it.
+    """
+    return CARRIED if CARRIED.is_dir() else PACKAGE.parents[1]
 
 
 def sha256(path: Path) -> str:

@@ -38,17 +38,10 @@ def read_json(
     largest: int = LARGEST,
     text: bool = False,
 ) -> T:
-    """Return a JSON file's data.
+    """Return a JSON file's data, of a kind as pydantic reads types, strictly: ``dict[str, Any]``, or a ``TypedDict``.
 
-    Args:
-        kind: what it must be, as pydantic reads types, strictly: ``dict[str, Any]``, or a ``TypedDict``.
-        hint: how to fix a file that is refused.
-        name: of the file, for messages; default: its path.
-        largest: bytes at most.
-        text: texts may have line breaks and other controls; else none may, so a message can quote each.
-
-    Raises:
-        UserError: the file is missing or refused; the message says where and why.
+    ``text``: texts may have line breaks and other controls; else none may, so a message can quote each. ``name`` and
+    ``hint`` are for messages. Raises ``UserError`` where the file is missing or refused, with where and why.
     """
     return json_of(_bytes(path, hint, "file", largest, name), name or str(path), kind, hint, text=text)
 

@@ -107,12 +107,7 @@ def acquire_gpu(devices: int, folder: str | Path | None = None, wait: float = 0.
     """Return the number of a device that no other job holds; wait until one is free. A job keeps the one it has.
 
     Only devices visible to this job count: under SLURM, or with ``CUDA_VISIBLE_DEVICES`` set, those it was given.
-    Lock files use the machine's own device names.
-
-    Args:
-        devices: how many this process sees.
-        folder: folder for the lock files; default: the machine's temporary folder.
-        wait: seconds between two attempts.
+    Lock files use the machine's own device names, in its temporary folder or another.
     """
     names = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     names = names if len(names) == devices and all(names) else [str(i) for i in range(devices)]

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ff_memories.base.errors import UserError, did_you_mean
-from ff_memories.base.files import atomic_write, require_file, write_whole
+from ff_memories.base.files import atomic_write, home, require_file, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.commands import init
 from ff_memories.config import PROTOCOL, read_yaml, usual
@@ -30,7 +30,7 @@ from ff_memories.inputs import one_text, registry
 from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
 from ff_memories.workflow.run import Run
-from ff_memories.workflow.snakefile import home, packaged, snakefile
+from ff_memories.workflow.snakefile import packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"
 PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "open", "verbose", "more")  # not of the config

@@ -29,12 +29,6 @@ from ff_memories.base.parameters import seconds, threads, whole
 from ff_memories.workflow import opening
 from ff_memories.workflow.run import Run
 
-ABOUT = {  # scope -> whose results these are
-    "paper": "the paper's own model",
-    "surrogate": "a surrogate model: these are not results of the paper's own model",
-    "model": "a model of transformers: these are not results of the paper's own model",
-}
-
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("archive", nargs="?", type=Path, help="an archive of `share`, instead of a run of this project")
@@ -113,7 +107,7 @@ def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]
     """Check a run and print the findings; return the exit status. ``more``: what else the certificate says."""
     from ff_memories.audit.verify import PARTS, CheckedPart, certificate, faultless, page, verified, verify
     from ff_memories.base.files import write_json
-    from ff_memories.model.info import read_info
+    from ff_memories.model.info import ABOUT, read_info
 
     scope = read_info(run_.path("model", "info.json"))["scope"]
     print(f"{run_.results}, {ABOUT[scope]}", flush=True)

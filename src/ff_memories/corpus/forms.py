@@ -47,14 +47,9 @@ BY_BEGINNING = {  # how files begin: what they are, and the command that reads o
 
 
 def check(path: Path, lines_are_sentences: bool = False) -> None:
-    """Refuse a file that is no plain text.
+    """Raise ``UserError`` for a file that is missing, empty or no plain text; then with the command that converts it.
 
-    Args:
-        path: the file; its first ``SAMPLE`` bytes are looked at.
-        lines_are_sentences: whether every line is a sentence, however long (``corpus.segmenter: line``).
-
-    Raises:
-        UserError: the file is missing or empty, or it is no plain text; then the fix is the command that converts it.
+    Its first ``SAMPLE`` bytes are looked at.
     """
     require_file(path)
     try:

@@ -20,15 +20,8 @@ FORM = '{"text": "But when bees and wasps resemble each other .", "random_pos": 
 def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame:
     """Return a file's prefixes, in its order: ``example``, ``sentence``, ``position``.
 
-    If several sentences have the same text, lines with it refer to them in turn.
-
-    Args:
-        path: the file.
-        texts: the sentences that a line can name, by number.
-        lengths: (sentences,) number of tokens in every sentence of the corpus.
-
-    Raises:
-        UserError: a line has another form, no sentence has its text, or its position is outside 0..N.
+    If several sentences have the same text, lines with it refer to them in turn. ``lengths``: (sentences,) tokens of
+    each. Raises ``UserError`` where a line has another form, no sentence has its text, or its position is not in 0..N.
     """
     numbers: dict[str, list[int]] = {}
     for number, text in texts.items():

@@ -37,15 +37,10 @@ _BYTES = {chr(b): b for b in _PRINTED} | {
 class Tokenizer:
     """Token types and their ids, with the same interface as ``dictionary.Dictionary``.
 
-    Args:
-        fast: the tokenizer.
-        vocab: how many types the model has; the tokenizer may name fewer. ``None``: as many as the tokenizer names.
-
-    Attributes:
-        counts: ``None``: how often types occurred in the training text is not known.
+    ``vocab``: how many types the model has, if the tokenizer may name fewer.
     """
 
-    counts: ClassVar[None] = None
+    counts: ClassVar[None] = None  # how often types occurred in the training text is not known
 
     def __init__(self, fast: "Fast", vocab: int | None = None):
         self.fast = fast
@@ -127,12 +122,7 @@ class Tokenizer:
         return self._encoded(" ".join(words)).ids
 
     def _encoded(self, text: str) -> "Encoding":
-        """Return a text's encoding.
-
-        Raises:
-            UserError: a pattern of the tokenizer has too many ways to match the text, or the text has a token that the
-                tokenizer adds to the model's types.
-        """
+        """Return a text's encoding. Raises ``UserError`` where the tokenizer fails, or adds a type to the model's."""
         try:
             encoding = self.fast.encode(text, add_special_tokens=False)
         except BaseException as error:
@@ -152,9 +142,6 @@ class Tokenizer:
 
         A word begins at the sentence's beginning and behind every blank, by the tokenizer's offsets. A token of nothing
         but a blank belongs to the word behind it; words that share a token count as one.
-
-        Args:
-            words: the sentence's words, without blanks in them.
         """
         encoding = self._encoded(" ".join(words))
         start, end = np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2).T
@@ -177,11 +164,7 @@ class Tokenizer:
 
     @classmethod
     def read(cls, path: str | Path, vocab: int | None = None) -> "Tokenizer":
-        """Read a tokenizer.json.
-
-        Raises:
-            UserError: `tokenizers` is not installed, the file is no tokenizer, or it names more types than the model.
-        """
+        """Read a tokenizer.json. Raises ``UserError`` where it is none, or names more types than the model."""
         text = foreign.read_text(path, "tokenizer", "give a folder with the model's tokenizer.json")
         return cls.of(text, str(path), vocab)
 
@@ -223,10 +206,7 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
     """Return the id of the token that every sentence begins with (``model.start``).
 
     ``auto``: the beginning-of-sequence token that tokenizer_config.json or config.json names, or else the separator of
-    documents, ``<|endoftext|>``.
-
-    Raises:
-        UserError: there is none, or the tokenizer does not have it.
+    documents, ``<|endoftext|>``. Raises ``UserError`` where there is none, or the tokenizer does not have it.
     """
     names: list[Any] = [given]
     if given == "auto":

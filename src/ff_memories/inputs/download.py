@@ -54,17 +54,11 @@ class Got:
 
 
 def download(part: Part, folder: Path, trusted: str | None = None, wait: float = 2.0) -> Got:
-    """Get a file into ``folder``.
+    """Get a file into ``folder``; it is ``name.partial`` until it is complete.
 
-    Args:
-        part: the file's mirrors or package, size and checksum.
-        folder: the folder to write to; the file is ``name.partial`` until it is complete.
-        trusted: the SHA-256 of an earlier download of this file, if the registry has none.
-        wait: seconds before the second attempt; doubled before each further one.
-
-    Raises:
-        UserError: every mirror failed, and the message has each one's reason; pip or npm is not installed or failed; or
-            the file is another one.
+    ``trusted``: the SHA-256 of an earlier download, if the registry has none; ``wait``: seconds before the second
+    attempt, doubled before each further one. Raises ``UserError`` where every mirror failed, with each one's reason,
+    pip or npm is not installed or failed, or the file is another one.
     """
     folder.mkdir(parents=True, exist_ok=True)
     target, wanted, faults = folder / part.name, part.sha256 or trusted, []

@@ -1,13 +1,14 @@
 """Fetch a named source: download, check, unpack and record its files. An interrupted fetch leaves no partial files."""
 
-import shutil
 import sys
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import alone, sha256, write_json
+from ff_memories.base.files import alone, home, sha256, write_json
 from ff_memories.inputs import registry
 from ff_memories.inputs.download import Got, download
 from ff_memories.inputs.registry import Download, Source
@@ -38,7 +39,7 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     """Fetch a source's files into its folder, if any is missing.
 
     Raises:
-        UserError: all downloads failed, with every mirror's reason; too little disk space; offline with files missing.
+        UserError: all downloads failed, with every mirror's reason; offline with files missing.
     """
     if not (lacking := missing(source)):
         return
@@ -51,7 +52,6 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
     ways = [way for way in source.downloads if not offline or here(way)]
     if not ways:
         raise UserError(f"{name}: missing {', '.join(lacking)}", by_hand(name, source))
-    _require_disk(name, source)
     reasons = []
     with alone(Path(source.folder)):
         for way in ways if missing(source) else ():  # another run may have fetched them meanwhile
@@ -67,13 +67,11 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
 
 def _sample(name: str, source: Source, offline: bool) -> None:
     """Let a model write a text; the model is fetched if needed."""
-    from ff_memories.inputs import sampled_text  # torch and transformers take seconds to load
-
     writer = registry.source(str(source.sampled_from))
     fetch(str(source.sampled_from), writer, offline)
     with alone(Path(source.folder)):
         if missing(source):  # another run may have made it meanwhile
-            sampled_text.make(source, Path(writer.folder))
+            script("sampled_text").make(source, Path(writer.folder))
             print(f"{name}: {source.folder}, sampled from {source.sampled_from} ({source.licence})", file=sys.stderr)
 
 
@@ -99,7 +97,7 @@ def _by(way: Download, source: Source) -> None:
 
 def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
     """Join archives' members to the one file that a source is about, check it, and make the source's files from it."""
-    from ff_memories.inputs import enwik8, from_gguf, from_llama2c, model_folder  # they take seconds to load
+    from ff_memories.inputs import from_gguf, model_folder  # they take seconds to load
     from ff_memories.model.files import gguf_file
 
     joined, limit = DOWNLOADS / f"{source.sha256}.joined", source.bytes or 0
@@ -117,28 +115,22 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
                 f"remove {parts[0][0]} and fetch again",
             )
         if source.form == "enwik8":
-            enwik8.make(joined, source)
+            script("enwik8").make(joined, source)
         else:
-            model = from_gguf.model(gguf_file.read(joined)) if source.form == "gguf" else from_llama2c.model(joined)
+            gguf = source.form == "gguf"
+            model = from_gguf.model(gguf_file.read(joined)) if gguf else script("llama2c").model(joined)
             model_folder.write_converted(model, Path(source.folder), Path(source.folder).name, str(source.sha256))
     finally:
         joined.unlink(missing_ok=True)
 
 
-def _require_disk(name: str, source: Source) -> None:
-    """Raise ``UserError`` if the disk has too little space for download and files."""
-    archive = max(sum(p.bytes or p.at_most or 0 for p in d.parts) for d in source.downloads)
-    need = archive + source.unpacked_bytes
-    folder = Path(source.folder).absolute()
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if free < need:
-        raise UserError(
-            f"{name}: needs about {need / 1e9:.1f} GB on the disk of {source.folder}, but only {free / 1e9:.1f} GB are "
-            "free",
-            "free some space, or make data/ a link to a larger disk",
-        )
+@cache
+def script(name: str) -> Any:
+    """Return a script of ``data/`` as a module: what makes the inputs of recorded runs stands beside them."""
+    spec: Any = spec_from_file_location(name, home() / "data" / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def by_hand(name: str, source: Source) -> str:

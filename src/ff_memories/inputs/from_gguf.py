@@ -24,11 +24,8 @@ TYPES = {"gemma3": "gemma3_text"}  # type in `transformers`, where it has anothe
 def folder(path: Path, wanted: str | None = None) -> Path:
     """Return the folder that a GGUF file is converted to, after converting it if that was not done before.
 
-    Args:
-        wanted: the file's SHA-256, if a config names it.
-
-    Raises:
-        UserError: the file is refused (``gguf_file.read``) or another one, or disk or memory are too small.
+    Raises ``UserError`` where the file is refused (``gguf_file.read``), its SHA-256 is not the ``wanted`` one, or disk
+    or memory are too small.
     """
     require_file(path)
     if wanted is not None and model_folder.is_converted(there := model_folder.converted(wanted), wanted):
@@ -135,11 +132,7 @@ def halves_apart(rows: np.ndarray, width: int) -> np.ndarray:
 
 
 def tokenizer(header: Header) -> str:
-    """Return the content of tokenizer.json.
-
-    Raises:
-        UserError: no tokenizer can be made of the file's types and merges.
-    """
+    """Return the content of tokenizer.json. Raises ``UserError`` where the file's types and merges make none."""
     kind = header.architecture
     entries: dict[str, Any] = {name.rpartition(".")[2]: array for name, array in header.arrays.items()}
     cut = header.metadata.get("tokenizer.ggml.pre") or ("qwen2" if kind.startswith("qwen") else None)

@@ -24,19 +24,12 @@ REACH = "check network and proxy; HF_HUB_OFFLINE=1 uses the hub's cache alone; -
 
 
 class Pinned(NamedTuple):
-    """A model on the hub at one commit.
-
-    Attributes:
-        name: its name on the hub.
-        revision: the commit, 40 hexadecimal digits.
-        files: SHA-256 of every file that a run reads, by name.
-        licence: what its card says; ``None`` if it says nothing.
-    """
+    """A model on the hub at one commit."""
 
     name: str
-    revision: str
-    files: dict[str, str]
-    licence: str | None = None
+    revision: str  # the commit, 40 hexadecimal digits
+    files: dict[str, str]  # SHA-256 of every file that a run reads, by name
+    licence: str | None = None  # what its card says
 
     @property
     def folder(self) -> Path:
@@ -49,16 +42,10 @@ class Pinned(NamedTuple):
 
 
 def resolve(name: str, revision: str | None, start: str) -> Pinned:
-    """Find a model on the hub, and refuse what a run would refuse. Only small files are downloaded.
+    """Find a model on the hub, at a branch, tag or commit; only small files are downloaded.
 
-    Offline (HF_HUB_OFFLINE=1), the hub's cache answers; it must then hold the weights as well.
-
-    Args:
-        revision: a branch, tag or commit; ``None``: the main branch.
-        start: ``model.start``.
-
-    Raises:
-        UserError: there is no such model or revision, no access or no connection; or no run can read the model.
+    Offline (HF_HUB_OFFLINE=1), the hub's cache answers; it must then hold the weights as well. Raises ``UserError``
+    where there is no such model or revision, no access or no connection, or no run can read the model.
     """
     on_hub = _digests_on_hub(name, revision)
     if on_hub and CONFIG not in on_hub and (files := [file for file in on_hub if file.lower().endswith(".gguf")]):
@@ -111,13 +98,9 @@ def missing(model: Pinned) -> list[str]:
 def fetch(model: Pinned, offline: bool = False) -> None:
     """Fetch a model's files into its folder, from the hub or its cache. Each appears whole and checked, or not at all.
 
-    Weights become hard links to the hub's cache where the file system allows it, and take no space twice.
-
-    Args:
-        offline: download nothing; so with HF_HUB_OFFLINE=1 as well.
-
-    Raises:
-        UserError: a file cannot be had, or is not the one that the config pins; offline, which files to put where.
+    Weights become hard links to the hub's cache where the file system allows it, and take no space twice. ``offline``
+    downloads nothing, as HF_HUB_OFFLINE=1 does. Raises ``UserError`` where a file cannot be had, or is not the one that
+    the config pins; offline it says which files to put where.
     """
     if not (lacking := missing(model)):
         return

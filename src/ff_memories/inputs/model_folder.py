@@ -46,9 +46,7 @@ class MadeFrom(BaseModel, extra="allow"):
 def files_of(folder: str | Path) -> list[str]:
     """Return the names of a folder's files that a run reads, sorted.
 
-    Raises:
-        UserError: there is no such folder, it lacks weights, a shard of them, the config or the tokenizer, or one of
-            these is not a file.
+    Raises ``UserError`` where there is no such folder, one of its files is none, or ``chosen`` refuses them.
     """
     folder = Path(folder)
     refuse_file(folder)
@@ -76,15 +74,9 @@ def refuse_file(path: Path) -> None:
 
 
 def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list[str]:
-    """Return those of a model's files that a run reads, sorted.
+    """Return those of a model's files that a run reads, sorted. ``index`` gets the index of shards where it is read.
 
-    Args:
-        here: the names of all its files.
-        where: the model, for messages.
-        index: gets the index of shards, which is asked for only where it is read.
-
-    Raises:
-        UserError: weights, a shard of them, the config or the tokenizer are missing.
+    Raises ``UserError`` where weights, a shard of them, the config or the tokenizer are missing.
     """
     if ADAPTER in here:
         raise UserError(
@@ -123,17 +115,10 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
 
 
 def check(folder: Path, start: str, where: str) -> None:
-    """Refuse what the model step would refuse, as far as it shows before a model is built.
+    """Raise ``UserError`` for what the model step would refuse, as far as it shows before a model is built.
 
-    Args:
-        folder: has config.json and the tokenizer. Of safetensors that are there, the headers are read, and small
-            weights as well.
-        start: ``model.start``.
-        where: the model, for messages.
-
-    Raises:
-        UserError: the model's family has no row, config.json names code or experts, the weights are quantised, cut,
-            infinite or not those of config.json, or the tokenizer is not the model's.
+    The folder has config.json and the tokenizer. Of safetensors that are there, the headers are read, and small weights
+    as well.
     """
     from ff_memories.model.transformer import load  # the library takes seconds to load
 
@@ -191,25 +176,15 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
 
 
 class ConvertedModel(NamedTuple):
-    """A model in another format, to write as a folder.
+    """A model in another format, to write as a folder."""
 
-    Attributes:
-        config: the content of config.json.
-        names: of its tensors, in `transformers`.
-        tensor: returns one of them, in float32.
-        tokenizer: the content of tokenizer.json.
-        special: the special tokens for tokenizer_config.json, such as ``bos_token``.
-        told: what made_from.json says besides, such as the types of the file's tensors.
-        numbers: how many numbers all tensors hold.
-    """
-
-    config: dict[str, Any]
-    names: list[str]
-    tensor: Callable[[str], np.ndarray]
-    tokenizer: str
-    special: dict[str, str]
-    told: dict[str, Any]
-    numbers: int
+    config: dict[str, Any]  # the content of config.json
+    names: list[str]  # of its tensors, in `transformers`
+    tensor: Callable[[str], np.ndarray]  # returns one of them, in float32
+    tokenizer: str  # the content of tokenizer.json
+    special: dict[str, str]  # tokens for tokenizer_config.json, such as ``bos_token``
+    told: dict[str, Any]  # what made_from.json says besides, such as the types of the file's tensors
+    numbers: int  # how many all tensors hold
 
 
 def is_converted(folder: Path, digest: str) -> bool:
@@ -218,14 +193,9 @@ def is_converted(folder: Path, digest: str) -> bool:
 
 
 def write_converted(model: ConvertedModel, folder: Path, source: str, digest: str) -> None:
-    """Write a model as a folder, whole or not at all.
+    """Write a model as a folder, whole or not at all; ``digest``: the SHA-256 of the ``source`` that it is made from.
 
-    Args:
-        source: the name of what it is made from.
-        digest: its SHA-256.
-
-    Raises:
-        UserError: the disk or the memory is too small.
+    Raises ``UserError`` where the disk or the memory is too small.
     """
     import torch  # takes a second to load, and most commands only ask whether a model was converted
     from safetensors.torch import save_file
@@ -257,15 +227,9 @@ def read_tokenizer(folder: Path, vocab: int | None = None, sentences: Sequence[s
     """Return a folder's tokenizer as the installed `transformers` makes it: what a run reads text with.
 
     Its class may build it anew and use only some of tokenizer.json, and tokenizer_config.json may change it further.
-    Code that the folder names is never run.
-
-    Args:
-        vocab: how many types the model has.
-        sentences: on which its ids are compared with those that ``transformers`` gives, besides a few short texts.
-
-    Raises:
-        UserError: a file is damaged or names more types than the model, tokens are drawn, ``transformers`` reads no
-            fast tokenizer, or one that tokenizer.json cannot hold, or the ids differ.
+    Code that the folder names is never run. On ``sentences``, and a few short texts, its ids are compared with those
+    that ``transformers`` gives. Raises ``UserError`` where they differ, a file is damaged or names more types than the
+    model (``vocab``), tokens are drawn, or ``transformers`` reads no fast tokenizer that tokenizer.json can hold.
     """
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
     from transformers.utils import logging

@@ -27,19 +27,13 @@ BY = {MARKED: None, "articles": TITLE, "blocks between blank lines": re.compile(
 
 @dataclass(frozen=True)
 class Split:
-    """Where the parts of a text are, and how it was split.
-
-    Attributes:
-        by: what a document is, a key of ``BY``.
-        documents: the numbers of documents in both parts.
-        larger: documents of a larger kind, too few to be split by; one may be in both parts.
-    """
+    """Where the parts of a text are, and how it was split."""
 
     train: Path
     validation: Path
-    by: str
-    documents: tuple[int, int]
-    larger: str = ""
+    by: str  # what a document is, a key of ``BY``
+    documents: tuple[int, int]  # how many are in each part
+    larger: str = ""  # documents of a larger kind, too few to be split by; one may be in both parts
 
     def __str__(self) -> str:
         return (
@@ -52,12 +46,7 @@ class Split:
 def split(text: Path, seed: int, place: Path = PLACE) -> Split:
     """Write a text's training and validation parts; the same text and seed give the same bytes.
 
-    Args:
-        text: UTF-8, with at least ``FEWEST`` documents.
-        place: the folder for both files.
-
-    Raises:
-        UserError: no such file, not UTF-8, too few documents, or parts of another text are there.
+    Raises ``UserError`` where the file lacks, is not UTF-8 or has too few documents, or another text's parts are there.
     """
     larger = ""
     for by in BY:

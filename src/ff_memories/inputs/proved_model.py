@@ -16,14 +16,10 @@ LONGEST = 65_535  # tokens, as tables count them
 
 
 class Proved(NamedTuple):
-    """A model as its files have it, in float32, and what is known about it.
-
-    Attributes:
-        state: its weights in the files' precision, by name.
-    """
+    """A model as its files have it, in float32, and what is known about it."""
 
     model: Any
-    state: dict[str, Any]
+    state: dict[str, Any]  # its weights in the files' precision, by name
     family: families.Family
     description: TransformerDescription
     tokenizer: Tokenizer
@@ -33,11 +29,7 @@ class Proved(NamedTuple):
 def take_in(folder: Path, start: str = "auto", signs: str = "auto") -> Proved:
     """Load a folder's model and prove the row of its family on the loaded weights.
 
-    Args:
-        start, signs: as ``model.start`` and ``triggers.signs``.
-
-    Raises:
-        UserError: a file is missing or refused, or an equation of the proof does not hold.
+    Raises ``UserError`` where a file is missing or refused, or an equation of the proof does not hold.
     """
     plain = config_file.read(folder)
     family = families.row(plain, str(folder / model_folder.CONFIG))

@@ -65,7 +65,7 @@ class Source(Row):
     unpacked_bytes: int  # approximate; an archive that unpacks to more than twice as much is refused
     licence: str
     citation: str
-    sampled_from: Name | None = None  # the model that writes the text (``inputs.sampled_text``)
+    sampled_from: Name | None = None  # the model that writes the text (``data/sampled_text.py``)
     inside: Below | None = None
     golden: Name | None = None
     tokens: dict[str, int] = {}  # number of tokens in each split of a text

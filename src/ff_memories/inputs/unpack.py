@@ -20,17 +20,11 @@ BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, zlib.error, l
 
 
 def unpack(archive: Path, kind: str, wanted: list[str], folder: Path, limit: int, inside: str | None = None) -> None:
-    """Unpack an archive's files into ``folder``, all of them or none.
+    """Unpack a ``zip``'s or a tar's files into ``folder``, all of them or none.
 
-    Args:
-        archive, kind: a ``zip`` or a tar.
-        wanted: file names, found in any folder of the archive.
-        folder: the folder to write to, under the file's name (with ``inside``: under its path in that folder).
-        limit: total size in bytes that the archive may unpack to.
-        inside: unpack everything in this folder of the archive.
-
-    Raises:
-        UserError: the archive is damaged or too large; a path leads out of it; a wanted file is missing or duplicated.
+    ``wanted`` are found in any folder of the archive and written under their names; with ``inside``, all in that folder
+    is, under its path there. Raises ``UserError`` where the archive is damaged or unpacks to more than ``limit``
+    bytes, a path leads out of it, or a wanted file is missing or duplicated.
     """
     staged = folder.with_name(folder.name + ".partial")
     shutil.rmtree(staged, ignore_errors=True)
@@ -94,8 +88,7 @@ def _members(archive: Path, is_zip: bool) -> Iterator[tuple[str, int, IO[bytes]]
 def opened(archive: Path, member: str | None) -> Iterator[IO[bytes]]:
     """Open a file within a zip or tar archive for reading, unpacked if its name ends in ``.gz``; ``None``: the archive.
 
-    Raises:
-        UserError: the archive is damaged, or has no such file.
+    Raises ``UserError`` where the archive is damaged, or has no such file.
     """
     again = f"remove {archive} and fetch again"
     try:

@@ -14,17 +14,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
-from ff_memories.model.files.converted import Description, Weights, load
+from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import (
     USUAL,
     Paths,
@@ -55,8 +55,8 @@ class Batch:
         groups: (first row, sentences, rows per sentence) of each group.
     """
 
-    tokens: torch.Tensor
-    positions: torch.Tensor
+    tokens: Tensor
+    positions: Tensor
     groups: tuple[tuple[int, int, int], ...]
 
     @classmethod
@@ -82,13 +82,13 @@ class Batch:
         return np.cumsum(lengths) - lengths, lengths
 
     @cached_property
-    def ends(self) -> torch.Tensor:
+    def ends(self) -> Tensor:
         """(sentences + 1,) int32, 0 and the row behind each sentence."""
         ends = np.concatenate([[0], np.cumsum(self.sentences()[1])])
         return torch.from_numpy(ends.astype(np.int32)).to(self.tokens.device)
 
     @cached_property
-    def last(self) -> torch.Tensor:
+    def last(self) -> Tensor:
         """(sentences,) int64, the row of each sentence's last token."""
         return self.ends[1:].long() - 1
 
@@ -105,7 +105,7 @@ class Batch:
             groups.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
         return tuple(groups)
 
-    def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
+    def attention(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring = USUAL) -> Tensor:
         """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
 
         Keys and values may have fewer heads.
@@ -123,6 +123,9 @@ class Batch:
         return out
 
 
+Rows = Batch | Level  # what a layer runs over
+
+
 class LayerOutput(NamedTuple):
     """What one layer computes, a row per token (section 2).
 
@@ -133,13 +136,13 @@ class LayerOutput(NamedTuple):
         output: (rows, d), o = r + y; empty likewise.
     """
 
-    residual: torch.Tensor
-    coefficients: torch.Tensor
-    update: torch.Tensor
-    output: torch.Tensor
+    residual: Tensor
+    coefficients: Tensor
+    update: Tensor
+    output: Tensor
 
 
-def signed_coefficients(coefficients: torch.Tensor, rows: torch.Tensor, memories: torch.Tensor) -> torch.Tensor:
+def signed_coefficients(coefficients: Tensor, rows: Tensor, memories: Tensor) -> Tensor:
     """Return single coefficients (n,) of a matrix (rows, d_m).
 
     Memory ``d_m + i`` is memory i with its sign changed, as models with both signs count them.
@@ -153,28 +156,22 @@ class AnyLayer(Protocol):
     """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.hooked.Layer``."""
 
     @property
-    def keys(self) -> torch.Tensor:
+    def keys(self) -> Tensor:
         """(d_m, d), the keys; of a gated layer (d_m, 2 d), the two vectors of each key."""
 
     @property
-    def values(self) -> torch.Tensor:
+    def values(self) -> Tensor:
         """(memories, d), the values."""
 
     @property
-    def added(self) -> torch.Tensor:
+    def added(self) -> Tensor:
         """(memories, d), what each memory adds to m V: its value, before the norm behind it, if there is one."""
 
-    def behind(self, m: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor] | None:
+    def behind(self, m: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor] | None:
         """Return the norm behind the feed-forward layer and what it takes, m V + b2 (rows, d); ``None`` without one."""
 
     def __call__(
-        self,
-        x: torch.Tensor,
-        batch: Batch | Level,
-        *,
-        last: bool = False,
-        needed: int | None = None,
-        out: torch.Tensor | None = None,
+        self, x: Tensor, batch: Rows, *, last: bool = False, needed: int | None = None, out: Tensor | None = None
     ) -> LayerOutput: ...
 
 
@@ -198,7 +195,7 @@ class LanguageModel(ABC):
     signs: int
     forests: bool
     parallel: bool
-    embedding: torch.Tensor
+    embedding: Tensor
     vocabulary: Vocabulary
     layers: Sequence[AnyLayer]
 
@@ -235,10 +232,10 @@ class LanguageModel(ABC):
         return self.pack([sentences[i] for i in order]), first
 
     @abstractmethod
-    def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
+    def embed(self, batch: Batch | PrefixTree) -> Tensor:
         """Return the input of the first layer (rows, d)."""
 
-    def forward(self, batch: Batch) -> torch.Tensor:
+    def forward(self, batch: Batch) -> Tensor:
         """Return the last layer's output o^L (rows, d), before the model's final norm if it has one."""
         x = self.embed(batch)
         for layer in self.layers:
@@ -267,13 +264,7 @@ class Layer:
         self.values = self.added = self._second[:, : len(tensors["values"])].t()  # (d_m, d): value i is row i
 
     def __call__(
-        self,
-        x: torch.Tensor,
-        batch: Batch | Level,
-        *,
-        last: bool = False,
-        needed: int | None = None,
-        out: torch.Tensor | None = None,
+        self, x: Tensor, batch: Rows, *, last: bool = False, needed: int | None = None, out: Tensor | None = None
     ) -> LayerOutput:
         """Run the layer.
 
@@ -291,14 +282,14 @@ class Layer:
         update = self.combine(coefficients[:needed])
         return LayerOutput(residual, coefficients, update, residual[:needed] + update)
 
-    def attend(self, x: torch.Tensor, batch: Batch | Level) -> torch.Tensor:
+    def attend(self, x: Tensor, batch: Rows) -> Tensor:
         """Return the residual r (rows, d): the layer's input plus its self-attention."""
         qkv = linear(F.layer_norm(x, x.shape[1:], *self.attention_norm), *self.qkv)
         q, k, v = qkv.to(self.qkv[0].dtype).unflatten(1, (3, self.heads, -1)).unbind(1)
         mixed = batch.attention(q, k, v).flatten(1)
         return x[: len(mixed)] + linear(mixed, *self.attention_out)
 
-    def coefficients(self, residual: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    def coefficients(self, residual: Tensor, out: Tensor | None = None) -> Tensor:
         """Return the memory coefficients m (rows, d_m) = ReLU(x K^T + b1), x the normalised residual (equation 1).
 
         ``out``: (rows, d_m) memory to put them in.
@@ -306,11 +297,11 @@ class Layer:
         x = F.layer_norm(residual, residual.shape[1:], *self.norm)
         return relu_linear(x, self._first, self.key_bias, out)
 
-    def combine(self, coefficients: torch.Tensor) -> torch.Tensor:
+    def combine(self, coefficients: Tensor) -> Tensor:
         """Return the feed-forward output y (rows, d) = m V + b2, the sum of values weighted by their coefficients."""
         return linear(coefficients, self._second, self.value_bias)
 
-    def behind(self, _: torch.Tensor) -> None:
+    def behind(self, _: Tensor) -> None:
         """Return ``None``: there is no norm behind the feed-forward layer."""
 
 
@@ -348,24 +339,12 @@ class Decoder(LanguageModel):
         self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
         self.vocabulary = Vocabulary(description, weights, precision=precision)
 
-    @classmethod
-    def load(
-        cls,
-        weights_path: str | Path,
-        description_path: str | Path,
-        device: torch.device | str = "cpu",
-        dtype: torch.dtype = torch.float32,
-        precision: Precision = "float32",
-    ) -> Self:
-        """Load a converted model (``converted.write``)."""
-        return cls(*load(weights_path, description_path), device=device, dtype=dtype, precision=precision)
-
-    def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
+    def embed(self, batch: Batch | PrefixTree) -> Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""
         return self.embedding[batch.tokens] + self.positions[batch.positions + PAD + 1]
 
 
-def _input_table(description: Description, weights: Weights) -> torch.Tensor:
+def _input_table(description: Description, weights: Weights) -> Tensor:
     """Return every token's input vector (vocab, d), scaled: one look-up replaces a product per band."""
     bands = []
     for band in range(len(description.input_cutoffs)):
@@ -377,7 +356,7 @@ def _input_table(description: Description, weights: Weights) -> torch.Tensor:
     )
 
 
-def sinusoids(length: int, dimensions: int) -> torch.Tensor:
+def sinusoids(length: int, dimensions: int) -> Tensor:
     """Return sinusoidal position vectors (PAD + 1 + length, d) float32 as fairseq computes them; row PAD is zero."""
     half = dimensions // 2
     frequencies = torch.exp(torch.arange(half, dtype=torch.float) * -(np.log(10000) / (half - 1)))

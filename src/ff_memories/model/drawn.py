@@ -82,13 +82,9 @@ def _tied(out: Weights, description: Description, weights: Weights) -> Weights:
 
 
 def model_like(own: LanguageModel, name: str, seed: int, weights: Path, description: Path) -> LanguageModel:
-    """Return an untrained or shuffled model like the run's own, on its device and in its precision.
+    """Return an untrained or shuffled model like the run's ``own``, which was read from these files.
 
-    Args:
-        own: the run's model, read from these files.
-
-    Raises:
-        UserError: no model has that name.
+    It is on the same device, in the same precision. Raises ``UserError`` where no model has that name.
     """
     if isinstance(own, Decoder):
         shape, _ = converted.load(weights, description)

@@ -154,15 +154,7 @@ LEFT_OUT = {
 
 
 def row(config: dict[str, object], where: str) -> Family:
-    """Return the row of a model's config.
-
-    Args:
-        config: the content of config.json, as data.
-        where: the file, for messages.
-
-    Raises:
-        UserError: there is no row for the model's type, or for one of its options.
-    """
+    """Return the row of a model's config. Raises ``UserError`` where its type, or one of its options, has none."""
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise UserError(f"{where}: no model_type", "give the config.json that `transformers` saved with the model")

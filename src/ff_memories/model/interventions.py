@@ -1,13 +1,9 @@
 """Run a model with vectors added to feed-forward outputs, and compare what its last layer predicts; beyond the paper.
 
 A change adds a vector to m V of one layer (equation 2) at the last token of a prefix, and the layers above run again.
-Changing the coefficient of memory i by c adds c v_i. With the row of a prefix, and that of the change:
-
-- ``LastLayer`` are the last layer's outputs o^L (section 5.2);
-- ``logit_changes`` are of tokens' logits, as the output matrix gives them, before a bias and a cap. In an adaptive
-  softmax, a tail's word has its class's logit plus its own within the tail, both before their softmaxes: what a vector
-  adds to it is then linear, as elsewhere;
-- ``prediction_changes`` are of the model's log-probabilities, in nats.
+Changing the coefficient of memory i by c adds c v_i. Logits are as the output matrix gives them, before a bias and a
+cap. In an adaptive softmax, a tail's word has its class's logit plus its own within the tail, both before their
+softmaxes: what a vector adds to it is then linear, as elsewhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,21 +25,12 @@ Norm = Callable[[torch.Tensor], torch.Tensor]  # (rows, d) to (rows, d)
 Vectors = Callable[[int, np.ndarray, torch.Tensor], torch.Tensor]
 
 
-# ----------------------------------------------------------------------------------------------------- running a model
-
-
 class Branches:
-    """Prefixes as a batch, and branches behind it, changed versions of their last tokens: one row each.
+    """Prefixes as a batch, by length, and branches behind it, changed versions of their last tokens: one row each.
 
     A change at a prefix's last token reaches nothing but that token in the layers above: earlier tokens never look at
     it. So a branch attends to the keys and values of its prefix's earlier tokens, which run once, and to its own.
-
-    Args:
-        batch: the prefixes, by length.
-        base: (branches,) which prefix each branch is of.
-
-    Attributes:
-        tokens, positions: (rows,) int64, as in a ``Batch``; a branch has those of its prefix's last token.
+    ``base``: (branches,) which prefix each branch is of.
     """
 
     def __init__(self, batch: Batch, base: torch.Tensor):
@@ -58,10 +45,7 @@ class Branches:
         self._rows = torch.where(self._seen, first[base, None] + before, 0)
 
     def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
-        """Return attention's output (rows, heads, d_head) of the prefixes' rows and of the first branches.
-
-        Arguments as of ``decoder.Batch.attention``.
-        """
+        """Return attention's output (rows, heads, d_head) of prefixes and first branches, as ``Batch.attention``."""
         prefix_rows = len(self.batch.tokens)
         prefixes = self.batch.attention(q[:prefix_rows], k[:prefix_rows], v[:prefix_rows], scoring)
         return torch.cat([prefixes, self._branched(q[prefix_rows:], k, v, scoring)])
@@ -87,30 +71,20 @@ class Branches:
 
 @dataclass(frozen=True)
 class LastLayer:
-    """The last layer's outputs o^L, with and without changes.
+    """The last layer's outputs o^L (section 5.2), with and without changes."""
 
-    Attributes:
-        unchanged: (prefixes, d).
-        which: (changes,) int64, the prefix of each change.
-        changed: (changes, d).
-        direct: (changes, d), what each change would add to o^L if no layer above reacted.
-    """
-
-    unchanged: torch.Tensor
-    which: torch.Tensor
-    changed: torch.Tensor
-    direct: torch.Tensor
+    unchanged: torch.Tensor  # (prefixes, d)
+    which: torch.Tensor  # (changes,) int64, the prefix of each change
+    changed: torch.Tensor  # (changes, d)
+    direct: torch.Tensor  # (changes, d), what each change would add to o^L if no layer above reacted
 
 
 def run_changed(
     decoder: LanguageModel, prefixes: Sequence[np.ndarray], which: np.ndarray, layer: np.ndarray, vector: Vectors
 ) -> LastLayer:
-    """Run prefixes once, and every change of their last token from its layer on.
+    """Run prefixes, by length and without the start token, once, and every change of their last token from its layer.
 
-    Args:
-        prefixes: token ids without the start token, by length.
-        which, layer: (changes,) which prefix, and which layer from 1; layers ascend.
-        vector: what each change adds to m V.
+    ``which``, ``layer``: (changes,) which prefix, and which layer from 1; layers ascend.
     """
     base = torch.from_numpy(which).to(decoder.device)
     if decoder.forests:
@@ -138,17 +112,11 @@ def run_changed(
 
 @dataclass(frozen=True)
 class Setting:
-    """A memory's coefficient as it is set at a text's last token.
+    """A memory's coefficient as it is set at a text's last token."""
 
-    Attributes:
-        layer: from 1.
-        memory: d_m + i is memory i of sign -1.
-        to: the number, in the memory's sign; with ``times``, as many times the coefficient that it has.
-    """
-
-    layer: int
-    memory: int
-    to: float
+    layer: int  # from 1
+    memory: int  # d_m + i is memory i of sign -1
+    to: float  # in the memory's sign; with ``times``, as many times the coefficient that it has
     times: bool = False
 
 
@@ -157,11 +125,9 @@ def with_settings(
 ) -> tuple[list[tuple[float, float]], torch.Tensor]:
     """Run a text (tokens,) beside itself with coefficients set at its last token, layer after layer.
 
-    A coefficient is read when its layer runs, so it has what settings below made of it.
-
-    Returns:
-        What each coefficient was when it was set, and what it was set to; and (2, d) the last layer's output at the
-        last token, as it is and with all settings.
+    A coefficient is read when its layer runs, so it has what settings below made of it. Return what each coefficient
+    was when it was set, and what it was set to; and (2, d) the last layer's output at the last token, as it is and with
+    all settings.
     """
     coefficients: dict[int, tuple[float, float]] = {}
     with torch.inference_mode():
@@ -184,14 +150,10 @@ def with_settings(
     return [coefficients[i] for i in range(len(settings))], x[batch.last]
 
 
-# --------------------------------------------------------------------------------------------------------------- norms
-
-
 def added_to_output(block: AnyLayer, m: torch.Tensor, vector: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return what a layer's output gains (n, d) if m V gains a vector (n, d), and the same with its norm held.
 
-    Args:
-        m: (n, d_m) coefficients, of which the norm behind the feed-forward layer, if there is one, takes its deviation.
+    That is the norm behind the feed-forward layer, if there is one; its deviation is that at coefficients m (n, d_m).
     """
     if (behind := block.behind(m)) is None:
         return vector, vector
@@ -201,18 +163,12 @@ def added_to_output(block: AnyLayer, m: torch.Tensor, vector: torch.Tensor) -> t
 
 @dataclass(frozen=True)
 class HeldNorm:
-    """A layer norm or RMS norm whose deviation is held: then it is linear. A change still loses its mean.
-
-    Attributes:
-        norm: N, (rows, d) to (rows, d).
-        scale, shift: (d,) its scale and bias, found by its outputs.
-        centred: whether it takes the mean away.
-    """
+    """A layer norm or RMS norm whose deviation is held: then it is linear. A change still loses its mean."""
 
     norm: Norm
-    scale: torch.Tensor
+    scale: torch.Tensor  # (d,), found by its outputs, as is its bias
     shift: torch.Tensor
-    centred: bool
+    centred: bool  # whether it takes the mean away
 
     @classmethod
     def of(cls, norm: Norm, like: torch.Tensor) -> "HeldNorm":
@@ -244,9 +200,6 @@ class HeldNorm:
         return (self.norm(at) - self.shift).norm(dim=1, keepdim=True)
 
 
-# --------------------------------------------------------------------------------------- what the last layer predicts
-
-
 def logit_vectors(vocabulary: Vocabulary, tokens: torch.Tensor) -> torch.Tensor:
     """Return what the output layer multiplies by for each token's logit, (tokens, d); see the module's description."""
     vectors: torch.Tensor | None = None
@@ -268,15 +221,12 @@ def logit_vectors(vocabulary: Vocabulary, tokens: torch.Tensor) -> torch.Tensor:
 def logit_changes(
     vocabulary: Vocabulary, ends: LastLayer, promoted: torch.Tensor, other: torch.Tensor
 ) -> dict[str, np.ndarray]:
-    """Return what changes of a mean logit, (changes,) float64 each.
+    """Return what changes of a mean logit, (changes,) float64 each; of tokens' mean ``logit_vectors``, (changes, d).
 
     ``direct``: what the vector itself adds, through the norms behind it at the deviations that they have: that behind
     the feed-forward layer, where there is one, and the final one. ``total``: how much it changes when the layers above
     run again; ``other_total``: the same of the other tokens. ``total_frozen``: ``total`` with the final norm's
     deviation held. In the last layer this is ``direct``, unless a norm stands behind the feed-forward layer.
-
-    Args:
-        promoted, other: (changes, d) float64, the means of tokens' ``logit_vectors``.
     """
     h = ends.unchanged[ends.which]
     held_norm = vocabulary.norm and HeldNorm.of(vocabulary.norm, h)
@@ -294,12 +244,9 @@ def logit_changes(
 def prediction_changes(vocabulary: Vocabulary, ends: LastLayer, following: np.ndarray) -> dict[str, np.ndarray]:
     """Return how the model's prediction changes, (changes,) each; in nats, but for the last.
 
-    ``top_log_probability``: log p of the token that it predicts without the change. ``loss``: -log p of the next token;
-    NaN without one. ``kl``: the divergence from the new prediction to the old one. ``top_changed``: whether it predicts
-    another token.
-
-    Args:
-        following: (changes,) int64, the true next token; -1 for none.
+    ``top_log_probability``: log p of the token that it predicts without the change. ``loss``: -log p of the true next
+    token, ``following``; NaN where that is -1. ``kl``: the divergence from the new prediction to the old one.
+    ``top_changed``: whether it predicts another token.
     """
 
     def log_p(rows: torch.Tensor) -> torch.Tensor:

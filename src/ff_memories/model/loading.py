@@ -12,6 +12,7 @@ from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.model import drawn
 from ff_memories.model.decoder import Decoder, LanguageModel
+from ff_memories.model.files import converted
 
 AMPERE = (8, 0)  # the first compute capability with products in tf32 and bfloat16
 
@@ -53,26 +54,18 @@ def use_precision(precision: Precision, device: str) -> None:
 
 
 def load_decoder(weights: Path, description: Path, execution: Execution, precision: Precision = "float32") -> Decoder:
-    """Load a fairseq model on the device that was asked for, to compute in ``extraction.precision``.
-
-    Raises:
-        UserError: there is no such device, it does not have the precision, or the model is one of `transformers`.
-    """
+    """Load as ``load_model`` does, but raise ``UserError`` for a model of `transformers`."""
     if is_transformer(description):
         raise UserError(f"{weights}: a model of transformers; this step reads fairseq checkpoints only")
-    return Decoder.load(weights, description, _prepared(execution, precision), precision=precision)
+    return Decoder(*converted.load(weights, description), _prepared(execution, precision), precision=precision)
 
 
 def load_model(
     weights: Path, description: Path, execution: Execution, precision: Precision = "float32"
 ) -> LanguageModel:
-    """Load a model on the device that was asked for, to compute in ``extraction.precision``.
+    """Load a run's own model, or one that its description says is drawn like it, on the device that was asked for.
 
-    Args:
-        description: of the run's own model, or of one that is drawn like it (``steps.models``).
-
-    Raises:
-        UserError: there is no such device, or it does not have the precision.
+    Raises ``UserError`` where there is no such device, or it does not have the precision.
     """
     loaded = read_model(weights, description, _prepared(execution, precision), precision)
     model = drawn.named(description)
@@ -94,7 +87,7 @@ def read_model(
 ) -> LanguageModel:
     """Load a run's own model, to compute in a precision that the device has."""
     if not is_transformer(description):
-        return Decoder.load(weights, description, device, precision=precision)
+        return Decoder(*converted.load(weights, description), device, precision=precision)
     from ff_memories.model.transformer import load  # the library takes seconds to load
 
     return load.load(weights.parent, load.read_description(description), device, precision=precision)

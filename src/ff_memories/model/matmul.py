@@ -8,9 +8,7 @@ float32. On a CPU torch would round the sums too, so the rounded factors are mul
 at the speed of float32; otherwise by the CPU's bfloat16 instructions, where it has them. Either way the products are
 exact and the sums are float32.
 
-Attention runs over rows: queries, keys and values of all tokens of a batch lie one after the other, and the batch says
-which belong together. A GPU takes all sentences in one call (``attention_of_sentences``), or some calls of padded ones
-(``attention_along``); a CPU takes one call per length and pads nothing.
+Attention runs over the rows of all tokens of a batch; the batch says which belong together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,44 +18,35 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 
-Paths = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # rows (paths, width); which of them, flat; the rows they are
+Paths = tuple[Tensor, Tensor, Tensor]  # rows (paths, width); which of them, flat; the rows they are
 PARTS_OF_BIAS = 8  # columns: three hold a bias, and products are fastest where rows are multiples of 16 bytes
 ON_CARD = torch._C._dispatch_has_kernel_for_dispatch_key("aten::_efficient_attention_forward", "CUDA")
 
 
 class Scoring(NamedTuple):
-    """How attention scores the tokens that a token looks at.
+    """How attention scores the tokens that a token looks at."""
 
-    Attributes:
-        scale: of the scores; ``None``: one over the square root of d_head.
-        cap: scores are ``cap * tanh(score / cap)`` (Gemma 2).
-        window: how many tokens a token looks at, itself included; ``None``: at all before it.
-    """
-
-    scale: float | None = None
-    cap: float | None = None
-    window: int | None = None
+    scale: float | None = None  # ``None``: one over the square root of d_head
+    cap: float | None = None  # scores are ``cap * tanh(score / cap)`` (Gemma 2)
+    window: int | None = None  # how many tokens a token looks at, itself included; ``None``: at all before it
 
 
 USUAL = Scoring()
 
 
-def relu_linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def relu_linear(x: Tensor, weight: Tensor, bias: Tensor, out: Tensor | None = None) -> Tensor:
     """Return ReLU(x W^T + b) (rows, n); a GPU applies both as it writes a product of float32 numbers."""
     if x.is_cuda and weight.dtype == torch.float32:
         return torch._addmm_activation(bias, x, weight.t(), out=out)
     return torch.relu_(linear(x, weight, bias, out))
 
 
-def linear(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, out: torch.Tensor | None = None
-) -> torch.Tensor:
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Return x W^T + b (rows, n) for x (rows, d), W (n, d), perhaps ``with_bias``, and b (n,).
 
     ``out``: memory to put it in.
@@ -80,7 +69,7 @@ def linear(
     return out if bias is None else out.add_(bias)
 
 
-def _linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None) -> torch.Tensor:
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
     """Return ``linear`` as torch computes it."""
     if out is None:
         return F.linear(x, weight, bias)
@@ -101,7 +90,7 @@ def _bfloat16_instructions() -> Iterator[None]:
         setting.fp32_precision = before
 
 
-def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
+def attention(q: Tensor, k: Tensor, v: Tensor, scoring: Scoring = USUAL) -> Tensor:
     """Return causal attention's output for queries, keys and values (sentences, heads, rows, d_head) each.
 
     Keys and values may have fewer heads, each shared by as many queries' heads (grouped-query attention).
@@ -123,14 +112,12 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scorin
 
 
 def attention_along(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, groups: Sequence[Paths], rows: int, scoring: Scoring = USUAL
-) -> torch.Tensor:
+    q: Tensor, k: Tensor, v: Tensor, groups: Sequence[Paths], rows: int, scoring: Scoring = USUAL
+) -> Tensor:
     """Return attention's output (rows, heads, d_head) of rows that paths lead to, whatever is behind a path's end.
 
-    Args:
-        q, k, v: (rows or more, heads, d_head) each; keys and values may have fewer heads.
-        groups: paths of equal width each, and where the wanted rows are among theirs.
-        rows: how many rows have an output; every one is wanted once.
+    For queries, keys and values (rows or more, heads, d_head) each; keys and values may have fewer heads. Every row is
+    wanted once among the ``groups`` of paths, whose width is equal within each.
     """
     out = v.new_empty(rows, q.shape[1], v.shape[2])
     for paths, index, row in groups:
@@ -142,18 +129,13 @@ def attention_along(
 
 
 def attention_of_sentences(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, longest: int, scoring: Scoring = USUAL
-) -> torch.Tensor:
+    q: Tensor, k: Tensor, v: Tensor, ends: Tensor, longest: int, scoring: Scoring = USUAL
+) -> Tensor:
     """Return attention's output (rows, heads, d_head) of sentences in one call of a GPU's kernel, which pads nothing.
 
     It is the kernel of ``scaled_dot_product_attention`` that takes float32, so the back end does not change with the
-    type, and nothing is planned anew for every shape, as cuDNN does.
-
-    Args:
-        q, k, v: (rows, heads, d_head) each; keys and values may have fewer heads.
-        ends: (sentences + 1,) int32, 0 and the row behind each sentence.
-        longest: rows of the longest sentence.
-        scoring: without a cap.
+    type, and nothing is planned anew for every shape, as cuDNN does. Arguments as of ``attention_along``; ``ends`` are
+    ``decoder.Batch.ends``, and ``scoring`` has no cap.
     """
     if k.shape[1] != q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
@@ -174,17 +156,16 @@ def attention_of_sentences(
     )[0][0]
 
 
-def takes_sentences(q: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> bool:
+def takes_sentences(q: Tensor, v: Tensor, scoring: Scoring = USUAL) -> bool:
     """Say whether ``attention_of_sentences`` takes queries and values (rows, heads, d_head)."""
     whole = not q.shape[2] % 8 and not v.shape[2] % 8
     return ON_CARD and q.is_cuda and whole and scoring.cap is None and q.dtype in (torch.float32, torch.bfloat16)
 
 
-def with_bias(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+def with_bias(weight: Tensor, bias: Tensor) -> Tensor:
     """Return a weight (n, d) as ``linear`` takes it fastest: in bfloat16 on a GPU (n, d + 8), the bias in its columns.
 
-    Three numbers in bfloat16 add up to one in float32, so a product with ones adds the same bias. torch would pass over
-    the result once or twice more to add it.
+    Three numbers in bfloat16 add up to one in float32, so a product with ones adds the same bias.
     """
     if not (weight.is_cuda and weight.dtype == torch.bfloat16):
         return weight
@@ -197,7 +178,7 @@ def with_bias(weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.cat([weight, columns.t()], 1) if rows_first else torch.cat([weight.t(), columns]).t()
 
 
-def _with_ones(x: torch.Tensor, columns: int) -> torch.Tensor:
+def _with_ones(x: Tensor, columns: int) -> Tensor:
     """Return (rows, columns) bfloat16: x, then ones."""
     out = x.new_empty(len(x), columns, dtype=torch.bfloat16)
     out[:, : x.shape[1]] = x
@@ -205,9 +186,7 @@ def _with_ones(x: torch.Tensor, columns: int) -> torch.Tensor:
     return out
 
 
-def _summed_in_float32(
-    x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, out: torch.Tensor | None
-) -> torch.Tensor:
+def _summed_in_float32(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
     """Return ``linear`` of bfloat16 factors in float32, which torch has for GPUs alone."""
     if out is None:
         out = x.new_empty(len(x), len(weight), dtype=torch.float32)
@@ -215,17 +194,17 @@ def _summed_in_float32(
     return out if bias is None else out.add_(bias)
 
 
-def matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+def matmul(a: Tensor, b: Tensor) -> Tensor:
     """Return the products of two stacks of matrices."""
     return torch.from_numpy(np.matmul(a.numpy(), b.numpy())) if _portable(a) else a @ b
 
 
-def widened(x: torch.Tensor) -> torch.Tensor:
+def widened(x: Tensor) -> Tensor:
     """Return numbers in float32, or wider as they are."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
-def require_finite(what: str, *numbers: torch.Tensor) -> None:
+def require_finite(what: str, *numbers: Tensor) -> None:
     """Raise ``UserError`` if numbers are infinite or NaN; ``what``: their name, in the plural."""
     for tensor in numbers:
         if not torch.isfinite(tensor).all():
@@ -233,5 +212,5 @@ def require_finite(what: str, *numbers: torch.Tensor) -> None:
             raise UserError(f"{what} overflow in {kind}", "its weights are too large: use another checkpoint")
 
 
-def _portable(x: torch.Tensor) -> bool:
+def _portable(x: Tensor) -> bool:
     return arithmetic.portable() and x.device.type == "cpu"

@@ -34,14 +34,8 @@ def perplexity(
 ) -> dict[str, Any]:
     """Return the model's perplexity on validation sentences, each by itself after ``</s>``, as in the experiments.
 
-    Every token of a sentence counts, its end does not.
-
-    Args:
-        seed: of the sample of sentences.
-        sentences: how many to read; all, where there are fewer.
-
-    Returns:
-        ``perplexity``, null without a token, and what it was measured on: ``tokens``, ``sentences``, ``context``.
+    Every token of a sentence counts, its end does not. ``perplexity`` is null without a token; beside it stands what it
+    was measured on: ``tokens``, ``sentences``, ``context``.
     """
     every = np.arange(corpus.train, len(corpus))
     chosen = np.sort(generator(seed, "perplexity").permutation(every)[:sentences])
@@ -63,15 +57,8 @@ def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: 
 
     Validation sentences are joined by a blank, in the text's order. Windows of as many tokens as the model takes
     (``WINDOW`` at most) begin at sentences spread evenly over the text. The second half of each counts, with the first
-    half and the start token as context.
-
-    Args:
-        types: what the model's tokens are: a joint is tokenised again.
-        sentences: how many ``perplexity`` reads at most: the number of windows follows.
-
-    Returns:
-        ``perplexity``, null without a token, and what it was measured on: ``tokens``, those that count; ``windows``;
-        ``window``, the tokens of one; ``context``.
+    half and the start token as context. A joint is tokenised again; ``window`` is the tokens of a window. The number of
+    windows follows from how many sentences ``perplexity`` reads at most.
     """
     vocabulary, begins = decoder.vocabulary.reading("adaptive"), corpus.offsets[corpus.train :]
     length, total = min(WINDOW, decoder.max_tokens), int(begins[-1] - begins[0])

@@ -47,23 +47,14 @@ EQUATIONS = {
 
 @dataclass(frozen=True)
 class Proof:
-    """What was proved, on which numbers.
-
-    Attributes:
-        architecture: class of the model.
-        layers, tokens: how many of each were looked at.
-        dtype: of the model's numbers.
-        tolerance: the largest error that was allowed.
-        errors: equation -> its largest error over layers and tokens, in parts of a token's largest number (of sums: of
-            the largest term).
-    """
+    """What was proved, on how many layers and tokens."""
 
     architecture: str
     layers: int
     tokens: int
     dtype: str
     tolerance: float
-    errors: dict[str, float]
+    errors: dict[str, float]  # each equation's largest, in parts of a token's largest number (of sums: largest term)
 
 
 class Call(NamedTuple):
@@ -103,16 +94,9 @@ class _Book:
 
 @torch.no_grad()
 def prove(model: Any, family: Family) -> Proof:
-    """Prove that a row holds in every layer of a loaded model.
+    """Prove that a row holds in every layer of a loaded model. Raises ``UserError`` where an equation does not.
 
     A model whose attention adds exactly nothing satisfies a sequential and a parallel row alike.
-
-    Args:
-        model: a causal language model of `transformers`, in float32, bfloat16 or float64, on any device.
-        family: its row.
-
-    Raises:
-        UserError: an equation does not hold; the message says which, in which layer and module.
     """
     dtype = next(model.parameters()).dtype
     book = _Book(type(model).__name__, TOLERANCES[dtype])
@@ -243,18 +227,10 @@ def _check_causal(book: _Book, model: Any, tokens: torch.Tensor, logits: torch.T
 
 
 def prove_lengths(reader: Any) -> float:
-    """Prove that what a model gives its layers for a sentence does not depend on the sentences beside it.
+    """Prove that what a ``HookedModel`` gives its layers for a sentence does not depend on the sentences beside it.
 
-    One batch has sentences on both sides of every length that the config names.
-
-    Args:
-        reader: a ``HookedModel``.
-
-    Returns:
-        The largest error, in parts of the largest number.
-
-    Raises:
-        UserError: the numbers of a sentence depend on its batch.
+    One batch has sentences on both sides of every length that the config names. Return the largest error, in parts of
+    the largest number. Raises ``UserError`` where the numbers of a sentence depend on its batch.
     """
     lengths = named_lengths(reader)
     rng, types = generator(1, "lengths"), len(reader.embedding)
@@ -355,9 +331,8 @@ def _one(book: _Book, index: int, name: str, calls: list[Call]) -> Call:
 def error(ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> float:
     """Return the largest difference of two (tokens, n), in parts of the largest number of its token.
 
-    Args:
-        terms: (tokens, n) each, what both are sums of. With them each number has a scale of its own, the largest of its
-            terms: one dimension with large numbers, as language models have, hides nothing in the others.
+    Of sums, each number has the largest of its ``terms`` (tokens, n) as its scale: one dimension with large numbers, as
+    language models have, hides nothing in the others.
     """
     ours, theirs = widened(ours), widened(theirs)
     scale = torch.stack([widened(x).abs() for x in (theirs, *terms)]).amax(0)

@@ -7,27 +7,11 @@ the same numbers come from torch's generator in the same order.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 DROPOUT = 0.2  # of the script's softmax, on what the tails' projections give
-
-
-@dataclass
-class Projections:
-    """What the script never loads.
-
-    Attributes:
-        classes: (tails, d).
-        tails: (d_k, d) each.
-        state: torch's generator afterwards, from which the script's dropout goes on.
-    """
-
-    classes: torch.Tensor
-    tails: list[torch.Tensor]
-    state: torch.Tensor
 
 
 @contextmanager
@@ -41,13 +25,11 @@ def _generator(state: torch.Tensor | int) -> Iterator[None]:
         yield
 
 
-def draw(bands: list[tuple[int, int]], d: int, seed: int) -> Projections:
-    """Draw the projections as the script's modules do when they are made.
+def draw(bands: list[tuple[int, int]], d: int, seed: int) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
+    """Draw the projections as the script's modules do when they are made; ``bands``: (words, width), the head first.
 
-    Args:
-        bands: (words, width) of the head and of every tail.
-        d: width of the model.
-        seed: as of ``torch.manual_seed``.
+    Returns:
+        Those to the classes (tails, d) and to each tail (d_k, d), and the generator's state, where dropout goes on.
     """
     with _generator(seed):
         for words, width in bands:  # the adaptive input: drawn twice over, then replaced by the checkpoint's
@@ -56,7 +38,7 @@ def draw(bands: list[tuple[int, int]], d: int, seed: int) -> Projections:
             nn.init.normal_(torch.empty(words, width)), nn.init.xavier_uniform_(torch.empty(d, width))
         modules = [nn.Linear(d, out, bias=False) for out in (len(bands) - 1, *(width for _, width in bands[1:]))]
         classes, *tails = (nn.init.xavier_uniform_(module.weight.detach()) for module in modules)
-        return Projections(classes, tails, torch.default_generator.get_state())
+        return classes, tails, torch.default_generator.get_state()
 
 
 def masks(state: torch.Tensor, shapes: list[tuple[int, int]]) -> tuple[list[torch.Tensor], torch.Tensor]:

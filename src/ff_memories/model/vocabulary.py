@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.model import random_projections
-from ff_memories.model.batches.batching import retry_smaller, sliced
+from ff_memories.model.batches.batching import retry_smaller
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import linear, widened
 
@@ -42,13 +43,13 @@ class Prediction:
             predict, all others left out; probabilities are still those of the softmax over all types.
     """
 
-    top: torch.Tensor
-    probability: torch.Tensor
-    target_rank: torch.Tensor
-    target_probability: torch.Tensor
-    trained_top: torch.Tensor
-    trained_probability: torch.Tensor
-    trained_rank: torch.Tensor
+    top: Tensor
+    probability: Tensor
+    target_rank: Tensor
+    target_probability: Tensor
+    trained_top: Tensor
+    trained_probability: Tensor
+    trained_rank: Tensor
 
     @classmethod
     def joined(cls, parts: list["Prediction"]) -> "Prediction":
@@ -62,22 +63,22 @@ class Cluster:
     """Tokens first ... first + size - 1, projected to by ``embedding @ projection``."""
 
     first: int
-    embedding: torch.Tensor  # (size, d_k)
-    projection: torch.Tensor | None  # (d_k, d)
-    _extent: tuple[float, torch.Tensor] | None = None
+    embedding: Tensor  # (size, d_k)
+    projection: Tensor | None  # (d_k, d)
+    _extent: tuple[float, Tensor] | None = None
 
     @property
     def size(self) -> int:
         return self.embedding.shape[0]
 
-    def inner(self, h: torch.Tensor) -> torch.Tensor:
+    def inner(self, h: Tensor) -> Tensor:
         return h if self.projection is None else linear(h, self.projection)
 
-    def tiles(self, h: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    def tiles(self, h: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield (first word of the tile within the cluster, logits (rows, tile))."""
         yield from self.inner_tiles(self.inner(h))
 
-    def logits(self, h: torch.Tensor) -> torch.Tensor:
+    def logits(self, h: Tensor) -> Tensor:
         """Return the logits (rows, size) of all tiles side by side."""
         if h.device.type != "cpu" or self.size <= TILE:
             return torch.cat([tile for _, tile in self.tiles(h)], 1)
@@ -88,12 +89,12 @@ class Cluster:
             linear(z, self.embedding[part], out=out[:, part])
         return out
 
-    def inner_tiles(self, z: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    def inner_tiles(self, z: Tensor) -> Iterator[tuple[int, Tensor]]:
         """Yield the same from vectors within the cluster's own space."""
         for start in range(0, self.size, TILE):
             yield start, linear(z, self.embedding[start : start + TILE])
 
-    def extent(self) -> tuple[float, torch.Tensor]:
+    def extent(self) -> tuple[float, Tensor]:
         """Return the length of the longest word vector, and the mean of all (d_k,)."""
         if self._extent is None:
             words = widened(self.embedding)
@@ -108,13 +109,13 @@ class Vocabulary:
         self, description: Description, weights: Weights, kind: str = "adaptive", precision: Precision = "float32"
     ):
         self.size, self.precision = description.vocab, precision
-        self.norm: Callable[[torch.Tensor], torch.Tensor] | None = None
+        self.norm: Callable[[Tensor], Tensor] | None = None
         if "final_norm.weight" in weights:
             norm = weights["final_norm.weight"], weights["final_norm.bias"]
             self.norm = lambda h: F.layer_norm(h, h.shape[1:], *norm)
-        self.bias: torch.Tensor | None = None  # (vocab,) of the output layer
+        self.bias: Tensor | None = None  # (vocab,) of the output layer
         self.cap: float | None = None  # logits are cap * tanh(logit / cap)
-        self.scale: torch.Tensor | None = None  # (d,) of the final norm, where ``scaled`` can read by it
+        self.scale: Tensor | None = None  # (d,) of the final norm, where ``scaled`` can read by it
         self._unscaled: Vocabulary | None = None  # of ``scaled``: what reads layers
         self.out = weights.get("output.projection")
         head = Cluster(0, weights["output.head"], weights.get("output.head_projection"))
@@ -126,7 +127,7 @@ class Vocabulary:
         self._description, self._weights = description, weights
         self.kind = kind
         self.never = torch.zeros(0, dtype=torch.long, device=head.embedding.device)  # ids of types never trained
-        self.generator_state: torch.Tensor | None = None  # of ``random``, after its draws
+        self.generator_state: Tensor | None = None  # of ``random``, after its draws
 
     def reading(self, kind: str, seed: int = 1) -> "Vocabulary":
         """Return the same vocabulary read another way.
@@ -155,23 +156,22 @@ class Vocabulary:
                 if words is not None and len(words) == cluster.size:
                     cluster.embedding = words.to(cluster.embedding.dtype)
             bands = [(cluster.size, cluster.embedding.shape[1]) for cluster in other.clusters]
-            projections = random_projections.draw(bands, self.classes.shape[1], seed)
-            other.replace_projections(projections.classes, projections.tails)
-            other.generator_state = projections.state
+            classes, tails, other.generator_state = random_projections.draw(bands, self.classes.shape[1], seed)
+            other.replace_projections(classes, tails)
         return other
 
     def leave_out(self, never: list[int]) -> None:
         """Say which types the model is never trained to predict (``Dictionary.never_trained``)."""
         self.never = torch.tensor(never, dtype=torch.long, device=self.never.device)
 
-    def replace_projections(self, classes: torch.Tensor, tails: list[torch.Tensor]) -> None:
+    def replace_projections(self, classes: Tensor, tails: list[Tensor]) -> None:
         """Read classes (tails, d) and words of the tails, (d_k, d) each, by other projections than the model's."""
         like = self.clusters[0].embedding
         self.classes = classes.to(like.device, like.dtype)
         for cluster, projection in zip(self.clusters[1:], tails, strict=True):
             cluster.projection = projection.to(like.device, like.dtype)
 
-    def word_vectors(self) -> torch.Tensor:
+    def word_vectors(self) -> Tensor:
         """Return what every word is read by, (vocab, d): h . E of the paper's softmax(h E)."""
         return torch.cat(
             [
@@ -180,11 +180,11 @@ class Vocabulary:
             ]
         )
 
-    def output(self, h: torch.Tensor) -> torch.Tensor:
+    def output(self, h: Tensor) -> Tensor:
         """Return layer vectors (rows, d) as the output softmax takes them: through the final norm, if there is one."""
         return h if self.norm is None else self.norm(h)
 
-    def read(self, h: torch.Tensor, target: torch.Tensor | None = None, rank: bool = True) -> Prediction:
+    def read(self, h: Tensor, target: Tensor | None = None, rank: bool = True) -> Prediction:
         """Return what the model's whole output layer predicts from layer vectors (rows, d): final norm, bias and cap.
 
         ``predict`` takes vectors as they are, as values are read. Arguments as there.
@@ -192,13 +192,13 @@ class Vocabulary:
         unscaled = self if self._unscaled is None else self._unscaled
         return unscaled.predict(unscaled.output(h), target, rank, whole=True)
 
-    def _whole(self, logits: torch.Tensor) -> torch.Tensor:
+    def _whole(self, logits: Tensor) -> Tensor:
         """Add the output layer's bias to logits (rows, vocab), and cap them."""
         if self.bias is not None:
             logits = logits + self.bias
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
 
-    def log_probabilities(self, h: torch.Tensor, whole: bool = False) -> torch.Tensor:
+    def log_probabilities(self, h: Tensor, whole: bool = False) -> Tensor:
         """Return log p (rows, vocab) in full. For small cases; ``predict`` never builds it."""
         h = self._projected(h)
         logits = [c.logits(h) for c in self.clusters]
@@ -215,13 +215,11 @@ class Vocabulary:
         """Whether one matrix has all words: then the logits of a vector's negative are its logits' negatives."""
         return len(self.clusters) == 1
 
-    def logits_of(self, h: torch.Tensor, words: torch.Tensor) -> torch.Tensor:
+    def logits_of(self, h: Tensor, words: Tensor) -> Tensor:
         """Return the logits (rows, n) of a few words of a ``plain`` vocabulary, for vectors (rows, d)."""
         return linear(self._projected(h), self.clusters[0].embedding[words])
 
-    def predict(
-        self, h: torch.Tensor, target: torch.Tensor | None = None, rank: bool = True, whole: bool = False
-    ) -> Prediction:
+    def predict(self, h: Tensor, target: Tensor | None = None, rank: bool = True, whole: bool = False) -> Prediction:
         """Return the prediction of every vector.
 
         Args:
@@ -233,7 +231,7 @@ class Vocabulary:
         return self.predict_signs(h, None if target is None else target[None], 1, rank, whole)[0]
 
     def predict_signs(
-        self, h: torch.Tensor, target: torch.Tensor | None, signs: int, rank: bool = True, whole: bool = False
+        self, h: Tensor, target: Tensor | None, signs: int, rank: bool = True, whole: bool = False
     ) -> list[Prediction]:
         """Return the prediction of every vector, and for ``signs`` 2 that of its negative, -h, too.
 
@@ -241,7 +239,8 @@ class Vocabulary:
         """
         blocks: list[list[Prediction]] = []
 
-        def run(rows: slice) -> None:
+        def run(block: range) -> None:
+            rows = slice(block.start, block.stop)
             targets = None if target is None else target[:, rows]
             if self.plain:
                 blocks.append(self._plain(h[rows], targets, signs, rank, whole))
@@ -252,26 +251,25 @@ class Vocabulary:
         _in_blocks(run, len(h))
         return [Prediction.joined(list(parts)) for parts in zip(*blocks, strict=True)]
 
-    def read_tops(self, h: torch.Tensor) -> torch.Tensor:
+    def read_tops(self, h: Tensor) -> Tensor:
         """Return the top (rows,) of ``read`` alone."""
         unscaled = self if self._unscaled is None else self._unscaled
         if not unscaled.plain:
             return unscaled.read(h).top
-        tops: list[torch.Tensor] = []
+        tops: list[Tensor] = []
 
-        def run(rows: slice) -> None:
+        def run(block: range) -> None:
+            rows = slice(block.start, block.stop)
             logits = unscaled.clusters[0].logits(unscaled._projected(unscaled.output(h[rows])))
             tops.append(torch.cat([_argmax(unscaled._whole(part)) for part in logits.split(_few(logits))]))
 
         _in_blocks(run, len(h))
         return torch.cat(tops)
 
-    def _projected(self, h: torch.Tensor) -> torch.Tensor:
+    def _projected(self, h: Tensor) -> Tensor:
         return widened(h) if self.out is None else linear(h, self.out)
 
-    def _plain(
-        self, h: torch.Tensor, target: torch.Tensor | None, signs: int, rank: bool, whole: bool
-    ) -> list[Prediction]:
+    def _plain(self, h: Tensor, target: Tensor | None, signs: int, rank: bool, whole: bool) -> list[Prediction]:
         """Return the predictions of a block of vectors, by sign, from the logits of one product."""
         logits = self.clusters[0].logits(self._projected(h))
         predictions: list[list[Prediction]] = [[] for _ in range(signs)]
@@ -284,7 +282,7 @@ class Vocabulary:
                 predictions[sign].append(self._of_logits(self._whole(part) if whole else part, targets, rank))
         return [Prediction.joined(parts) for parts in predictions]
 
-    def _of_logits(self, logits: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
+    def _of_logits(self, logits: Tensor, target: Tensor | None, rank: bool) -> Prediction:
         """Return the prediction of one softmax over logits (rows, vocab), which do not outlast it."""
         top = _argmax(logits)
         top_logit = logits.gather(1, top[:, None])
@@ -292,7 +290,7 @@ class Vocabulary:
         norm = (logits - top_logit).exp_().sum(1).log_().add_(top_logit.squeeze(1))
         return self._prediction(logits, [], top, top_logit.squeeze(1), norm, target, rank)
 
-    def _rows(self, h: torch.Tensor, target: torch.Tensor | None, rank: bool) -> Prediction:
+    def _rows(self, h: Tensor, target: Tensor | None, rank: bool) -> Prediction:
         """Return the predictions of a block of vectors where words are in a head and tails."""
         h = self._projected(h)
         head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
@@ -326,12 +324,12 @@ class Vocabulary:
 
     def _prediction(
         self,
-        head: torch.Tensor,
+        head: Tensor,
         tails: list["Tail"],
-        top: torch.Tensor,
-        top_logit: torch.Tensor,
-        norm: torch.Tensor,
-        target: torch.Tensor | None,
+        top: Tensor,
+        top_logit: Tensor,
+        norm: Tensor,
+        target: Tensor | None,
         rank: bool,
     ) -> Prediction:
         """Return what is read off a block's logits, given the best word of each row."""
@@ -345,14 +343,8 @@ class Vocabulary:
         return out
 
     def fill_targets(
-        self,
-        out: Prediction,
-        head: torch.Tensor,
-        tails: list["Tail"],
-        norm: torch.Tensor,
-        target: torch.Tensor,
-        rank: bool,
-    ) -> torch.Tensor:
+        self, out: Prediction, head: Tensor, tails: list["Tail"], norm: Tensor, target: Tensor, rank: bool
+    ) -> Tensor:
         """Fill in the targets' probabilities and ranks; return their logits (rows,), NaN without a target.
 
         Within its own cluster a target's rank is exact.
@@ -383,7 +375,7 @@ class Untrained:
         top: (rows,) most probable type of all.
     """
 
-    def __init__(self, vocabulary: Vocabulary, head: torch.Tensor, top: torch.Tensor):
+    def __init__(self, vocabulary: Vocabulary, head: Tensor, top: Tensor):
         self.never = vocabulary.never
         self.rows = torch.isin(top, self.never).nonzero().squeeze(1)  # whose top is another one without them
         self.inside = self.never[self.never < head.shape[1]]
@@ -391,12 +383,7 @@ class Untrained:
         self.head = head[self.rows].index_fill_(1, self.inside, -torch.inf)
 
     def leave_out(
-        self,
-        out: Prediction,
-        tails: list["Tail"],
-        norm: torch.Tensor,
-        logit: torch.Tensor | None,
-        target: torch.Tensor | None,
+        self, out: Prediction, tails: list["Tail"], norm: Tensor, logit: Tensor | None, target: Tensor | None
     ) -> None:
         """Fill in what is predicted among the trained types; ``logit`` and ``target``: of those whose rank is known."""
         inside = [tail.inside(self.never) for tail in tails]
@@ -416,20 +403,19 @@ class Untrained:
             out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
 
 
-def _in_blocks(run: Callable[[slice], None], rows: int) -> None:
+def _in_blocks(run: Callable[[range], None], rows: int) -> None:
     """Run blocks of ``ROWS`` vectors, in halves where memory runs out."""
     for start in range(0, max(1, rows), ROWS):
-        block = slice(start, min(start + ROWS, rows))
-        retry_smaller(run, block, block.stop - block.start, sliced, "vector")
+        retry_smaller(run, range(start, min(start + ROWS, rows)), "vector")
 
 
-def _few(logits: torch.Tensor) -> int:
+def _few(logits: Tensor) -> int:
     """Return how many rows of logits fit into a CPU's cache; on a GPU all."""
     rows, words = logits.shape
     return max(1, IN_CACHE // words if logits.device.type == "cpu" else rows)
 
 
-def _argmax(logits: torch.Tensor) -> torch.Tensor:
+def _argmax(logits: Tensor) -> Tensor:
     """Return the first of each row's largest logits, (rows,); numpy finds it in a third of torch's time."""
     if logits.device.type != "cpu":
         return logits.max(1).indices
@@ -452,7 +438,7 @@ class Tail:
         offset: (rows,) what brings the tail's logits to the head's.
     """
 
-    def __init__(self, cluster: Cluster, h: torch.Tensor, prior: torch.Tensor, flat: bool, roundoff: float):
+    def __init__(self, cluster: Cluster, h: Tensor, prior: Tensor, flat: bool, roundoff: float):
         self.cluster, self.prior, self.flat = cluster, prior, flat
         self.z = cluster.inner(h)
         if flat:
@@ -465,17 +451,17 @@ class Tail:
         self.max, self.lse, self.own = (torch.full_like(prior, torch.nan) for _ in range(3))
         self.argmax = torch.zeros(len(h), dtype=torch.long, device=h.device)
         self._done = torch.zeros(len(h), dtype=torch.bool, device=h.device)
-        self._kept: list[tuple[torch.Tensor, list[torch.Tensor]]] = []
+        self._kept: list[tuple[Tensor, list[Tensor]]] = []
 
     @property
-    def offset(self) -> torch.Tensor:
+    def offset(self) -> Tensor:
         return torch.zeros_like(self.prior) if self.flat else self.prior - self.lse
 
-    def holds(self, target: torch.Tensor) -> torch.Tensor:
+    def holds(self, target: Tensor) -> Tensor:
         """Return (rows,) bool: whose targets are words of this tail."""
         return (target >= self.cluster.first) & (target < self.cluster.first + self.cluster.size)
 
-    def project(self, need: torch.Tensor, target: torch.Tensor | None, keep: bool) -> None:
+    def project(self, need: Tensor, target: Tensor | None, keep: bool) -> None:
         """Project the vectors that need it and were not yet; ``keep`` their logits for ``above``."""
         rows = (need & ~self._done).nonzero().squeeze(1)
         if not len(rows):
@@ -504,15 +490,15 @@ class Tail:
         if keep:
             self._kept.append((rows, tiles))
 
-    def inside(self, types: torch.Tensor) -> torch.Tensor:
+    def inside(self, types: Tensor) -> Tensor:
         """Return which words of this tail some types are, counted within it."""
         return types[self.holds(types)] - self.cluster.first
 
-    def logits_of(self, words: torch.Tensor) -> torch.Tensor:
+    def logits_of(self, words: Tensor) -> Tensor:
         """Return the logits (rows, words) of a few words, in head logits; NaN for vectors that were not projected."""
         return linear(self.z, self.cluster.embedding[words]) + self.offset[:, None]
 
-    def best_without(self, rows: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def best_without(self, rows: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         """Return the largest logit, in head logits, and its type, for some vectors and without some words."""
         need = torch.zeros_like(self._done)
         need[rows] = True
@@ -529,7 +515,7 @@ class Tail:
                 word[again] = torch.where(rises, at + start, word[again])
         return best + self.offset[rows], word + self.cluster.first
 
-    def above(self, bar: torch.Tensor) -> torch.Tensor:
+    def above(self, bar: Tensor) -> Tensor:
         """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected. Only once."""
         count = torch.zeros_like(bar)
         for rows, tiles in self._kept:

@@ -3,13 +3,7 @@
 import re
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[1]
-CARRIED = PACKAGE / "project"  # the Snakefile, its rules and configs, as pyproject.toml puts them into a wheel
-
-
-def home() -> Path:
-    """Return the folder with the Snakefile, ``workflow/``, ``config/`` and ``profiles/``."""
-    return CARRIED if CARRIED.is_dir() else PACKAGE.parents[1]
+from ff_memories.base.files import home
 
 
 def packaged() -> dict[str, Path]:

@@ -223,8 +223,8 @@ def test_removing_a_planted_memory_has_its_closed_form(tmp_path):
     truth = planted()
     made, args = truth.model()
     torch.save({"args": args, "model": made.state_dict(), "extra_state": {}}, tmp_path / "model.pt")
-    convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
-    decoder = Decoder.load(tmp_path / "m.safetensors", tmp_path / "m.json", dtype=torch.float64)
+    loaded = convert(tmp_path / "model.pt", tmp_path / "m.safetensors", tmp_path / "m.json")
+    decoder = Decoder(*loaded, dtype=torch.float64)
 
     def said(prefix, without=(0, 0)):
         squares, promoted = 3.0, {}

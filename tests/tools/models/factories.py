@@ -141,6 +141,7 @@ def drawn(folder, seed):
     return model, types
 
 
-def convert(path, weights_path, description_path):
-    """Convert a fairseq checkpoint, as the workflow's step does."""
+def convert(path, weights_path, description_path) -> tuple[converted.Description, converted.Weights]:
+    """Convert a fairseq checkpoint, as the workflow's step does; return what is loaded again."""
     converted.write(*checkpoint.read(path), weights_path, description_path)
+    return converted.load(weights_path, description_path)

@@ -4,7 +4,7 @@ Its tensors lie in the machine's own memory and its kernels are the CPU's. So wh
 does on the CPU, and what is tested is where tensors lie:
 
     with SecondDevice() as device:
-        decoder = Decoder.load(weights, description, "cuda:1")
+        decoder = Decoder(*converted.load(weights, description), "cuda:1")
 
 Tensors of different devices in one operation are refused as CUDA refuses them, and so is a numpy array of a tensor that
 is not on the CPU. To index by a tensor of the CPU, and to fill a part of a tensor from one, is refused too: CUDA

@@ -94,8 +94,8 @@ class OfFairseq:
     def __init__(self, folder, **options):
         types = words(44)
         self.made, _ = write_checkpoint(folder / "model.pt", types, **options)
-        convert(folder / "model.pt", folder / "model.safetensors", folder / "model.json")
-        self.decoder = Decoder.load(folder / "model.safetensors", folder / "model.json", dtype=torch.float64)
+        loaded = convert(folder / "model.pt", folder / "model.safetensors", folder / "model.json")
+        self.decoder = Decoder(*loaded, dtype=torch.float64)
         self.made = self.made.double()
         self.own = self.made.decoder
         if hasattr(self.own.embed_positions, "weights"):

@@ -69,6 +69,7 @@ def test_a_wheel_has_every_file_of_the_package_and_of_the_workflow(wheel):
     held = set(archive.namelist())
     listed = git(ROOT, "ls-files", "src/ff_memories", "workflow/rules", "workflow/report", "profiles", "config")
     listed = [*listed.splitlines(), "Snakefile", "workflow/Snakefile"]
+    listed += ["data/enwik8.py", "data/llama2c.py", "data/sampled_text.py"]
     names = [Path(name) for name in listed if (ROOT / name).is_file()]
     lacking = [name for name in names if _place(name) not in held]
     assert len(names) > 300 and not lacking

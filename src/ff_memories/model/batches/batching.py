@@ -7,7 +7,7 @@ batch, hence no number. Where memory runs out, a batch is run in two halves, and
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,20 +24,16 @@ BLOCKS, SMALLEST = 80, 1 << 10  # of a text whose blocks fit it: how many at lea
 
 @dataclass(frozen=True)
 class Plan:
-    """Sentences of one batch, by length: the first of each group of identical ones runs for all.
+    """Sentences of one batch, by length: the first of each group of identical ones runs for all."""
 
-    Attributes:
-        sentences: (b,) sentence ids that run.
-        copies: for each, all the sentence ids with the same text, itself included.
-    """
+    sentences: np.ndarray  # (b,) ids of those that run
+    copies: list[np.ndarray]  # for each, the ids of all with the same text, itself included
 
-    sentences: np.ndarray
-    copies: list[np.ndarray]
+    def __len__(self) -> int:
+        return len(self.sentences)
 
-    def halves(self) -> tuple["Plan", "Plan"]:
-        """Return the batch in two parts of about as many sentences."""
-        middle = len(self.sentences) // 2
-        return Plan(self.sentences[:middle], self.copies[:middle]), Plan(self.sentences[middle:], self.copies[middle:])
+    def __getitem__(self, part: slice) -> "Plan":
+        return Plan(self.sentences[part], self.copies[part])
 
     def size(self, corpus: Corpus) -> tuple[int, int]:
         """Return (tokens, sentences) of the corpus that are done with the batch, copies included."""
@@ -55,7 +51,7 @@ def fitting(lengths: np.ndarray) -> int:
 
 
 def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, int]]:
-    """Return (first, end) of consecutive blocks of sentences, each of at least so many tokens but the last.
+    """Return (first, end) of consecutive blocks of sentences, all but the last of at least so many tokens.
 
     ``tokens``: ``None`` stands for ``BLOCK_TOKENS``.
     """
@@ -84,14 +80,10 @@ def joined(parts: list[tuple[int, int]], lengths: np.ndarray) -> list[tuple[int,
 
 
 def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, run_all: bool) -> Iterator[Plan]:
-    """Yield the batches of one block.
+    """Yield the batches of one block, of at most ``budget`` tokens each; a longer sentence runs alone.
 
-    Args:
-        corpus: token ids of all sentences.
-        first, end: the block.
-        budget: tokens in one forward pass; a longer sentence runs alone.
-        shortest: sentences with fewer tokens hold no prefix of interest and are left out.
-        run_all: whether the last token runs too (its prefix is the complete sentence).
+    Sentences with fewer tokens than ``shortest`` hold no prefix of interest and are left out. ``run_all``: whether the
+    last token runs too (its prefix is the complete sentence).
     """
     offsets = corpus.offsets[first : end + 1] - corpus.offsets[first]
     text = np.ascontiguousarray(corpus.tokens[corpus.offsets[first] : corpus.offsets[end]])
@@ -125,15 +117,12 @@ def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[n
 def by_length(lengths: np.ndarray, budget: int, shard: Shard = WHOLE, more: np.ndarray | int = 0) -> list[np.ndarray]:
     """Return a shard's batches of sequences (n,), shortest first; no batch depends on the number of shards.
 
-    Args:
-        budget: rows of one forward pass.
-        more: (n,), rows that each sequence brings besides its own.
+    ``budget``: rows of one forward pass; ``more``: (n,), rows that each sequence brings besides its own.
     """
     order = np.argsort(lengths, kind="stable")
     return list(share(list(sequences(lengths + more, order, budget)), shard))
 
 
-Part = TypeVar("Part")
 _ON_CPU = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # torch has no class for these
 
 
@@ -165,35 +154,12 @@ class ScratchBuffer:
         self._held = None
 
 
-def sliced(part: slice) -> tuple[slice, slice]:
-    """Cut a slice in two."""
-    middle = part.start + (part.stop - part.start) // 2
-    return slice(part.start, middle), slice(middle, part.stop)
+def retry_smaller(run: Callable[[Any], None], part: Any, unit: str = "sentence") -> None:
+    """Run a batch, a sequence of units; where memory runs out, run its halves one after the other.
 
-
-def halved(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut an array in two."""
-    return part[: len(part) // 2], part[len(part) // 2 :]
-
-
-def retry_smaller(
-    run: Callable[[Part], None],
-    part: Part,
-    size: int,
-    halves: Callable[[Part], tuple[Part, Part]],
-    unit: str = "sentence",
-) -> None:
-    """Run a batch; where memory runs out, run its halves one after the other.
-
-    Args:
-        run: takes a batch; what it did before it failed may be done again.
-        part, size: the batch, and how many there are in it.
-        halves: cuts a batch in two.
-        unit: of what a batch is made.
-
-    Raises:
-        UserError: one of them alone is too much.
+    What ``run`` did before it failed may be done again. Raises ``UserError`` where a single unit is too much.
     """
+    size = len(part)
     try:
         return run(part)
     except (RuntimeError, MemoryError) as error:
@@ -207,8 +173,8 @@ def retry_smaller(
     if torch.cuda.is_available():  # outside of the except block: the error's frames hold the batch's tensors
         torch.cuda.empty_cache()
     print(f"out of memory: a batch of {size} {unit}s goes on in halves; lower execution.batch_tokens", file=sys.stderr)
-    for half, n in zip(halves(part), (size // 2, size - size // 2), strict=True):
-        retry_smaller(run, half, n, halves, unit)
+    for half in (part[: size // 2], part[size // 2 :]):
+        retry_smaller(run, half, unit)
 
 
 def run_batches(
@@ -219,18 +185,13 @@ def run_batches(
     of: str = "sentence",
     amount: np.ndarray | None = None,
 ) -> None:
-    """Run batches without gradients, each in halves where memory runs out, and show the progress.
+    """Run batches, (n,) numbers each, without gradients, as ``retry_smaller`` does, and show the progress.
 
-    Args:
-        run: as of ``retry_smaller``.
-        batches: (n,) each, the numbers of what runs together.
-        unit, about: of the progress: what is counted, in the plural, and what the work is called.
-        of: of what a batch is made.
-        amount: how many units each counts; ``None``: one.
+    ``amount``: how many units of the progress each number counts; ``None``: one. ``of``: what a batch is made of.
     """
     batches = list(batches)
     units = [len(part) if amount is None else int(amount[part].sum()) for part in batches]
     with torch.inference_mode(), Progress(sum(units), unit, about) as progress:
         for part, n in zip(batches, units, strict=True):
-            retry_smaller(run, part, len(part), halved, of)
+            retry_smaller(run, part, of)
             progress.step(n)

@@ -40,7 +40,7 @@ def common_prefixes(paths: list[np.ndarray]) -> np.ndarray:
     return out
 
 
-def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[slice]:
+def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[range]:
     """Cut paths in lexicographic order into forests of at most ``budget`` rows; a longer path stands alone.
 
     ``forests``: whether paths share what they begin with; else every path has all its rows.
@@ -50,25 +50,19 @@ def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[
     for i, path in enumerate(paths):
         new = len(path) - shared[i]
         if i > first and (rows + new > budget):
-            yield slice(first, i)
+            yield range(first, i)
             first, rows = i, 0
         rows += new if i > first else len(path)
     if paths:
-        yield slice(first, len(paths))
+        yield range(first, len(paths))
 
 
 @dataclass(frozen=True)
 class Level:
-    """A forest as one layer sees it, in the place of a ``Batch``.
+    """A forest as one layer sees it, in the place of a ``Batch``."""
 
-    Attributes:
-        rows: how many rows, the first ones, have attention keys and values here.
-        needed: how many of them, the first ones, have an output here.
-        groups: (rows of the paths (paths, width), where the needed rows are among them, which rows they are).
-    """
-
-    rows: int
-    needed: int
+    rows: int  # how many, the first ones, have attention keys and values here
+    needed: int  # how many of them, the first ones, have an output here
     groups: tuple[Paths, ...]
 
     def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
@@ -77,16 +71,10 @@ class Level:
 
 
 class PrefixTree:
-    """The rows of paths in lexicographic order.
+    """The rows of paths in lexicographic order, which are token ids without the start token that each begins with.
 
-    Args:
-        paths: token ids without the start token, which every path begins with.
-        path, position, layer: the reads, (reads,) each: which row (0 at the start token) of which path is wanted at
-            which layer, from 1. Rows run as far as they or what follows them are read.
-
-    Attributes:
-        tokens, positions: (rows,) int64, as in a ``Batch``.
-        row: (reads,) the row of each read.
+    ``path``, ``position``, ``layer``: the reads, (reads,) each: which row (0 at the start token) of which path is
+    wanted at which layer, from 1. Rows run as far as they or what follows them are read. ``row``: (reads,) of each.
     """
 
     def __init__(
@@ -160,13 +148,7 @@ class PrefixTree:
 class PlainPaths:
     """Paths as the sentences of a plain batch, in the place of a ``PrefixTree``, for layers that take no forest.
 
-    Args:
-        paths, path, position, layer: as of ``PrefixTree``; paths need no order.
-        pack: makes a batch of sentences, and tells the row of each one's start token (``LanguageModel.pack_unsorted``).
-
-    Attributes:
-        row: (reads,) the row of each read.
-        depth: how many layers are read.
+    Paths need no order. ``pack``: ``LanguageModel.pack_unsorted``.
     """
 
     def __init__(

@@ -257,14 +257,9 @@ def _output(take: _Taker, options: dict[str, Any], vocab: int) -> tuple[Weights,
 
 
 def read(path: str | Path) -> tuple[Description, Weights]:
-    """Read a fairseq checkpoint, legacy (``args``) or current (``cfg``).
+    """Read a fairseq checkpoint, legacy (``args``) or current (``cfg``): its description and its weights, in float32.
 
-    Returns:
-        The description, and weights in float32 under the paper's names (module docstring).
-
-    Raises:
-        UserError: not a checkpoint, truncated, pickled code, another architecture, missing or misshapen weights,
-            NaN or infinite weights; each by name.
+    Raises ``UserError`` where it is no checkpoint, cut, of another architecture, or has pickled code or odd weights.
     """
     loaded, path = load_pickle(path), Path(path)
     _refuse_odd_tensors(loaded["model"], path)

@@ -35,9 +35,7 @@ POSITIVE = (
 def read(folder: Path) -> dict[str, Any]:
     """Return the content of a folder's config.json.
 
-    Raises:
-        UserError: there is none, it is no JSON object, it names code, a number in it is out of range, or the weights
-            are quantised.
+    Raises ``UserError`` where it lacks, is no JSON object, names code, has odd numbers, or the weights are quantised.
     """
     path = folder / "config.json"
     hint = SAVED if path.exists() else "give the folder that `transformers` saved the model in"
@@ -91,10 +89,8 @@ def understood(what: str) -> Iterator[None]:
 def as_class(content: dict[str, Any], where: str) -> Any:
     """Return a config.json as the object that its class in `transformers` makes of it.
 
-    What every class has besides (labels, what a call returns) says nothing of a language model, and is left out.
-
-    Raises:
-        UserError: the class refuses it.
+    What every class has besides (labels, what a call returns) says nothing of a language model, and is left out. Raises
+    ``UserError`` where the class refuses it.
     """
     import transformers
 
@@ -106,11 +102,7 @@ def as_class(content: dict[str, Any], where: str) -> Any:
 
 
 def refuse_multimodal(content: dict[str, Any], where: str) -> None:
-    """Raise ``UserError`` for the config of a model of text and images or sound, with how to save its text model.
-
-    Args:
-        where: the folder, for messages.
-    """
+    """Raise ``UserError`` for the config of a model of text and images or sound, with how to save its text model."""
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 

@@ -115,15 +115,9 @@ def refuse_odd_numbers(folder: Path) -> None:
 
 
 def refuse_others(told: Mapping[str, Any], kind: str, where: str) -> None:
-    """Refuse weights that are not those of the model that config.json describes.
+    """Raise ``UserError`` for weights that are not those of the model that config.json describes.
 
-    Args:
-        told: what `transformers` says of loading them (``output_loading_info``).
-        kind: the model's class.
-        where: the folder, for messages.
-
-    Raises:
-        UserError: the files hold other tensors, or some of other shapes.
+    ``told``: what `transformers` says of loading them (``output_loading_info``); ``kind``: the model's class.
     """
     more = sorted(name for name in told["unexpected_keys"] if not CONSTANTS.search(name))
     for mark, what, fix in MARKS:

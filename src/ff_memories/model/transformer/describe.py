@@ -18,34 +18,19 @@ from ff_memories.tables import MOST_NEURONS
 
 @dataclass(frozen=True)
 class TransformerDescription(Description):
-    """What a model of `transformers` is.
+    """What a model of `transformers` is."""
 
-    Attributes:
-        model_type: its row in ``families``.
-        start: id of the token that every sentence begins with.
-        gated: whether coefficients are products of a gate, so both signs matter.
-        signs: 2 where negative coefficients are memories of their own (``triggers.signs``), else 1.
-        config: its config.json, without what could name code.
-    """
-
-    model_type: str = ""
-    start: int = 0
-    gated: bool = False
-    signs: int = 1
-    config: dict[str, Any] = field(default_factory=dict)
+    model_type: str = ""  # its row in ``families``
+    start: int = 0  # id of the token that every sentence begins with
+    gated: bool = False  # whether coefficients are products of a gate, so both signs matter
+    signs: int = 1  # 2 where negative coefficients are memories of their own (``triggers.signs``)
+    config: dict[str, Any] = field(default_factory=dict)  # its config.json, without what could name code
 
 
 def describe(
     model: Any, config: dict[str, Any], family: Family, start: int, signs: str, longest: int
 ) -> TransformerDescription:
-    """Return what a loaded model is.
-
-    Args:
-        config: its config.json.
-        start: id of the token that every sentence begins with.
-        signs: ``triggers.signs``.
-        longest: tokens at most, whatever the model's positions.
-    """
+    """Return what a loaded model is; ``longest``: tokens at most, whatever its positions."""
     settings, head = model.config, model.get_output_embeddings().weight
     layers = layers_of(model, settings.num_hidden_layers)[1]
     down = layers[0].get_submodule(family.down)
@@ -155,11 +140,7 @@ def rows_of(module: Any) -> torch.Tensor:
 
 
 def scale_of(norm: Any, width: int) -> torch.Tensor:
-    """Return the scale (d,) of a norm; without one, ones.
-
-    Raises:
-        UserError: its scale is neither its weight nor one plus that.
-    """
+    """Return the scale (d,) of a norm; without one, ones. Raises ``UserError`` where it is not understood."""
     given = getattr(norm, "weight", None)
     weight = torch.ones(width) if given is None else given.detach()
     x = torch.full_like(weight, 1000.0)

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ff_memories.base import arithmetic
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.model.batches import packed
-from ff_memories.model.batches.prefix_tree import Level, PrefixTree
-from ff_memories.model.decoder import Batch, LanguageModel, LayerOutput
+from ff_memories.model.batches.prefix_tree import PrefixTree
+from ff_memories.model.decoder import Batch, LanguageModel, LayerOutput, Rows
 from ff_memories.model.families import Family
 from ff_memories.model.matmul import linear, widened
 from ff_memories.model.transformer.describe import (
@@ -51,7 +51,7 @@ class State(threading.local):
         self.arguments: list[Arguments] = []  # of each layer
         self.groups: list[tuple[slice, int, list[Arguments]]] = []  # rows of equal sentences, their length, the same
         self.rows = 0
-        self.seen: dict[str, torch.Tensor] = {}
+        self.seen: dict[str, Tensor] = {}
         self.last = False
 
 
@@ -69,19 +69,19 @@ class Layer:
         if family.reads is not None:
             self.handles.append(module.get_submodule(family.reads).register_forward_pre_hook(self._residual))
 
-    def _residual(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+    def _residual(self, _: nn.Module, args: tuple[Tensor, ...]) -> None:
         self.state.seen["residual"] = args[0]
 
-    def _coefficients(self, _: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+    def _coefficients(self, _: nn.Module, args: tuple[Tensor, ...]) -> None:
         self.state.seen["coefficients"] = args[0]
         if self.state.last:
             raise Stop
 
-    def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+    def _update(self, _: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
         self.state.seen["update"] = out
 
     @property
-    def keys(self) -> torch.Tensor:
+    def keys(self) -> Tensor:
         """(d_m, d): key i is row i. Of a gated layer (d_m, 2 d): row i of the gate, then that of ``up``."""
         up = rows_of(self.module.get_submodule(self.family.up))
         if self.family.fused:
@@ -91,7 +91,7 @@ class Layer:
         return torch.cat([rows_of(self.module.get_submodule(self.family.gate)), up], 1)
 
     @property
-    def values(self) -> torch.Tensor:
+    def values(self) -> Tensor:
         """(memories, d): value i is row i; with both signs, -v_i is row d_m + i.
 
         Behind a norm a value is multiplied by that norm's scale: what the model adds is a positive multiple of it.
@@ -100,12 +100,12 @@ class Layer:
         return v if self.after is None else v * scale_of(self.after, v.shape[1])
 
     @property
-    def added(self) -> torch.Tensor:
+    def added(self) -> Tensor:
         """(memories, d): what each memory adds to m V; a value before the norm behind it, if there is one."""
         v = rows_of(self.down).t()
         return torch.cat([v, -v]) if self.signs == 2 else v
 
-    def behind(self, m: torch.Tensor) -> tuple[Callable[[torch.Tensor], torch.Tensor], torch.Tensor] | None:
+    def behind(self, m: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor] | None:
         """Return the norm behind the feed-forward layer and what it takes, m V + b2 (rows, d); ``None`` without one."""
         if self.after is None:
             return None
@@ -113,13 +113,7 @@ class Layer:
         return lambda h: widened(norm(h.to(norm.weight.dtype))), widened(down(m.to(down.weight.dtype)))
 
     def __call__(
-        self,
-        x: torch.Tensor,
-        batch: Batch | Level,
-        *,
-        last: bool = False,
-        needed: int | None = None,
-        out: torch.Tensor | None = None,
+        self, x: Tensor, batch: Rows, *, last: bool = False, needed: int | None = None, out: Tensor | None = None
     ) -> LayerOutput:
         """Run the layer; arguments and result as of ``decoder.Layer``.
 
@@ -132,7 +126,7 @@ class Layer:
         o, y = tensors["output"], tensors["update"]
         return LayerOutput(tensors["residual"] if "residual" in tensors else o - y, m, y[:needed], o[:needed])
 
-    def _over(self, x: torch.Tensor, batch: Batch | Level, last: bool) -> dict[str, torch.Tensor]:
+    def _over(self, x: Tensor, batch: Rows, last: bool) -> dict[str, Tensor]:
         """Return what the hooks read, (rows, n) each, and if not last o, for the layer's input (rows, d)."""
         fit = partial(_first_rows, rows=len(x), of=self.state.rows)
         args, kwargs = self.state.arguments[self.index]
@@ -142,7 +136,7 @@ class Layer:
             )
         return {name: part.flatten(0, -2) for name, part in tensors.items()}
 
-    def run(self, x: torch.Tensor, arguments: Arguments, last: bool) -> dict[str, torch.Tensor]:
+    def run(self, x: Tensor, arguments: Arguments, last: bool) -> dict[str, Tensor]:
         """Run the model's own layer on (sentences, tokens, d); return what the hooks read and, if not last, o."""
         self.state.seen, self.state.last = {}, last
         args, kwargs = arguments
@@ -159,10 +153,10 @@ class Layer:
 class GroupedLayer(Layer):
     """A block of a model that takes no attention function: sentences of each length run together, and no forest."""
 
-    def _update(self, _: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> None:
+    def _update(self, _: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
         super()._update(_, args, out.clone())  # Falcon adds attention to it in place
 
-    def _over(self, x: torch.Tensor, batch: Batch | Level, last: bool) -> dict[str, torch.Tensor]:
+    def _over(self, x: Tensor, batch: Rows, last: bool) -> dict[str, Tensor]:
         parts = [
             self.run(x[rows].unflatten(0, (-1, length)), arguments[self.index], last)
             for rows, length, arguments in self.state.groups
@@ -176,7 +170,7 @@ def _first_rows(given: Any, rows: int, of: int) -> Any:
         return given
     if isinstance(given, tuple):
         return tuple(_first_rows(part, rows, of) for part in given)
-    if isinstance(given, torch.Tensor):
+    if isinstance(given, Tensor):
         if given.dim() > 1 and given.shape[1] == of:
             return given[:, :rows]
         if given.dim() == 1 and given.shape[0] == of:
@@ -187,16 +181,8 @@ def _first_rows(given: Any, rows: int, of: int) -> Any:
 class HookedModel(LanguageModel):
     """A language model of `transformers` for analysis; the same interface as ``decoder.Decoder``.
 
-    Attributes:
-        forests: whether layers take forests of prefixes (``prefix_tree``), or plain batches alone.
-
-    Args:
-        model: the loaded model; where its family can, it computes with our attention until the loop is closed.
-            ``precision: bfloat16`` rounds its matrices.
-        description: what it is.
-        family: its row, which ``proof.prove`` confirmed.
-
-    Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
+    Where its family can, the model computes with our attention until this is closed; ``precision: bfloat16`` rounds its
+    matrices. Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
     """
 
     description: TransformerDescription
@@ -245,7 +231,7 @@ class HookedModel(LanguageModel):
             raise UserError(f"a sentence of {len(sentences[-1])} tokens; the model takes {self.longest}")
         return super().pack(sentences)
 
-    def embed(self, batch: Batch | PrefixTree) -> torch.Tensor:
+    def embed(self, batch: Batch | PrefixTree) -> Tensor:
         """Return the input of the first layer (rows, d), and keep what the model gives each layer besides."""
         if not self.layers:
             raise ValueError("the model is closed")
@@ -263,7 +249,7 @@ class HookedModel(LanguageModel):
             parts.append(x.flatten(0, 1))
         return torch.cat(parts)
 
-    def prepared(self, batch: Batch) -> list[torch.Tensor]:
+    def prepared(self, batch: Batch) -> list[Tensor]:
         """Return what layers are given, (rows, n) each: the first one's input, and tensors such as rotary factors."""
         x = self.embed(batch)
         if self.forests:
@@ -274,23 +260,23 @@ class HookedModel(LanguageModel):
         ]
         return [x, *(torch.cat(parts) for parts in zip(*given, strict=True))]
 
-    def prepared_alone(self, tokens: torch.Tensor) -> list[torch.Tensor]:
+    def prepared_alone(self, tokens: Tensor) -> list[Tensor]:
         """Return the same of one sentence (1, tokens), its start token in front, as the model itself prepares it."""
         x, arguments = self._begin(tokens)
         return [part[0] for part in (x, *_by_token(arguments, tokens.shape[1]))]
 
-    def _begin(self, tokens: torch.Tensor, **more: torch.Tensor) -> tuple[torch.Tensor, list[Arguments]]:
+    def _begin(self, tokens: Tensor, **more: Tensor) -> tuple[Tensor, list[Arguments]]:
         """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
         with self._alone, caught(self.model, self.path, self._stack, self._pairs) as catchers:
             self.model.base_model(input_ids=tokens, use_cache=False, **more)
         return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
 
 
-def _by_token(arguments: list[Arguments], tokens: int) -> list[torch.Tensor]:
+def _by_token(arguments: list[Arguments], tokens: int) -> list[Tensor]:
     """Return the tensors (sentences or 1, tokens, n) among what a model gives its layers, each once."""
 
-    def inside(given: Any) -> Iterator[torch.Tensor]:
-        if isinstance(given, torch.Tensor) and given.dim() == 3 and given.shape[1] == tokens:
+    def inside(given: Any) -> Iterator[Tensor]:
+        if isinstance(given, Tensor) and given.dim() == 3 and given.shape[1] == tokens:
             yield given
         elif isinstance(given, tuple | list | dict):
             for part in given.values() if isinstance(given, dict) else given:
@@ -327,7 +313,7 @@ class _Catcher(nn.Module):
         except AttributeError:  # what the model looks up on its layers
             return getattr(super().__getattr__("layer"), name)
 
-    def forward(self, x: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor | tuple[torch.Tensor, None]:
+    def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, None]:
         self.x, self.args, self.kwargs = x, args, kwargs
         return (x, None) if self.pair else x
 
@@ -351,10 +337,7 @@ def returns_pairs(model: Any, layer: nn.Module) -> bool:
 
 @contextlib.contextmanager
 def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> Iterator[list[_Catcher]]:
-    """Put catchers in the place of a model's layers.
-
-    ``pairs``: whether layers return their attention weights as well.
-    """
+    """Put catchers in the place of a model's layers; ``pairs``: whether these return attention weights as well."""
     parent, _, name = path.rpartition(".")
     holder = model.get_submodule(parent)
     catchers = [_Catcher(layer, pairs) for layer in stack]
@@ -372,7 +355,7 @@ def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
     """
     for module in model.modules():
         if matrix(module):
-            weight: torch.Tensor = module.weight.detach()  # type: ignore[operator]
+            weight: Tensor = module.weight.detach()  # type: ignore[operator]
             module.weight = nn.Parameter(weight.to(kind), requires_grad=False)
 
 
@@ -380,7 +363,7 @@ def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
 def multiplied_by_ours(model: nn.Module) -> Iterator[None]:
     """Let every matrix of a model multiply as ``matmul.linear`` does."""
 
-    def forward(module: Any, x: torch.Tensor) -> torch.Tensor:
+    def forward(module: Any, x: Tensor) -> Tensor:
         return linear(x.flatten(0, -2), rows_of(module), module.bias).unflatten(0, x.shape[:-1])
 
     matrices = [module for module in model.modules() if matrix(module)]

@@ -33,14 +33,9 @@ def load(
     dtype: torch.dtype = torch.float32,
     precision: Precision = "float32",
 ) -> HookedModel:
-    """Load a model from a folder with ``model.safetensors``, which the model step wrote.
+    """Load a model from a folder that the model step wrote; ``dtype`` float64 is for tests.
 
-    Args:
-        dtype: of all numbers; float64 is for tests.
-        precision: ``extraction.precision``; see ``HookedModel``.
-
-    Raises:
-        UserError: the weights are not those of the description.
+    Raises ``UserError`` where the weights are not those of the description.
     """
     family = row(description.config, str(folder))
     model = load_weights(folder, description.config, family.architecture, dtype)
@@ -50,15 +45,9 @@ def load(
 
 
 def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:
-    """Load a model's original files, with eager attention.
+    """Load a model's original files, with eager attention; ``architecture``: its class in `transformers`.
 
-    Args:
-        config: the content of config.json.
-        architecture: class of `transformers` that holds the model.
-        dtype: of all numbers; ``auto``: that of the files.
-
-    Raises:
-        UserError: the files are not readable, or ``load_weights`` refuses them.
+    Raises ``UserError`` where the files are not readable, or ``load_weights`` refuses them.
     """
     pickled = folder / "pytorch_model.bin"
     if not pickled.is_file() or list(folder.glob("*.safetensors")):
@@ -77,8 +66,7 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
 def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str) -> Any:
     """Load weights into a class of `transformers`, with eager attention.
 
-    Raises:
-        UserError: a weight is missing, unexpected or of another shape: `transformers` would draw it at random.
+    Raises ``UserError`` for a weight that lacks, is unexpected or misshapen: `transformers` would draw it at random.
     """
     check(folder, config, architecture, str(folder))
     return _from_files(folder, config, architecture, str(folder), dtype=dtype).eval().requires_grad_(False)
@@ -113,14 +101,8 @@ def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: 
 def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -> None:
     """Hold a folder's safetensors against the model that config.json describes, before memory is taken for one.
 
-    Args:
-        folder: may lack the weights, as that of a model on the hub that is not fetched; then only the config is looked
-            at.
-        architecture: class of `transformers` that holds the model.
-        where: the folder, for messages.
-
-    Raises:
-        UserError: the config is not that of such a model; a file is cut or damaged; or the tensors are not the model's.
+    Where the weights are not there, as of a model on the hub, only the config is looked at. Raises ``UserError`` where
+    it is not that of such a model, a file is cut or damaged, or the tensors are not the model's.
     """
     config_file.check_numbers(config, f"{where}/config.json")
     model = _without_weights(config, architecture, where)
@@ -149,8 +131,7 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
 def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:
     """Return what a model is by its config.json alone; no weights are made or read, and its start token is not known.
 
-    Raises:
-        UserError: there is no row for the model, or the config is not that of such a model.
+    Raises ``UserError`` where there is no row for the model, or the config is not that of such a model.
     """
     family = row(config, where)
     model = _without_weights(config, family.architecture, where)

@@ -18,7 +18,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.config.sections import Mutations
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model.batches import prefix_tree
-from ff_memories.model.batches.batching import retry_smaller, sliced
+from ff_memories.model.batches.batching import retry_smaller
 from ff_memories.model.decoder import LanguageModel, signed_coefficients
 from ff_memories.model.matmul import require_finite
 
@@ -138,22 +138,23 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
     out = np.empty(len(rows), dtype=np.float32)
     by_path = np.argsort(path, kind="stable")
 
-    def run(part: slice) -> None:
+    def run(part: range) -> None:
         indices = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
         reads = path[indices] - part.start, position[indices], layer[indices]
+        texts = paths[part.start : part.stop]
         trees: prefix_tree.PrefixTree | prefix_tree.PlainPaths
         if decoder.forests:
-            trees = prefix_tree.PrefixTree(paths[part], *reads, decoder.device, decoder.start)
+            trees = prefix_tree.PrefixTree(texts, *reads, decoder.device, decoder.start)
             x = decoder.embed(trees)
         else:
-            trees = prefix_tree.PlainPaths(paths[part], *reads, decoder.pack_unsorted)
+            trees = prefix_tree.PlainPaths(texts, *reads, decoder.pack_unsorted)
             x = decoder.embed(trees.batch)
         out[indices] = _read(decoder, x, trees, layer[indices], key[indices])
         progress.step(len(indices))
 
     with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
         for part in prefix_tree.cut(paths, batch_tokens, decoder.forests):
-            retry_smaller(run, part, part.stop - part.start, sliced, "text")
+            retry_smaller(run, part, "text")
     require_finite("memory coefficients of mutated triggers", torch.from_numpy(out))
     return out
 

@@ -94,7 +94,7 @@ def trigger_examples(
         total = sum(part.size(corpus)[0] for part in parts)
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
         for part in parts:
-            batching.retry_smaller(run, part, len(part.sentences), batching.Plan.halves)
+            batching.retry_smaller(run, part)
             if best.again:
                 best.finish()
                 best.again = False

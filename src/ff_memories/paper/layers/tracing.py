@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import torch
+from torch import Tensor
 
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
@@ -90,7 +91,7 @@ def trace(
 
 
 def largest(
-    coefficients: torch.Tensor, values: torch.Tensor, top: int, signs: int = 1
+    coefficients: Tensor, values: Tensor, top: int, signs: int = 1
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return each row's memories with the largest shares, their coefficients and their shares, (rows, top) each.
 
@@ -110,14 +111,14 @@ def largest(
     return tuple(part.cpu().numpy() for part in (memories, torch.where(negative, -m, m), best.values))  # type: ignore[return-value]
 
 
-def layer_tops(vocabulary: Vocabulary, h: torch.Tensor, n: int) -> Tops:
+def layer_tops(vocabulary: Vocabulary, h: Tensor, n: int) -> Tops:
     """Return the ``n`` tokens that layer vectors (rows, d) predict most, through the model's whole output layer.
 
     The first is that of ``Vocabulary.read``, as the experiments have it.
     """
     reading = vocabulary.read(h, rank=False)
 
-    def log_probabilities(part: torch.Tensor) -> torch.Tensor:
+    def log_probabilities(part: Tensor) -> Tensor:
         return vocabulary.log_probabilities(vocabulary.output(part), whole=True)
 
     return _tops(log_probabilities, h, n, vocabulary.size, reading.top, reading.probability)
@@ -141,7 +142,7 @@ def value_tops(
             return _tops(vocabulary.log_probabilities, values, n, vocabulary.size, predicted.top, predicted.probability)
         never = vocabulary.never[vocabulary.never < vocabulary.size]
 
-        def log_probabilities(part: torch.Tensor) -> torch.Tensor:
+        def log_probabilities(part: Tensor) -> Tensor:
             return vocabulary.log_probabilities(part).index_fill(1, never, -torch.inf)
 
         n = min(n, vocabulary.size - len(never))
@@ -151,12 +152,7 @@ def value_tops(
 
 
 def _tops(
-    log_probabilities: Callable[[torch.Tensor], torch.Tensor],
-    h: torch.Tensor,
-    n: int,
-    size: int,
-    first: torch.Tensor,
-    probability: torch.Tensor,
+    log_probabilities: Callable[[Tensor], Tensor], h: Tensor, n: int, size: int, first: Tensor, probability: Tensor
 ) -> Tops:
     """Return the ``n`` most probable tokens; of equals, ``first`` (rows,) leads, with its ``probability``."""
     best = [log_probabilities(part).topk(min(n, size), dim=1) for part in h.split(max(1, LOGITS // size))]
