@@ -188,16 +188,13 @@ def _files(check: Check) -> CheckedPart:
 
 
 def _recomputed(check: Check) -> CheckedPart | None:
-    """Compare the tables computed here with the recorded ones; ``None`` if no file was computed here.
-
-    Of several machines, those are named that have the longest description, which ran the model.
-    """
+    """Compare the tables computed here with the recorded ones; ``None`` if no file was computed here."""
     page = Path(check.run.path("report", RECOMPUTED))
     if not check.own:
         page.unlink(missing_ok=True)
         return None
     compared = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
-    longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]
+    longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]  # of the machine that ran the model
     recorded = longest(row["machine"] for row in records.machines(check.run).values())
     here = longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
     notes = [compared.summary] if compared.answer == "equal" else []
@@ -211,12 +208,12 @@ def _recomputed(check: Check) -> CheckedPart | None:
 def _rebuilt(check: Check) -> CheckedPart:
     todo, lacking = check.again
     rebuild.make(check.folder, todo, check.run, check.cores)
-    comparison = rebuild.compare(check.folder, todo, check.run, check.own)
-    total = len(comparison.same) + len(comparison.differ)
-    line = f"{len(comparison.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
+    same, differ = rebuild.compare(check.folder, todo, check.run, check.own)
+    total = len(same) + len(differ)
+    line = f"{len(same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     gone = [path for path in lacking if not is_intermediate(path)]
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in gone]
-    return CheckedPart("rebuilt", line, notes, comparison.differ, {"same": comparison.same, "lacking": lacking})
+    return CheckedPart("rebuilt", line, notes, differ, {"same": same, "lacking": lacking})
 
 
 def _audit(check: Check) -> CheckedPart:
