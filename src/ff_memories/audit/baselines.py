@@ -114,11 +114,9 @@ def contradictions(inputs: AuditInputs, run: Run, model: str, at: At = Path) -> 
 
 
 def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:
-    """Find a model's triggers in a baseline's sample of the text.
+    """Find a model's triggers in a baseline's sample of the text; return them by the run's sentence numbers.
 
-    Returns:
-        The ``triggers`` table, by the run's sentence numbers; and the ends of lists whose last trigger and the next one
-        are a near-tie.
+    Also return the ends of lists whose last trigger and the next one are a near-tie.
     """
     text, options = corpus.sample(config.seed, config.baselines.sentences), config.triggers
     best = trigger_examples(
