@@ -74,16 +74,13 @@ EXECUTION = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a step.
-
-    ``passed``: its rule passes it. ``required``: users must give it; otherwise ``default`` applies.
-    """
+    """One parameter of a step."""
 
     name: str
     type: str
     says: str
-    passed: bool
-    required: bool
+    passed: bool  # by its rule
+    required: bool  # users must give it; otherwise ``default`` applies
     default: Any = None
 
     @property

@@ -77,14 +77,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks.
-
-    ``round``: of an audit that has a limit of time; 0 is done whatever it takes.
-    """
+    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks."""
 
     model: str
     rows: tuple[Drawn, ...] = ()
-    round: int = 0
+    round: int = 0  # of an audit that has a limit of time; 0 is done whatever it takes
 
     @property
     def steps(self) -> int:

@@ -97,9 +97,7 @@ class AuditInputs:
     oracle: Reference
     corpus: Corpus
     config: Settings
-    tables: dict[
-        str, pl.DataFrame
-    ]  # a baseline records no ``triggers``: its lists are those that the engine finds here
+    tables: dict[str, pl.DataFrame]  # a baseline records no ``triggers``: the engine finds its lists here
     given: pl.DataFrame | None = None  # the examples, if the config names them in a file
     near: Comparer = field(init=False)
     never: list[int] = field(default_factory=list)  # ids of the types that are never trained

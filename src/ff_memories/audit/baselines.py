@@ -151,9 +151,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
 class Labels:
     """The labels that the automatic proxy gives a baseline's keys, and those it gives if tied triggers change places.
 
-    Attributes:
-        keys: {(layer, key): a sampled key with its triggers}.
-        made: the tables of ``LABELS``.
+    ``keys``: {(layer, key): a sampled key with its triggers}. ``made``: the tables of ``LABELS``.
     """
 
     def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
@@ -207,9 +205,8 @@ def orders(
 ) -> Iterator[tuple[Prefix, ...]]:
     """Yield the first ``n`` texts in every order in which only near-ties change places, the given order first.
 
-    Args:
-        coefficients: of the texts, in descending order.
-        tie: the largest gap of a near-tie, relative to the larger coefficient; ``noise``: as much more.
+    Their coefficients descend. ``tie``: the largest gap of a near-tie, relative to the larger one; ``noise``: as much
+    more.
     """
 
     def further(left: tuple[int, ...], chosen: tuple[Prefix, ...]) -> Iterator[tuple[Prefix, ...]]:

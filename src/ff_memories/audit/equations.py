@@ -103,10 +103,7 @@ class Equations:
     """A checkpoint's model in float64 that runs one sentence at a time and turns vectors into predictions.
 
     ``library``: whose forward pass it is. ``signs``: 2 if memory d_m + i is memory i with its sign changed, else 1.
-
-    Args:
-        path: the checkpoint.
-        reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
+    ``reading``, ``seed``: ``values.projection``, its seed. With ``random``, layers still use the model's own softmax.
     """
 
     library, signs = "the equations", 1

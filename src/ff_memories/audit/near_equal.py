@@ -72,9 +72,7 @@ def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
 def predicts(log_p: torch.Tensor, token: int, left_out: list[int], limit: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (n,) whether a token is the most probable one, and whether that is a near-tie; ``log_p``: (n, vocab).
 
-    Args:
-        left_out: tokens that do not count.
-        limit: how far log p may be off (``slack``).
+    ``left_out``: tokens that do not count. ``limit``: how far log p may be off (``slack``).
     """
     error = slack(log_p, limit)
     log_p = log_p.index_fill(1, torch.tensor(left_out, dtype=torch.long), -torch.inf)

@@ -57,17 +57,14 @@ JUDGED_BY_PEOPLE = tuple(name for name, schema in tables.TABLES.items() if schem
 
 @dataclass
 class CheckedPart:
-    """One part of the check: a summary line, notes, faults, and all of it as data.
-
-    ``open``: what was not checked and could have been, in words.
-    """
+    """One part of the check: a summary line, notes, faults, and all of it as data."""
 
     name: str
     line: str
     notes: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
-    open: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)  # what was not checked and could have been, in words
 
 
 @dataclass(frozen=True)
@@ -123,8 +120,7 @@ class Check:
 def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:
     """Check a run, and return the parts in order; call ``say`` with each part when it is done.
 
-    Raises:
-        UserError: the audit without `rebuilt`, where only that part makes the text that both read.
+    Raises ``UserError`` for the audit without `rebuilt`, where only that part makes the text that both read.
     """
     corpus = run.path("corpus", "corpus.safetensors")
     if "audit" in parts and "rebuilt" not in parts and not os.path.exists(corpus):
@@ -296,9 +292,8 @@ def _verdicts(check: Check) -> CheckedPart | None:
 def on_tables(run: Run, at: At, how: Mapping[str, str]) -> dict[str, tuple[str, dict[str, str | None]]]:
     """Return {claim: its verdict, and {table behind it: how that was checked, ``None`` if it was not}}.
 
-    Args:
-        at: from a file of the run to the place to read it from.
-        how: {table: how it was checked}; tables of other models have ``OTHERS`` in front.
+    ``at``: from a file of the run to the place to read it from. ``how``: {table: how it was checked}; tables of other
+    models have ``OTHERS`` in front.
     """
     rests, read = {}, behind(run, at)
     by_people = (at(run.table(name)) for name in JUDGED_BY_PEOPLE)

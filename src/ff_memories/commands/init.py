@@ -80,8 +80,7 @@ def run(args: argparse.Namespace) -> None:
 def configured(args: argparse.Namespace) -> str:
     """Return the text of a new config, ``args.config``, after checking what can be checked before a run.
 
-    Raises:
-        UserError: options that don't fit, a missing file, or a run that cannot be.
+    Raises ``UserError`` for options that don't fit, a missing file, or a run that cannot be.
     """
     _refuse_combinations(args)
     file = Path(args.text) if args.text is not None and args.text not in registry.sources() else None

@@ -88,8 +88,7 @@ def run(
 def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
     """Return the run's jobs that a target needs and that a choice may change, each after those that it needs.
 
-    Raises:
-        UserError: no job of the run makes the target.
+    Raises ``UserError`` if no job of the run makes the target.
     """
     with workflow(run, forceall=True, cores=cores) as opened:
         order = [job for level in opened.dag.toposorted() for job in sorted(level, key=str)]

@@ -146,9 +146,8 @@ class Planned:
 def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -> dict[str, Work]:
     """Return {rule: its work} of the steps that measure a model: the run's own, or one of the baselines.
 
-    Args:
-        config: a run's, or what it is for a model of the baselines (``Baselines.of_a_model``).
-        jobs: how many share a step; what each of them does alone is counted for all.
+    ``config``: a run's, or what it is for a model of the baselines (``Baselines.of_a_model``). ``jobs``: how many share
+    a step; what each of them does alone is counted for all.
     """
     cells, looked, sentence = shape.layers * shape.keys, shape.count(config.triggers.keys), text.sentence
     lists = looked * config.triggers.top * ENTRY_BYTES

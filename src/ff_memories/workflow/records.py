@@ -152,7 +152,7 @@ def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
                 raise UserError(f"{task.stage} could not be rebuilt{why}", f"run {run.again()}")
             kept = [path for path in task.makes if dvc_yaml.is_kept(path) and path in recorded]
             if any(dvc_lock_file.content(scratch / path) != recorded[path][1] for path in kept):
-                continue  # a job that no more gives the copies that DVC keeps stays due
+                continue  # a job that no longer gives the copies that DVC keeps stays due
             for path in task.makes:
                 if not dvc_yaml.is_kept(path):
                     shutil.rmtree(path) if os.path.isdir(path) else None

@@ -127,7 +127,7 @@ def run_of_module(config: dict[str, Any], write: bool) -> Run:
 def name_inputs(rules: Iterable[Any]) -> None:
     """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
 
-    Snakemake's own triggers would also react to the number of shards; a rule that joins them has their maker's.
+    Snakemake's own triggers would also react to the number of shards. A rule that joins these has their rule's names.
     """
     named = {rule.name: rule for rule in rules}
     for rule in named.values():
@@ -162,7 +162,8 @@ def name_logs(rules: Iterable[Any], folder: str) -> None:
 def find_producers_by_path(rules: Iterable[Any]) -> None:
     """Make Snakemake find the rule for an input by its path alone, even if the input is ``rules.X.output``.
 
-    Else it runs X even if ``--allowed-rules`` excludes it; this way a stage of ``dvc.yaml`` runs only its own rules.
+    Else it binds the input to rule X, and runs X even if ``--allowed-rules`` excludes it, as where a pulled table is
+    older than its inputs. So a stage of ``dvc.yaml`` runs only its own rules.
     """
     for rule in rules:
         rule.dependencies.clear()

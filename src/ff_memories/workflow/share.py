@@ -46,8 +46,7 @@ ANOTHER = "ask for another copy of it"
 def pack(run: Run, to: Path) -> list[str]:
     """Write the archive of a finished run; return the outputs that are left out.
 
-    Raises:
-        UserError: the run is not finished, an output was edited, or the config cannot be shared.
+    Raises ``UserError`` if the run is not finished, an output was edited, or the config cannot be shared.
     """
     _refuse_unfinished(run)
     here = Path.cwd()
