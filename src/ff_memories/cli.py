@@ -66,11 +66,7 @@ def names(group: str) -> list[str]:
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
-    """Return the command of a command line: ``("verify",)``, ``("export", "delphi")``, ``("step", "values")``.
-
-    Raises:
-        UserError: no such command.
-    """
+    """Return the command of a command line, such as ``("export", "delphi")``. Raises ``UserError`` if there is none."""
     first, below = words[0], names(words[0])
     if (first,) not in modules():
         every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]

@@ -38,7 +38,7 @@ class Kind:
 
     read: Callable[[str], Any] = Path
     nargs: str | None = None
-    placeholder: str | None = None
+    placeholder: str = ""
     says: str = ""
 
 
@@ -74,16 +74,13 @@ EXECUTION = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter of a step.
-
-    ``passed``: its rule passes it. ``required``: users must give it; otherwise ``default`` applies.
-    """
+    """One parameter of a step."""
 
     name: str
     type: str
     says: str
-    passed: bool
-    required: bool
+    passed: bool  # by its rule
+    required: bool  # users must give it; otherwise ``default`` applies
     default: Any = None
 
     @property
@@ -107,11 +104,9 @@ class Step:
             if parameter.type == "Execution":
                 words += [f"--{name.replace('_', '-')} {placeholder}" for name, placeholder in EXECUTION.items()]
             elif parameter.passed:
-                placeholder = KINDS[parameter.type].placeholder
-                if placeholder is None:
-                    raise ValueError(f"{self.name}: a rule cannot pass {parameter.name}: {parameter.type}")
+                placeholder = KINDS[parameter.type].placeholder.replace("NAME", parameter.name)
                 between = "=" if parameter.type == "Wildcard" else " "  # a wildcard may be empty
-                words.append(f"{parameter.option}{between}{placeholder.replace('NAME', parameter.name)}")
+                words.append(f"{parameter.option}{between}{placeholder}")
         return " ".join([*words, "2> {log}"])
 
     def add_to(self, parser: argparse.ArgumentParser) -> None:
@@ -187,23 +182,14 @@ def names() -> list[str]:
 
 
 def step(name: str) -> Step:
-    """Return a step as its module declares it. Raises ``ValueError`` if its signature defines no command line."""
-    return read(module(name).read_text(encoding="utf-8"), name)
-
-
-def read(source: str, name: str) -> Step:
-    """Return the step that a module's source declares."""
+    """Return a step as its module declares it."""
     with PARSING:
-        tree = ast.parse(source)
-    run = next((node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"), None)
-    if run is None:
-        raise ValueError(f"step {name}: its module has no function `run`")
+        tree = ast.parse(module(name).read_text(encoding="utf-8"))
+    run = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run")
     says = _arguments(ast.get_docstring(run) or "")
-    if unknown := says.keys() - {node.arg for node in run.args.args}:
-        raise ValueError(f"step {name}: the docstring of `run` describes {min(unknown)}, which is not a parameter")
     defaults = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
     listed = zip(run.args.args, defaults, strict=True)
-    parameters = tuple(_parameter(name, node, default, says) for node, default in listed)
+    parameters = tuple(_parameter(node, default, says.get(node.arg, "")) for node, default in listed)
     return Step(name.replace("_", "-"), ast.get_docstring(tree) or "", parameters)
 
 
@@ -222,21 +208,13 @@ def command(name: str) -> str:
     return step(name).command
 
 
-def _parameter(step: str, node: ast.arg, default: ast.expr | None, says: dict[str, str]) -> Parameter:
+def _parameter(node: ast.arg, default: ast.expr | None, says: str) -> Parameter:
     annotation = ast.unparse(node.annotation) if node.annotation else ""
     kind = annotation.removesuffix(" | None")
-    if kind != "Execution" and kind not in KINDS:
-        raise ValueError(
-            f"step {step}: {node.arg}: expected {', '.join(KINDS)} or Execution, found {annotation or 'no type'}"
-        )
     if default is None:
         none: list[Any] | None = [] if kind != "Execution" and KINDS[kind].nargs == "*" else None
-        return Parameter(node.arg, kind, says.get(node.arg, ""), True, kind == annotation and none is None, none)
-    try:
-        value = ast.literal_eval(default)
-    except ValueError:
-        raise ValueError(f"step {step}: {node.arg}: its default must be a literal") from None
-    return Parameter(node.arg, kind, says.get(node.arg, ""), kind in ("Shard", "Wildcard"), False, value)
+        return Parameter(node.arg, kind, says, True, kind == annotation and none is None, none)
+    return Parameter(node.arg, kind, says, kind in ("Shard", "Wildcard"), False, ast.literal_eval(default))
 
 
 def _arguments(text: str) -> dict[str, str]:

@@ -103,13 +103,13 @@ def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, 
     todo = [task for task in rebuild.tasks(Run.read(DEFAULT))[0] if figure in task.makes]
     (tmp_path / "again").mkdir()
     rebuild.make(tmp_path / "again", todo, Run.read(DEFAULT), cores=2)
-    made = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))
-    assert made.differ == []  # the record is right, the copy is not
+    _, differ = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))
+    assert differ == []  # the record is right, the copy is not
     sign_again(figure)
     assert dvc_lock_file.differing(Run.read(DEFAULT)) == {}
-    found = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))
-    assert found.differ == [f"{figure}: the rebuilt file differs from dvc.lock"]
-    assert len(found.same) == len(todo[0].makes) - 1
+    same, differ = rebuild.compare(tmp_path / "again", todo, Run.read(DEFAULT))
+    assert differ == [f"{figure}: the rebuilt file differs from dvc.lock"]
+    assert len(same) == len(todo[0].makes) - 1
 
 
 def test_a_stage_that_other_code_ran_is_found_by_name(here):

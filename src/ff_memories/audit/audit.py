@@ -77,14 +77,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks.
-
-    ``round``: of an audit that has a limit of time; 0 is done whatever it takes.
-    """
+    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks."""
 
     model: str
     rows: tuple[Drawn, ...] = ()
-    round: int = 0
+    round: int = 0  # of an audit that has a limit of time; 0 is done whatever it takes
 
     @property
     def steps(self) -> int:
@@ -135,10 +132,8 @@ def _works(model: str, sentences: np.ndarray, drawn: dict[str, list[int]], numbe
 
 
 def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
-    """Draw rows of as many examples, one of each, so all tables run the same prefixes; ``None`` if there are too few.
-
-    Wrong rows are found at least as often as in rows drawn by themselves, wherever they are.
-    """
+    """Draw a row of each of as many examples, so all tables run the same prefixes; ``None`` if there are too few."""
+    # wherever wrong rows are, they are found at least as often as in rows drawn by themselves
     groups = frame.with_row_index("row").group_by("example", maintain_order=True).agg("row")["row"]
     if len(groups) <= aim.rows:
         return None
@@ -274,11 +269,8 @@ def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
 def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[Finding], list[str], str]:
     """Audit a run's own model and those that it is compared with, in several processes.
 
-    Args:
-        at: from a file of the run to the place to read it from; it must be picklable.
-
-    Returns:
-        The findings; contradictions between tables; and whose forward pass the reference model is.
+    ``at``: from a file of the run to the place to read it from; it must be picklable. Return the findings,
+    contradictions between tables, and whose forward pass the reference model is.
     """
     corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
     frames = {name: read_table(at(run.table(name))) for name in ROWS}

@@ -73,17 +73,11 @@ def engine(run: Run, at: At) -> LanguageModel:
 
 @dataclass(frozen=True)
 class Ends:
-    """The end of a list of triggers, where it is a near-tie with what the list leaves out.
+    """The end of a list of triggers, where it is a near-tie with what the list leaves out."""
 
-    Attributes:
-        inside: number of triggers at the list's end that are near-ties with the last.
-        beyond: prefixes that the list leaves out and that are near-ties with it, as rows of ``triggers``.
-        whole: whether these are all such prefixes.
-    """
-
-    inside: int
-    beyond: pl.DataFrame
-    whole: bool
+    inside: int  # number of triggers at the list's end that are near-ties with the last
+    beyond: pl.DataFrame  # prefixes that the list leaves out and that are near-ties with it, as rows of ``triggers``
+    whole: bool  # whether these are all such prefixes
 
 
 def text_key(tokens: np.ndarray) -> bytes:
@@ -98,31 +92,21 @@ def largest(triggers: pl.DataFrame) -> dict[int, float]:
 
 @dataclass
 class AuditInputs:
-    """What rows are recomputed from.
-
-    Attributes:
-        tables: by name. A baseline records no ``triggers``: its lists are those that the engine finds here.
-        given: the examples, if the config names them in a file.
-        never: ids of the types that are never trained.
-        folds: (vocab,) the class of every type, if the run compares tokens by class also.
-        found_here: whether the lists of triggers were found on this machine, so near-ties may be in another order.
-        unsure: {(layer, key): which triggers at the end of such a list may be others}.
-        surveyed: how strongly the model's memories fire where `causal` tests them, as the engine finds here.
-        measures: whether the rounding errors of every row are measured, which takes more than twice as long.
-    """
+    """What rows are recomputed from."""
 
     oracle: Reference
     corpus: Corpus
     config: Settings
-    tables: dict[str, pl.DataFrame]
-    given: pl.DataFrame | None = None
+    tables: dict[str, pl.DataFrame]  # a baseline records no ``triggers``: the engine finds its lists here
+    given: pl.DataFrame | None = None  # the examples, if the config names them in a file
     near: Comparer = field(init=False)
-    never: list[int] = field(default_factory=list)
-    folds: np.ndarray | None = None
-    found_here: bool = False
+    never: list[int] = field(default_factory=list)  # ids of the types that are never trained
+    folds: np.ndarray | None = None  # (vocab,) the class of every type, if the run compares tokens by class also
+    found_here: bool = False  # whether lists of triggers were found on this machine: near-ties may be in another order
+    # {(layer, key): which triggers at the end of such a list may be others}
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
-    surveyed: Callable[[], survey.Survey] | None = None
-    measures: bool = False
+    surveyed: Callable[[], survey.Survey] | None = None  # how strongly memories fire where `causal` tests them
+    measures: bool = False  # whether every row's rounding errors are measured, which takes more than twice as long
     _memo: dict[Any, Any] = field(init=False, default_factory=dict)
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 

@@ -114,11 +114,9 @@ def contradictions(inputs: AuditInputs, run: Run, model: str, at: At = Path) -> 
 
 
 def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:
-    """Find a model's triggers in a baseline's sample of the text.
+    """Find a model's triggers in a baseline's sample of the text; return them by the run's sentence numbers.
 
-    Returns:
-        The ``triggers`` table, by the run's sentence numbers; and the ends of lists whose last trigger and the next one
-        are a near-tie.
+    Also return the ends of lists whose last trigger and the next one are a near-tie.
     """
     text, options = corpus.sample(config.seed, config.baselines.sentences), config.triggers
     best = trigger_examples(
@@ -153,9 +151,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
 class Labels:
     """The labels that the automatic proxy gives a baseline's keys, and those it gives if tied triggers change places.
 
-    Attributes:
-        keys: {(layer, key): a sampled key with its triggers}.
-        made: the tables of ``LABELS``.
+    ``keys``: {(layer, key): a sampled key with its triggers}. ``made``: the tables of ``LABELS``.
     """
 
     def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
@@ -209,9 +205,8 @@ def orders(
 ) -> Iterator[tuple[Prefix, ...]]:
     """Yield the first ``n`` texts in every order in which only near-ties change places, the given order first.
 
-    Args:
-        coefficients: of the texts, in descending order.
-        tie: the largest gap of a near-tie, relative to the larger coefficient; ``noise``: as much more.
+    Their coefficients descend. ``tie``: the largest gap of a near-tie, relative to the larger one; ``noise``: as much
+    more.
     """
 
     def further(left: tuple[int, ...], chosen: tuple[Prefix, ...]) -> Iterator[tuple[Prefix, ...]]:

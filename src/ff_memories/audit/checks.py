@@ -149,10 +149,7 @@ def _predicted(
     targets: Sequence[int | None],
     suffix: str,
 ) -> list[Result]:
-    """Compare a value's prediction among some ``types`` with the columns that have the given suffix.
-
-    ``every``: log p of all types.
-    """
+    """Compare a value's prediction among ``types``, by log p of ``every`` one, with the columns with a suffix."""
     log_probabilities, top = inputs.among(types, every), row["top_token" + suffix]
     named = lambda column: (column + suffix, row[column + suffix])
     results = [
@@ -335,10 +332,7 @@ def _outcomes(inputs: AuditInputs, row: TableRow, found: Changed, at: int) -> li
 def _of_model(
     inputs: AuditInputs, row: TableRow, before: Tensor, after: Tensor, logits: Tensor, at: int
 ) -> list[Result]:
-    """Compare the columns that say how the model's log p (vocab,) changes at a numbered prefix.
-
-    ``logits``: (vocab,) the model's, without the change.
-    """
+    """Compare how the model's log p (vocab,) changes at a numbered prefix; ``logits``: (vocab,), without the change."""
     results, top = [], int(before.argmax())
     shifts = {
         "top_log_probability": float(after[top] - before[top]),
@@ -366,10 +360,7 @@ def _other_top(inputs: AuditInputs, column: str, recorded: bool, before: Tensor,
 def _mean_logit(
     inputs: AuditInputs, row: TableRow, column: str, change: Tensor, said: Tensor, logits: Tensor
 ) -> Result:
-    """Compare the mean change (vocab,) of the model's logits (vocab,) over the tokens that a value promotes most.
-
-    ``said``: the value's log p (vocab,).
-    """
+    """Compare the mean change of logits (vocab,) over the tokens that a value promotes most, by its log p ``said``."""
     best = said.topk(min(changes.PROMOTED, len(said)))
     result = inputs.near.shift(column, row[column], float(change[best.indices].mean()), logits, change)
     last, slack = best.values[-1], inputs.near.narrow(said)
@@ -429,10 +420,7 @@ def _removed(
 
 
 def _strongest(inputs: AuditInputs, layer: int, seen: Activations, sizes: Tensor, count: int) -> Iterator[list[int]]:
-    """Yield the memories with the largest sizes (d_m,), then the others that rounding may choose instead.
-
-    Raises ``IndexError`` if there are fewer.
-    """
+    """Yield the memories of largest sizes (d_m,), then others that rounding may choose; ``IndexError`` if too few."""
     if not 1 <= count <= len(sizes):
         raise IndexError(count)
     ordered, index = sizes.sort(descending=True, stable=True)
@@ -457,13 +445,12 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
     log_probabilities = oracle.said(y)
     slack, best = 2 * inputs.near.slack(log_probabilities), log_probabilities.topk(min(CHOICES, len(log_probabilities)))
     values = inputs.vectors("added", layer)
-    scaled = _through(lambda change: oracle.held_final(change, y), log_probabilities.new_empty(len(y)))
-    passed = _through(lambda change: oracle.direct(seen, layer, change), log_probabilities.new_empty(len(y)))
+    passed = oracle.held_final(oracle.direct(seen, layer, values), y)  # (d_m, d)
     tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
     pairs, yielded = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
     for top, second in pairs:
         along = oracle.word(int(best.indices[top])) - oracle.word(int(best.indices[second]))
-        slopes = values @ passed(scaled(along)).to(values)
+        slopes = passed @ along
         adds = seen.m[-1] * slopes
         error = _noise(inputs, seen) * slopes.abs() + inputs.near.limits.probability * adds.abs()
         order = adds.argsort(descending=True)
@@ -471,18 +458,6 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
             if memory not in yielded:
                 yielded.add(memory)
                 yield memory
-
-
-def _through(held: Callable[[Tensor], Tensor], like: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return what turns a vector (d,) into the one whose product with a change is the first's with the changed norm's.
-
-    The norm multiplies by a scale, and may take the mean away first. ``like``: (d,) any vector.
-    """
-    probe = torch.ones_like(like)
-    probe[1::2] *= -len(probe[::2]) / len(probe[1::2])  # without a mean
-    scale = held(probe) / probe
-    centred = float(held(torch.ones_like(like)).abs().max()) < 1e-6 * float(scale.abs().max())
-    return lambda along: scale * along - (scale * along).mean() if centred else scale * along
 
 
 ROWS: dict[str, Callable[[AuditInputs, TableRow], Result]] = {

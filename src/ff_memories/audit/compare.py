@@ -42,29 +42,18 @@ Models = Callable[[str], AuditInputs]  # from a model's name to what its rows ar
 
 @dataclass
 class Outcome:
-    """The comparison of one table.
+    """The comparison of one table."""
 
-    Attributes:
-        name: the table's file below the run's folder, without suffix: ``tables/triggers``.
-        rows: number of rows in each run.
-        most: the largest number of rows that near-ties may change.
-        cells: {column: number of cells that differ in any bit}.
-        within: {column: how many of these are within the tolerance of its class}.
-        open: {run: numbers of its rows that only a recomputation can settle}.
-        near_ties: number of rows, of the run with more of them, that differ beyond a tolerance.
-        follows: whether the tables differ, and follow from others that may differ.
-        different: the differences in words.
-    """
-
-    name: str
-    rows: tuple[int, int]
-    most: float = 0.0
-    cells: dict[str, int] = field(default_factory=dict)
-    within: dict[str, int] = field(default_factory=dict)
+    name: str  # the table's file below the run's folder, without suffix: ``tables/triggers``
+    rows: tuple[int, int]  # number of rows in each run
+    most: float = 0.0  # the largest number of rows that near-ties may change
+    cells: dict[str, int] = field(default_factory=dict)  # {column: number of cells that differ in any bit}
+    within: dict[str, int] = field(default_factory=dict)  # {column: of these, those within the tolerance of its class}
+    # {run: numbers of its rows that only a recomputation can settle}
     open: dict[Letter, list[int]] = field(default_factory=lambda: {"a": [], "b": []})
-    near_ties: int = 0
-    follows: bool = False
-    different: list[str] = field(default_factory=list)
+    near_ties: int = 0  # rows, of the run with more of them, that differ beyond a tolerance
+    follows: bool = False  # whether the tables differ, and follow from others that may differ
+    different: list[str] = field(default_factory=list)  # the differences in words
 
     @property
     def folder(self) -> str:
@@ -88,22 +77,14 @@ class Outcome:
 
 @dataclass
 class Comparison:
-    """The comparison of two runs.
+    """The comparison of two runs, A and B."""
 
-    Attributes:
-        identical: whether all files have the same bytes.
-        tables: {table: its outcome}, such as ``triggers`` and ``models/untrained-1/tables/values``.
-        others: differences of files that are no tables, and of files that only one of the runs has.
-        drawn: number of figures, pages and lists of verdicts that differ because their tables do.
-        precisions: the precisions of A and B.
-        claims: (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have.
-    """
-
-    identical: bool
-    tables: dict[str, Outcome]
-    others: list[str] = field(default_factory=list)
-    drawn: int = 0
-    precisions: tuple[Precision, Precision] = ("float32", "float32")
+    identical: bool  # whether all files have the same bytes
+    tables: dict[str, Outcome]  # by names such as ``triggers`` and ``models/untrained-1/tables/values``
+    others: list[str] = field(default_factory=list)  # differences of no tables, and of files that only one run has
+    drawn: int = 0  # number of figures, pages and lists of verdicts that differ because their tables do
+    precisions: tuple[Precision, Precision] = ("float32", "float32")  # of A and B
+    # (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have
     claims: list[tuple[str, float | None, float | None, str, str]] = field(default_factory=list)
 
     @property
@@ -140,10 +121,7 @@ def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
     """Compare two runs. Each is a run's folder, or a ``dvc.lock`` with its tables in DVC's cache.
 
     Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
-    different.
-
-    Args:
-        run: what both are runs of; default: what each one's name says.
+    different. ``run``: what both are runs of; default: what each one's name says.
     """
     if a.exists() and b.exists() and a.resolve() == b.resolve():
         raise UserError(f"{a} and {b} are the same run", "name two runs")
@@ -158,12 +136,7 @@ def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
 
 
 def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None) -> Comparison:
-    """Compare two runs by their files.
-
-    Args:
-        given: what both are runs of; default: what each one's name says.
-        models: what loads a model with its text.
-    """
+    """Compare two runs by their files; ``given``: what both are runs of; ``models``: loads a model with its text."""
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
     limits = tolerances(coarser(precisions))
@@ -218,10 +191,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[str, Outcome]:
-    """Compare the tables of two runs, named by their files. Return {name: its outcome}, measurements first.
-
-    A table that one run lacks counts as different.
-    """
+    """Compare two runs' tables, by their files' names, measurements first; one that a run lacks counts as different."""
     out: dict[str, Outcome] = {}
     moved: dict[str, pl.DataFrame] = {}
     for name in in_order(a.keys() | b.keys()):
@@ -241,14 +211,7 @@ def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[s
 def _compare_rows(
     out: Outcome, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances, moved: pl.DataFrame | None
 ) -> pl.DataFrame:
-    """Compare two tables, and open the rows that only a recomputation can settle.
-
-    Args:
-        moved: keys of triggers at which the runs' lists have other entries; what is measured on them is open.
-
-    Returns:
-        (key) of the rows that are open.
-    """
+    """Compare two tables, open rows that differ or are of ``moved`` triggers to a recomputation; return their keys."""
     key, rules, score = list(out.schema.key), out.schema.rules, out.schema.score
     for column in sorted(set(a.columns) ^ set(b.columns)):
         out.different.append(f"{out.shown}: only one of the runs has the column {column}")
@@ -412,10 +375,7 @@ def _precision(side: RunFiles) -> Precision:
 def _of_other_precision(
     both: tuple[RunFiles, RunFiles], stated: tuple[Precision, Precision], runs: list[Run | None]
 ) -> Iterator[str]:
-    """Yield which side states another precision than its run's config; the limits follow from what the files state.
-
-    A side without a config must state that of the other.
-    """
+    """Yield which side states another precision, from which limits follow, than its config, or else the other run."""
     wanted = [None if run is None else run.config.extraction.precision for run in runs]
     for side, says, own, other in zip(both, stated, wanted, reversed(wanted), strict=True):
         right = own or other or stated[0]

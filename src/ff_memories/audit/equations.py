@@ -26,28 +26,18 @@ ERRORS = 8  # times a row's measured error, another order of the same float32 su
 
 @dataclass(frozen=True)
 class Activations:
-    """One layer's activations for a sentence, its first token in front: row j is the prefix of length j.
+    """One layer's activations for a sentence, its first token in front: row j is the prefix of length j."""
 
-    Attributes:
-        residual: (rows, d) r, to which the feed-forward output is added, or what a parallel block reads
-            (``composition.residual``).
-        m: (rows, d_m) what the values are multiplied by.
-        scores: (rows, d_m) each, the sums that m is made of: x K^T + b1, or those of the gate and the up matrix.
-        ffn: (rows, d) y, the feed-forward layer's output.
-        output: (rows, d) o, the layer's output.
-        signs: 2 if memory d_m + i is memory i with its sign changed.
-        outliers: whether the first row is not like the others: many models give it far larger numbers.
-        errors: (rows,) each, how far float32 is off at most in m and in each of the scores, if that was measured.
-    """
-
+    # (rows, d) r, to which the feed-forward output is added, or what a parallel block reads (``composition.residual``)
     residual: torch.Tensor
-    m: torch.Tensor
+    m: torch.Tensor  # (rows, d_m) what the values are multiplied by
+    # (rows, d_m) each, the sums that m is made of: x K^T + b1, or those of the gate and the up matrix
     scores: tuple[torch.Tensor, ...]
-    ffn: torch.Tensor
-    output: torch.Tensor
-    signs: int = 1
-    outliers: bool = False
-    errors: tuple[torch.Tensor, ...] = ()
+    ffn: torch.Tensor  # (rows, d) y, the feed-forward layer's output
+    output: torch.Tensor  # (rows, d) o, the layer's output
+    signs: int = 1  # 2 if memory d_m + i is memory i with its sign changed
+    outliers: bool = False  # whether the first row is not like the others: many models give it far larger numbers
+    errors: tuple[torch.Tensor, ...] = ()  # (rows,) each, the most that float32 is off in m and each score, if measured
 
     def coefficients(self) -> torch.Tensor:
         """Return the memory coefficients (rows, memories)."""
@@ -103,9 +93,9 @@ class Changed:
 
 
 def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    """Return what a change (d,) adds behind a norm whose deviation is held at that of ``at`` (d,)."""
+    """Return what changes (..., d) add behind a norm whose deviation is held at that of ``at`` (d,)."""
     if centred:
-        change, at = change - change.mean(), at - at.mean()
+        change, at = change - change.mean(-1, keepdim=True), at - at.mean()
     return scale * change / (at.square().mean() + epsilon).sqrt()
 
 
@@ -113,10 +103,7 @@ class Equations:
     """A checkpoint's model in float64 that runs one sentence at a time and turns vectors into predictions.
 
     ``library``: whose forward pass it is. ``signs``: 2 if memory d_m + i is memory i with its sign changed, else 1.
-
-    Args:
-        path: the checkpoint.
-        reading, seed: ``values.projection`` and its seed. With ``random``, layers still use the model's own softmax.
+    ``reading``, ``seed``: ``values.projection``, its seed. With ``random``, layers still use the model's own softmax.
     """
 
     library, signs = "the equations", 1
@@ -147,7 +134,7 @@ class Equations:
         return self.own[f"layers.{layer - 1}.{'keys' if of == 'key' else 'values'}"]
 
     def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
-        """Return what a vector (d,) adds to y if it is added to m V at the last token, with a norm between held."""
+        """Return what a vector (..., d) adds to y if it is added to m V at the last token, with a norm between held."""
         return vector
 
     def changed(
@@ -232,7 +219,7 @@ class Equations:
         return self._norm(h, "final_norm") if self.about.final_norm else h
 
     def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
-        """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
+        """Return what changes (..., d) add behind the final norm, whose deviation is held at that of h (d,)."""
         if not self.about.final_norm:
             return change
         return held(self.own["final_norm.weight"], EPSILON, True, change, h)
@@ -298,10 +285,8 @@ class Equations:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (memories,) whether a layer's values predict a token by ``of_memory``, and whether that is a near-tie.
 
-        Args:
-            left_out: tokens that do not count.
-            limit: how far log p may be off (``slack``).
-            among: (memories,) those that are asked about; of the others, neither is said.
+        ``left_out``: tokens that do not count. ``limit``: how far log p may be off (``slack``). ``among``: (memories,)
+        those that are asked about; of the others, neither is said.
         """
         predicting, tied = torch.zeros(2, len(among), dtype=torch.bool)
         values = self.vectors("value", layer)

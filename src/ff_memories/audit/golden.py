@@ -38,11 +38,8 @@ def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
 def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, windows: int | None) -> float:
     """Return exp of the mean loss over windows of ``counted`` tokens with ``context`` tokens before them.
 
-    Args:
-        decoder: the model.
-        ids: the text (``stream``).
-        context, counted: numbers of tokens; the first window has no context.
-        windows: number of windows, spread evenly; ``None``: all, so every token counts once.
+    The first window has no context. ``ids``: the text (``stream``). ``windows``: their number, spread evenly; ``None``:
+    all, so every token counts once.
     """
     starts = np.arange(0, len(ids), counted)
     if windows is not None and windows < len(starts):

@@ -26,26 +26,16 @@ INTERVAL = 0.1  # for statistics that follow from the tables: the share of their
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The limits for one ``extraction.precision``.
+    """The limits for one ``extraction.precision``."""
 
-    Attributes:
-        coefficient: for coefficients, relative to the number itself.
-        tie: for coefficients that may change places, relative to the larger one.
-        noise: for coefficients, as a share of the layer's largest one: a score near zero is a difference of large
-            terms, and its error is relative to them.
-        probability: for probabilities, relative; for log-probabilities that may change places, absolute.
-        count: for how often a key fires, relative: a coefficient next to zero may have either sign.
-        excused: the largest share of a table's rows that near-ties may change between two runs.
-        near_ties: the largest share of a table's recomputed rows that may hang on near-ties, if a verdict rests on it.
-    """
-
-    coefficient: float
-    tie: float
+    coefficient: float  # of coefficients, relative to the number itself
+    tie: float  # of coefficients that may change places, relative to the larger one
+    # of coefficients, as a share of the layer's largest one: a score near zero is a difference of terms that large
     noise: float
-    probability: float
-    count: float
-    excused: float
-    near_ties: float
+    probability: float  # of probabilities, relative; of log-probabilities that may change places, absolute
+    count: float  # of how often a key fires, relative: a coefficient next to zero may have either sign
+    excused: float  # the largest share of a table's rows that near-ties may change between two runs
+    near_ties: float  # the largest share of a table's recomputed rows that may hang on them, if a verdict rests on it
 
 
 def tolerances(precision: Precision) -> Tolerances:
@@ -82,9 +72,7 @@ def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
 def predicts(log_p: torch.Tensor, token: int, left_out: list[int], limit: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Return (n,) whether a token is the most probable one, and whether that is a near-tie; ``log_p``: (n, vocab).
 
-    Args:
-        left_out: tokens that do not count.
-        limit: how far log p may be off (``slack``).
+    ``left_out``: tokens that do not count. ``limit``: how far log p may be off (``slack``).
     """
     error = slack(log_p, limit)
     log_p = log_p.index_fill(1, torch.tensor(left_out, dtype=torch.long), -torch.inf)
@@ -125,16 +113,12 @@ def numbers_agree(one: Any, other: Any, limit: float = 1e-4) -> bool:
 
 @dataclass(frozen=True)
 class Comparer:
-    """Compare numbers, top tokens and ranks within the limits of a run's precision.
-
-    Attributes:
-        seen: keeps the logits and log-probabilities that are compared, in order, if it is a list.
-        errors: by how much each of these may be off besides, up to ``MOST`` times the usual error.
-    """
+    """Compare numbers, top tokens and ranks within the limits of a run's precision."""
 
     limits: Tolerances
-    seen: list[torch.Tensor] | None = None
-    errors: Iterator[float] = iter(())  # noqa: RUF009  # an empty one stays empty
+    seen: list[torch.Tensor] | None = None  # a list keeps the logits and log-probabilities that are compared, in order
+    # by how much each of these may be off besides, up to ``MOST`` times the usual error; an empty iterator stays empty
+    errors: Iterator[float] = iter(())  # noqa: RUF009
 
     def coefficient(
         self, column: str, recorded: float, found: float, noise: float = 0.0, scale: float | None = None

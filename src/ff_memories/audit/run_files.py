@@ -33,20 +33,13 @@ Kind = Literal["table", "exact", "numbers", "drawn"]
 
 @dataclass
 class RunFiles:
-    """One of two runs.
+    """One of two runs; paths are below its folder."""
 
-    Attributes:
-        given: what the user named.
-        run: the run's name.
-        files: {path below the run's folder: its file}; a dvc.lock has only those that DVC keeps.
-        digests: {path below the run's folder: its digest}; a folder that is one output has one digest.
-        record: {path from the project's folder: the digest of a file that the run read or wrote}, of a dvc.lock.
-    """
-
-    given: Path
-    run: str
-    files: dict[str, Path] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
+    given: Path  # what the user named
+    run: str  # the run's name
+    files: dict[str, Path] = field(default_factory=dict)  # by path; a dvc.lock has only those that DVC keeps
+    digests: dict[str, str] = field(default_factory=dict)  # by path; a folder that is one output has one
+    # of a dvc.lock {path from the project's folder: the digest of a file that the run read or wrote}
     record: dict[str, str] = field(default_factory=dict)
 
     def tables(self) -> dict[str, Path]:
@@ -92,14 +85,7 @@ def measured(folder: Path) -> list[str]:
 
 
 def opened(given: Path) -> RunFiles:
-    """Return a run's files.
-
-    Args:
-        given: the run's folder or a dvc.lock.
-
-    Raises:
-        UserError: it is neither, or DVC's cache lacks its tables.
-    """
+    """Return the files of a folder or a dvc.lock. Raises ``UserError`` for others, and if DVC's cache lacks tables."""
     if given.is_dir():
         return _folder(given)
     if given.is_file():

@@ -13,18 +13,13 @@ FEWER = 4  # a table of each of several models may have as many times the share 
 
 @dataclass(frozen=True)
 class Aim:
-    """The statement to support: with ``confidence``, fewer than ``share`` of a table's rows differ.
-
-    Attributes:
-        drawn: whether the seed was drawn for this check, and not given.
-        seconds: after which no further round of rows begins; ``None`` for no limit.
-    """
+    """The statement to support: with ``confidence``, fewer than ``share`` of a table's rows differ."""
 
     confidence: float = 0.95
     share: float = 0.0075
     seed: int = 0
-    drawn: bool = False
-    seconds: float | None = None
+    drawn: bool = False  # whether the seed was drawn for this check, and not given
+    seconds: float | None = None  # after which no further round of rows begins; ``None`` for no limit
 
     def __post_init__(self) -> None:
         for name in ("confidence", "share"):

@@ -58,11 +58,7 @@ def columns(inputs: AuditInputs, name: str) -> set[str]:
 
 
 def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]:
-    """Yield which tables' files are not as a step writes them: in order, each key once, with the config's precision.
-
-    Args:
-        files: {table: its file}.
-    """
+    """Yield which tables' files are not as a step writes them: in order, each key once, with the config's precision."""
     for name, file in files.items():
         if not recorded_tables.in_order(file, name):
             yield f"{name}: its rows are not in the order of their key, or one has several rows"

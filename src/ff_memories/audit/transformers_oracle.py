@@ -34,16 +34,9 @@ SAMPLED = 2048  # words, at most, of which one may show that a value does not pr
 class TransformersOracle:
     """A causal language model of `transformers` in float64.
 
-    Args:
-        folder: its files.
-        start: ``model.start``.
-        signs: ``triggers.signs``.
-        reading: ``values.projection``.
-        residual: ``composition.residual``.
-        drawn: an untrained model of the same shape, which takes the place of the files' weights.
-
-    Raises:
-        UserError: the files hold no model that a run could read.
+    Of the config, ``start`` is ``model.start``, ``signs`` is ``triggers.signs``, ``reading`` is ``values.projection``,
+    and ``residual`` is ``composition.residual``. ``drawn``: an untrained model of the same shape, which takes the place
+    of the files' weights. Raises ``UserError`` if the files in ``folder`` hold no model that a run could read.
     """
 
     library = "transformers"
@@ -106,7 +99,7 @@ class TransformersOracle:
 
     @torch.no_grad()
     def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
-        """Return what a vector (d,) adds to y if it is added to m V at the last token, with the norm between held."""
+        """Return what a vector (..., d) adds to y, added to m V at the last token, with the norm between held."""
         if self.family.norm_after is None:
             return vector
         block = self.blocks[layer - 1]
@@ -139,15 +132,8 @@ class TransformersOracle:
         return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1 - len(skipped)].ffn[-1])
 
     def layers(self, tokens: Collection[int], until: int | None = None, begin: int = 0) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself; return the activations of layers 1 to ``until``.
-
-        Those of the first layers, up to ``begin``, are left out.
-        """
-        return self._together([tokens], until, begin)[0]
-
-    def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
-        """Run several sentences together, as ``layers`` does one."""
-        return self._together(texts, until)
+        """Run one sentence (ids without the first token) by itself; return layers ``begin`` + 1 to ``until`` (all)."""
+        return self.several([tokens], until, begin)[0]
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:
@@ -164,9 +150,10 @@ class TransformersOracle:
                 buffer.copy_(buffers[name])
 
     @torch.no_grad()
-    def _together(
+    def several(
         self, texts: Sequence[Collection[int]], until: int | None = None, begin: int = 0
     ) -> list[list[Activations]]:
+        """Run several sentences together, as ``layers`` does one."""
         blocks = self.blocks[begin:until]
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
@@ -230,7 +217,7 @@ class TransformersOracle:
 
     @torch.no_grad()
     def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
-        """Return what a change (d,) adds behind the final norm, whose deviation is held at that of h (d,)."""
+        """Return what changes (..., d) add behind the final norm, whose deviation is held at that of h (d,)."""
         return _held(self.norm, change, h)
 
     @torch.no_grad()
@@ -313,6 +300,6 @@ def _scale(norm: nn.Module, like: torch.Tensor) -> torch.Tensor:
 
 
 def _held(norm: nn.Module, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
-    """Return what a change (d,) adds behind a norm whose deviation is held at that of ``at`` (d,)."""
+    """Return what changes (..., d) add behind a norm whose deviation is held at that of ``at`` (d,)."""
     epsilon = next(float(getattr(norm, name)) for name in ("eps", "variance_epsilon") if hasattr(norm, name))
     return held(_scale(norm, at), epsilon, isinstance(norm, nn.LayerNorm), change, at)

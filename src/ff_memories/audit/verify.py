@@ -57,17 +57,14 @@ JUDGED_BY_PEOPLE = tuple(name for name, schema in tables.TABLES.items() if schem
 
 @dataclass
 class CheckedPart:
-    """One part of the check: a summary line, notes, faults, and all of it as data.
-
-    ``open``: what was not checked and could have been, in words.
-    """
+    """One part of the check: a summary line, notes, faults, and all of it as data."""
 
     name: str
     line: str
     notes: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     data: dict[str, Any] = field(default_factory=dict)
-    open: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)  # what was not checked and could have been, in words
 
 
 @dataclass(frozen=True)
@@ -123,8 +120,7 @@ class Check:
 def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:
     """Check a run, and return the parts in order; call ``say`` with each part when it is done.
 
-    Raises:
-        UserError: the audit without `rebuilt`, where only that part makes the text that both read.
+    Raises ``UserError`` for the audit without `rebuilt`, where only that part makes the text that both read.
     """
     corpus = run.path("corpus", "corpus.safetensors")
     if "audit" in parts and "rebuilt" not in parts and not os.path.exists(corpus):
@@ -188,16 +184,13 @@ def _files(check: Check) -> CheckedPart:
 
 
 def _recomputed(check: Check) -> CheckedPart | None:
-    """Compare the tables computed here with the recorded ones; ``None`` if no file was computed here.
-
-    Of several machines, those are named that have the longest description, which ran the model.
-    """
+    """Compare the tables computed here with the recorded ones; ``None`` if no file was computed here."""
     page = Path(check.run.path("report", RECOMPUTED))
     if not check.own:
         page.unlink(missing_ok=True)
         return None
     compared = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
-    longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]
+    longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]  # of the machine that ran the model
     recorded = longest(row["machine"] for row in records.machines(check.run).values())
     here = longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
     notes = [compared.summary] if compared.answer == "equal" else []
@@ -211,12 +204,12 @@ def _recomputed(check: Check) -> CheckedPart | None:
 def _rebuilt(check: Check) -> CheckedPart:
     todo, lacking = check.again
     rebuild.make(check.folder, todo, check.run, check.cores)
-    comparison = rebuild.compare(check.folder, todo, check.run, check.own)
-    total = len(comparison.same) + len(comparison.differ)
-    line = f"{len(comparison.same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
+    same, differ = rebuild.compare(check.folder, todo, check.run, check.own)
+    total = len(same) + len(differ)
+    line = f"{len(same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     gone = [path for path in lacking if not is_intermediate(path)]
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in gone]
-    return CheckedPart("rebuilt", line, notes, comparison.differ, {"same": comparison.same, "lacking": lacking})
+    return CheckedPart("rebuilt", line, notes, differ, {"same": same, "lacking": lacking})
 
 
 def _audit(check: Check) -> CheckedPart:
@@ -299,9 +292,8 @@ def _verdicts(check: Check) -> CheckedPart | None:
 def on_tables(run: Run, at: At, how: Mapping[str, str]) -> dict[str, tuple[str, dict[str, str | None]]]:
     """Return {claim: its verdict, and {table behind it: how that was checked, ``None`` if it was not}}.
 
-    Args:
-        at: from a file of the run to the place to read it from.
-        how: {table: how it was checked}; tables of other models have ``OTHERS`` in front.
+    ``at``: from a file of the run to the place to read it from. ``how``: {table: how it was checked}; tables of other
+    models have ``OTHERS`` in front.
     """
     rests, read = {}, behind(run, at)
     by_people = (at(run.table(name)) for name in JUDGED_BY_PEOPLE)

@@ -80,8 +80,7 @@ def run(args: argparse.Namespace) -> None:
 def configured(args: argparse.Namespace) -> str:
     """Return the text of a new config, ``args.config``, after checking what can be checked before a run.
 
-    Raises:
-        UserError: options that don't fit, a missing file, or a run that cannot be.
+    Raises ``UserError`` for options that don't fit, a missing file, or a run that cannot be.
     """
     _refuse_combinations(args)
     file = Path(args.text) if args.text is not None and args.text not in registry.sources() else None
@@ -213,11 +212,8 @@ def _is_folder(model: str) -> bool:
 
 
 def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
-    """Return the config's keys of a model of `transformers`, after checking what can be checked without its weights.
-
-    A GGUF file or a source of the registry is fetched and converted, because its config and tokenizer are inside.
-    """
-    if model in registry.models():
+    """Return the config's keys of a model of `transformers`, after checking what can be checked without its weights."""
+    if model in registry.models():  # like a GGUF file fetched and converted: config and tokenizer are inside
         source = registry.source(model)
         fetch(model, source)
         return {"source": model, **_converted(Path(source.folder), model, start), "licence": source.licence}

@@ -88,8 +88,7 @@ def run(
 def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
     """Return the run's jobs that a target needs and that a choice may change, each after those that it needs.
 
-    Raises:
-        UserError: no job of the run makes the target.
+    Raises ``UserError`` if no job of the run makes the target.
     """
     with workflow(run, forceall=True, cores=cores) as opened:
         order = [job for level in opened.dag.toposorted() for job in sorted(level, key=str)]
@@ -125,14 +124,9 @@ def evaluate(
 ) -> dict[str, str]:
     """Run the steps of a run that another config changes; after an output that comes out unchanged, none runs.
 
-    Args:
-        jobs: the jobs of the run itself, whose files exist.
-        resolved: the variant's config.
-        folder: folder for the variant's files.
-        run: runs one step, given its name and options.
-
-    Returns:
-        {path in the run: path of the variant's file}, for files that differ.
+    ``jobs``: of the run itself, whose files exist. ``resolved``: the variant's config. ``folder``: for its files.
+    ``run``: runs one step, given its name and options. Return {path in the run: path of the variant's file} of files
+    that differ.
     """
     moved: dict[str, str] = {}
     for job in jobs:

@@ -1,15 +1,14 @@
 """Take in a model of `transformers`: check its files, prove where its memories are, and write the model info."""
 
-import json
 import sys
 from dataclasses import asdict
 
 from safetensors.torch import save_file
 
-from ff_memories import config as configs
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_json
-from ff_memories.base.parameters import Inputs, Output, Param
+from ff_memories.base.parameters import Inputs, Output
+from ff_memories.config import Settings, TransformersModel
 from ff_memories.corpus.tokenizer import write_types
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.proved_model import take_in
@@ -17,7 +16,7 @@ from ff_memories.model.info import quantised
 from ff_memories.model.transformer.describe import feed_forward
 
 
-def run(config: Param, files: Inputs, weights: Output, description: Output, info: Output, types: Output) -> None:
+def run(config: Settings, files: Inputs, weights: Output, description: Output, info: Output, types: Output) -> None:
     """Check a folder's model and write it in one file.
 
     Args:
@@ -29,9 +28,11 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
         info: info.json: what this run's model is
         types: types.json: its tokenizer, and how many types it has
     """
-    folder, (model, signs) = files[0].parent, _asked(config)
+    folder, model = files[0].parent, config.model
+    if not isinstance(model, TransformersModel):
+        raise UserError("--config: a fairseq checkpoint; this step reads models of transformers only")
     model_folder.check_digests(folder, model.files)
-    model_and_proof, origin = take_in(folder, model.start, signs), model_folder.made_from(folder)
+    model_and_proof, origin = take_in(folder, model.start, config.triggers.signs), model_folder.made_from(folder)
     shape, proof = model_and_proof.description, model_and_proof.proof
     described = {
         "scope": "model",
@@ -59,14 +60,3 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     write_json(description, asdict(shape))
     write_types(model_and_proof.tokenizer, types)
     write_json(info, described, sort_keys=True)
-
-
-def _asked(given: str) -> tuple[configs.TransformersModel, str]:
-    """Return the config's section on the model, and ``triggers.signs``."""
-    if not given.lstrip().startswith("{"):
-        whole = configs.load(given)
-        if not isinstance(whole.model, configs.TransformersModel):
-            raise UserError(f"{given}: a fairseq checkpoint; this step reads models of transformers only")
-        return whole.model, whole.triggers.signs
-    plain = json.loads(given)
-    return configs.TransformersModel.model_validate(plain["model"]), plain["triggers"]["signs"]

@@ -84,10 +84,7 @@ def _module(name: str) -> tuple[str, list[str]]:
 
 @cache
 def _data(module: Path) -> list[tuple[str, str]]:
-    """Return the names and digests of a module's data files: of its name, without a module, or named in it.
-
-    Those in a package's folders without modules, such as ``templates``, are the package's.
-    """
+    """Return the names and digests of a module's data files: of its name, of its package's folders, or named in it."""
     inside = [path for path in sorted(module.parent.rglob("*")) if path.suffix in DATA]
     package = [f for f in inside if next(p for p in f.parents if (p / "__init__.py").is_file()) == module.parent]
     beside = {file: file.with_suffix(".py") for file in package}

@@ -101,25 +101,15 @@ class Text:
 
 @dataclass(frozen=True)
 class Work:
-    """What all jobs of a step that runs the model compute together, and what each holds besides model and text.
+    """What all jobs of a step that runs the model compute together, and what each holds besides model and text."""
 
-    Attributes:
-        after: the rule whose outputs it reads.
-        tokens: through all layers.
-        products: of a vector with the vocabulary, or with the head of an adaptive softmax.
-        reads: of a vector's logits: a top, a probability and a rank. Of an adaptive softmax, products count them.
-        memory: bytes of a job.
-        disk: bytes of all outputs.
-        like: the step whose time on a GPU was measured and which works alike (cards.toml).
-    """
-
-    after: str
-    tokens: float = 0.0
-    products: float = 0.0
-    reads: float = 0.0
-    memory: float = 0.0
-    disk: float = 0.0
-    like: str = "composition"
+    after: str  # the rule whose outputs it reads
+    tokens: float = 0.0  # through all layers
+    products: float = 0.0  # of a vector with the vocabulary, or with the head of an adaptive softmax
+    reads: float = 0.0  # of a vector's logits: a top, a probability and a rank; products count an adaptive softmax's
+    memory: float = 0.0  # bytes of a job
+    disk: float = 0.0  # bytes of all outputs
+    like: str = "composition"  # the step whose time on a GPU was measured and which works alike (cards.toml)
 
 
 @dataclass(frozen=True)
@@ -141,10 +131,7 @@ class Speed:
 
 @dataclass(frozen=True)
 class Planned:
-    """One rule of the plan, with the cost of its jobs.
-
-    ``after``: the rules of the plan whose outputs it reads.
-    """
+    """One rule of the plan, with the cost of its jobs."""
 
     rule: str
     jobs: int
@@ -152,16 +139,15 @@ class Planned:
     memory: float  # bytes per job
     disk: float  # bytes of all jobs' outputs
     device_memory: float = 0.0
-    after: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()  # the rules of the plan whose outputs it reads
     mapped: float = 0.0  # bytes of `memory` that all jobs on a machine share: the model's file
 
 
 def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -> dict[str, Work]:
     """Return {rule: its work} of the steps that measure a model: the run's own, or one of the baselines.
 
-    Args:
-        config: a run's, or what it is for a model of the baselines (``Baselines.of_a_model``).
-        jobs: how many share a step; what each of them does alone is counted for all.
+    ``config``: a run's, or what it is for a model of the baselines (``Baselines.of_a_model``). ``jobs``: how many share
+    a step; what each of them does alone is counted for all.
     """
     cells, looked, sentence = shape.layers * shape.keys, shape.count(config.triggers.keys), text.sentence
     lists = looked * config.triggers.top * ENTRY_BYTES
@@ -222,11 +208,9 @@ def steps(
 ) -> list[Planned]:
     """Return the plan of a run.
 
-    Args:
-        text: what the run reads.
-        devices: how many jobs run at once, which ``execution.shards: auto`` follows.
-        archives: bytes still to download and unpack.
-        golden: windows of text in which the checkpoint is checked first; 0 if it is not.
+    ``text``: what it reads. ``devices``: how many jobs run at once, which ``execution.shards: auto`` follows.
+    ``archives``: bytes still to download and unpack. ``golden``: windows of text in which the checkpoint is checked
+    first; 0 if it is not.
     """
     shards, models = config.execution.shards_for(devices), len(config.baselines.names)
     settings = Settings(config.baselines.of_a_model(config.resolved()))
@@ -323,11 +307,8 @@ def unfit(plan: list[Planned], memory: float, disk: float, device_memory: float 
 def megabytes(config: Config, described: Path, model: list[str], texts: list[str], rule: str, at_once: int) -> int:
     """Return the megabytes (10^6 bytes) of memory that Snakemake reserves for a job, by the plan of its run.
 
-    Args:
-        described: model.json, which the first job of a run makes.
-        model: the model's files; before there is a model.json, their sizes stand for its own.
-        texts: the run's texts.
-        at_once: how many jobs run on this machine at once, which share the model's file.
+    ``described``: model.json, which the first job makes; before, sizes of the model's files, ``model``, stand for its
+    own. ``texts``: the run's. ``at_once``: how many jobs run on this machine at once, which share the model's file.
     """
     size_of = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
     try:

@@ -74,26 +74,18 @@ def stage_of(job: Any) -> str:
 
 @dataclass
 class Stage:
-    """A stage of dvc.yaml.
-
-    Attributes:
-        about: what its file of rules says of itself.
-        rules: its rules, by name.
-        reads: what it depends on: files, and folders for annotations and other models.
-        writes: its outputs.
-        keys: keys of the config that it depends on.
-        does: its jobs' rules, commands, digests of code, and values of the config.
-        cmd: the command that makes its outputs.
-    """
+    """A stage of dvc.yaml."""
 
     name: str
-    about: str
-    rules: dict[str, Any] = field(default_factory=dict)
-    reads: set[str] = field(default_factory=set)
-    writes: set[str] = field(default_factory=set)
-    keys: set[str] = field(default_factory=set)
-    does: set[tuple[str, ...]] = field(default_factory=set)
-    cmd: str = ""
+    about: str  # what its file of rules says of itself
+    rules: dict[str, Any] = field(default_factory=dict)  # by name
+    reads: set[str] = field(default_factory=set)  # what it depends on: files, and folders of annotations, other models
+    writes: set[str] = field(default_factory=set)  # its outputs
+    keys: set[str] = field(default_factory=set)  # of the config, that it depends on
+    does: set[tuple[str, ...]] = field(
+        default_factory=set
+    )  # its jobs' rules, commands, code's digests, config's values
+    cmd: str = ""  # that makes its outputs
 
     @property
     def key(self) -> str:

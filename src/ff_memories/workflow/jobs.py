@@ -34,10 +34,8 @@ def only_read() -> bool:
 def workflow(run: Run, forceall: bool = False, cores: int = 1, cut: bool = False) -> Iterator[Any]:
     """Yield Snakemake's workflow of a run, with its jobs; ``forceall``: as if no output existed yet.
 
-    ``cut``: on all cores, into shards as `snakemake` cuts it here; else into none.
-
-    Raises:
-        UserError: Snakemake refuses the run; the message has its reason.
+    ``cut``: on all cores, into shards as `snakemake` cuts it here; else into none. Raises ``UserError`` with the reason
+    if Snakemake refuses the run.
     """
     from snakemake.api import SnakemakeApi
     from snakemake.exceptions import IncompleteFilesException, MissingInputException, RuleException, WorkflowError

@@ -20,11 +20,7 @@ def argument(parser: argparse.ArgumentParser) -> None:
 
 
 def opened(given: Path) -> Run:
-    """Return the run of a config file or of a folder of results.
-
-    Raises:
-        UserError: the config cannot be run, or the folder is not that of a run of this project whose config is here.
-    """
+    """Return the run of a config file or a folder of results. Raises ``UserError`` if it cannot run, or is not here."""
     if not given.is_dir():
         return Run.read(given)
     if given.resolve().parent != Path("results").resolve():
@@ -52,11 +48,7 @@ def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], l
 
 
 def run_of(name: str) -> Run | None:
-    """Return the run of a name; ``None`` if its config is not here.
-
-    Raises:
-        UserError: several configs that differ have the run's name, or the only one is no valid config.
-    """
+    """Return the run of a name; ``None`` if no config is here. Raises ``UserError`` if several differ, or it is bad."""
     valid, broken = configs(name)
     if any(config != valid[0][1] for _, config in valid):
         listed = ", ".join(sorted(path.as_posix() for path, _ in valid))

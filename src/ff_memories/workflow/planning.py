@@ -52,34 +52,23 @@ ROOM = 0.9  # of the time, because a plan is an estimate
 
 @dataclass(frozen=True)
 class Planner:
-    """What the plan of a run follows from, besides the sizes of its samples.
-
-    Attributes:
-        text: all of it.
-        archives: bytes still to download and unpack.
-        golden: whether the run first checks the checkpoint.
-        card: the GPU that is not here, if the plan is for one.
-        threads: of a job on this machine's CPU.
-    """
+    """What the plan of a run follows from, besides the sizes of its samples."""
 
     device: str
     shape: Shape
     speed: Speed
-    text: Text
-    archives: int = 0
-    golden: bool = False
-    card: Card | None = None
-    threads: int = 1
+    text: Text  # all of it
+    archives: int = 0  # bytes still to download and unpack
+    golden: bool = False  # whether the run first checks the checkpoint
+    card: Card | None = None  # the GPU that is not here, if the plan is for one
+    threads: int = 1  # of a job on this machine's CPU
 
     @classmethod
     def of(cls, run: Run, threads: int | None = None, card: Card | None = None) -> Self:
         """Measure this machine for some seconds, at a run's model's sizes; a card that is not here is computed.
 
-        Args:
-            threads: of a job; ``None``: as many as its arithmetic gives it.
-
-        Raises:
-            UserError: a text is missing whose size is unknown, or one layer does not fit into this machine's memory.
+        ``threads``: of a job; ``None``: as many as its arithmetic gives it. Raises ``UserError`` if a text is missing
+        whose size is unknown, or if one layer does not fit into this machine's memory.
         """
         config = run.config
         device, precision = "cuda" if card else chosen_device(config.execution.device), config.extraction.precision
@@ -197,19 +186,11 @@ def _tokens_of_a_word(run_: Run, path: Path) -> float:
 
 
 def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> list[str]:
-    """Lower the sizes of a config's samples until its run ends in a given time on this machine.
+    """Lower the sizes of a config's samples until its run ends in ``wanted`` seconds on this machine.
 
-    Args:
-        data: the config, changed in place.
-        planner: of the same run.
-        wanted: seconds.
-        name: of the config, in messages.
-
-    Returns:
-        Lines that say how long the run takes, what was cut, and how wide the intervals of shares become.
-
-    Raises:
-        UserError: even the smallest samples take longer.
+    The config, ``data``, is changed in place; ``name``: what messages call it; ``planner``: of the same run. Return
+    lines that say how long the run takes, what was cut, and how wide the intervals of shares become. Raises
+    ``UserError`` if even the smallest samples take longer.
     """
     config, (_, *shared) = parse(data, name), by_file(data, name).values()
     least = _least(planner.shape.layers)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ff_memories.base.progress import Progress
@@ -30,27 +30,14 @@ class Task:
     log: str | None
 
 
-@dataclass
-class Rebuilt:
-    """The result: files with the recorded bytes, and a line for each file that differs."""
-
-    same: list[str] = field(default_factory=list)
-    differ: list[str] = field(default_factory=list)
-
-
-def makes_results(task: Task) -> bool:
-    """Return whether a job makes an output of the run, and not only files on the way to one."""
-    return not all(map(is_intermediate, task.makes))
-
-
-def tasks(run: Run, wanted: Callable[[Task], bool] = makes_results) -> tuple[list[Task], list[str]]:
+def tasks(
+    run: Run, wanted: Callable[[Task], bool] = lambda task: not all(map(is_intermediate, task.makes))
+) -> tuple[list[Task], list[str]]:
     """Return a run's jobs that measure nothing and can run again, and the missing inputs of those that cannot.
 
     Measurements are by jobs that run the model. Downloads are excluded, because no code of the package determines them.
-
-    Args:
-        wanted: tells the jobs to include, besides those that make, on the way, what these read; a job whose missing
-            input no other of them makes is left out.
+    ``wanted``: tells the jobs to include, besides those that make, on the way, what these read; a job whose missing
+    input no other of them makes is left out. Default: those that make an output of the run.
     """
     with workflow(run, forceall=True) as read:
         possible = [
@@ -111,27 +98,29 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
             work.wait()
 
 
-def compare(folder: Path, todo: list[Task], run: Run, computed_here: frozenset[str] = frozenset()) -> Rebuilt:
-    """Compare the files rebuilt in ``folder`` with the record.
+def compare(
+    folder: Path, todo: list[Task], run: Run, computed_here: frozenset[str] = frozenset()
+) -> tuple[list[str], list[str]]:
+    """Compare the files rebuilt in ``folder`` with the record: return those with its bytes, and a line for each other.
 
     ``computed_here``: files of the run, from tables that differ from the record. Their rebuilt copies are compared with
     these files, and other files that are missing here are not compared.
     """
-    recorded, out = dvc_lock_file.outputs(run), Rebuilt()
+    recorded, same, differ = dvc_lock_file.outputs(run), list[str](), list[str]()
     expected = lambda path: dvc_lock_file.content(path) if path in computed_here else recorded[path][1]
     for task in todo:
         for path in task.makes:
             if not (folder / path).exists():
-                out.differ.append(f"{path}: could not be rebuilt{reason(folder, task)}")
+                differ.append(f"{path}: could not be rebuilt{reason(folder, task)}")
             elif path not in recorded or (computed_here and not Path(path).exists()):
                 continue
             elif dvc_lock_file.content(folder / path) == expected(path):
-                out.same.append(path)
+                same.append(path)
             elif path in computed_here:
-                out.differ.append(f"{path}: the rebuilt file differs from the one here")
+                differ.append(f"{path}: the rebuilt file differs from the one here")
             else:
-                out.differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
-    return out
+                differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
+    return same, differ
 
 
 def reason(folder: Path, task: Task) -> str:

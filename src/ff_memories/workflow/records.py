@@ -66,10 +66,8 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
     """Make Snakemake take the files that match dvc.lock for up to date, and only them.
 
     First fetch text and model, if they are missing; then rebuild, in a scratch folder, files that DVC keeps no copy of.
-    Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for ``adopt``.
-
-    Returns:
-        The stages that were rebuilt, those not yet adopted, and {stage to rerun: the reason}.
+    Outputs that Snakemake has computed here since, and that are up to date, stay as they are, for ``adopt``. Return the
+    stages that were rebuilt, those not yet adopted, and {stage to rerun: the reason}.
     """
     stages = dvc_yaml.check(run)
     dvc_yaml.write_sources(run, stages)
@@ -82,7 +80,9 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
         for job in [job for job in read.dag.jobs if job.output]:
             name = dvc_yaml.stage_of(job)
             states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
-            sound = snakemake_metadata.is_sound(read, job)
+            files = [(str(out), read.persistence.metadata(out)) for out in job.output]
+            wrong = any(True for file in files for _ in snakemake_metadata.faults(*file))
+            sound = not wrong and not read.persistence.params_changed(job)
             if jobs.makes_intermediates(job):  # of another state; made again when needed
                 shards |= set() if sound else set(map(str, job.output)) - made
             elif states and sound:
@@ -104,10 +104,7 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
 
 
 def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str]:
-    """Return the changes of a stage that concern a job: of its own files, and of code and config, which concern all.
-
-    A missing file that the stage reads makes nothing out of date.
-    """
+    """Return a stage's changes that concern a job: of code, config and its own files, but not missing inputs."""
     files, of_stage = {*map(str, job.input), *map(str, job.output)}, stage.reads | stage.writes
     touches = lambda path: path not in of_stage or any(f == path or f.startswith(f"{path}/") for f in files)
     missing = lambda path, how: how == DELETED and path in stage.reads
@@ -139,10 +136,7 @@ def _fetch(run: Run) -> None:
 
 
 def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
-    """Rebuild outputs that are missing or changed, of those that DVC keeps no copy of; return their stages, and paths.
-
-    A job that no more gives the copies that DVC keeps stays due, as its other outputs are not put in place.
-    """
+    """Rebuild missing or changed outputs, of those that DVC keeps no copy of; return their stages, and paths."""
     todo, _ = rebuild.tasks(run, _lost(run, stages))
     if not todo:
         return [], set()
@@ -158,7 +152,7 @@ def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
                 raise UserError(f"{task.stage} could not be rebuilt{why}", f"run {run.again()}")
             kept = [path for path in task.makes if dvc_yaml.is_kept(path) and path in recorded]
             if any(dvc_lock_file.content(scratch / path) != recorded[path][1] for path in kept):
-                continue
+                continue  # a job that no longer gives the copies that DVC keeps stays due
             for path in task.makes:
                 if not dvc_yaml.is_kept(path):
                     shutil.rmtree(path) if os.path.isdir(path) else None
@@ -170,10 +164,7 @@ def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
 
 
 def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
-    """Return what tells the jobs to rebuild: of their stage, only outputs without a copy have changed.
-
-    Texts that runs share, such as the demo's, belong to no run's record; they are rebuilt if they are missing.
-    """
+    """Return what tells the jobs to rebuild: of their stage, only outputs without a copy have changed."""
     recorded, of_stages = dvc_lock_file.outputs(run), changes(run, stages)
     without_copy = {path for path in recorded if not dvc_yaml.is_kept(path)}
     changed = lambda states: {path for path, how in states.items() if how != DELETED}
@@ -182,6 +173,7 @@ def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
     def lost(task: rebuild.Task) -> bool:
         outputs = without_copy & set(task.makes)
         gone = {path for path in outputs if not os.path.exists(path) or path in of_stages.get(task.stage, {})}
+        # texts that runs share, such as the demo's, belong to no run's record
         shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
         again = task.rule in ("models", "sample")  # seconds; else all models would be measured anew
         return bool(gone and task.stage in otherwise_equal) or not all(
@@ -275,9 +267,7 @@ def _params(entry: dict[str, Any], run: Run) -> Iterator[tuple[str, str]]:
 def record(run: Run, at: Path) -> dict[str, Any]:
     """Return what dvc.lock records of a finished run, without DVC: {"stages": ...}.
 
-    Args:
-        run: a run whose inputs are in the working folder.
-        at: the folder with its outputs, where the working folder lacks them.
+    ``at``: the folder with its outputs, where the working folder, which has its inputs, lacks them.
     """
     declared, stages = dvc_yaml.stages(run), {}
     does = dvc_yaml.digests(declared.values())

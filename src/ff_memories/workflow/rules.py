@@ -29,14 +29,8 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
     ``config`` has the declared sections as JSON for the step, ``watched`` has their names for DVC, and ``code`` is a
     digest of the step's code. Snakemake compares these values with its records, and ``sources.yaml`` has them for DVC,
     so both tools rerun a step for the same reasons. In a rule with a wildcard ``model``, a model of the baselines has
-    their sizes of samples.
-
-    Args:
-        name: the step's module.
-        keys: sections of the config, or single keys of one, with blanks between them.
-
-    Raises:
-        UserError: the step reads a section that its rule does not pass.
+    their sizes of samples. ``keys``: sections of the config, or single keys of one, with blanks between them. Raises
+    ``UserError`` if the step reads a section that its rule does not pass.
     """
     keys = tuple(" ".join(keys).split())
     looks_at_all = {"triggers"} if run.config.triggers.keys is None else set()
@@ -133,8 +127,7 @@ def run_of_module(config: dict[str, Any], write: bool) -> Run:
 def name_inputs(rules: Iterable[Any]) -> None:
     """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
 
-    Snakemake's own triggers would also react to the number of shards, which changes no result. A rule that joins shards
-    has the ``params`` of the rule that makes them.
+    Snakemake's own triggers would also react to the number of shards. A rule that joins these has their rule's names.
     """
     named = {rule.name: rule for rule in rules}
     for rule in named.values():
@@ -152,10 +145,9 @@ def words(rules: Iterable[Any]) -> dict[str, str]:
 
 
 def name_logs(rules: Iterable[Any], folder: str) -> None:
-    """Give every rule with a command a log, named after it, and beside it a file with the job's time and memory.
+    """Give every rule with a command a log and, beside it, a file with the job's time and memory, named after it.
 
-    Jobs of one rule have folders, named after their wildcards. The rule also gets the environment that ``--sdm conda``
-    makes for it.
+    A job's wildcards name its folder. The rule also gets the environment that ``--sdm conda`` makes for it.
     """
     for rule in (rule for rule in rules if rule.shellcmd):
         rule.conda_env = "../envs/environment.yaml"  # from the rule's file
@@ -170,9 +162,8 @@ def name_logs(rules: Iterable[Any], folder: str) -> None:
 def find_producers_by_path(rules: Iterable[Any]) -> None:
     """Make Snakemake find the rule for an input by its path alone, even if the input is ``rules.X.output``.
 
-    Snakemake binds such an input to rule X, and then runs X even if ``--allowed-rules`` excludes it, for example
-    because a pulled table is older than its inputs. A path is looked up only among the allowed rules, so a stage
-    of ``dvc.yaml`` runs only its own rule.
+    Else it binds the input to rule X, and runs X even if ``--allowed-rules`` excludes it, as where a pulled table is
+    older than its inputs. So a stage of ``dvc.yaml`` runs only its own rules.
     """
     for rule in rules:
         rule.dependencies.clear()

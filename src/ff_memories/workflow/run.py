@@ -22,12 +22,7 @@ FORMATS = (".pdf", ".png", ".svg", ".vl.json", ".csv", ".html")  # of a figure
 
 
 class Run:
-    """One run: its config, checked and resolved, its inputs and its folders.
-
-    Args:
-        config: the config's data.
-        name: the config's file.
-    """
+    """One run: its config, checked and resolved, its inputs and its folders; ``name``: the config's file."""
 
     def __init__(self, config: dict[str, Any], name: str = "config"):
         self.given = configs.joined(config, name)

@@ -46,8 +46,7 @@ ANOTHER = "ask for another copy of it"
 def pack(run: Run, to: Path) -> list[str]:
     """Write the archive of a finished run; return the outputs that are left out.
 
-    Raises:
-        UserError: the run is not finished, an output was edited, or the config cannot be shared.
+    Raises ``UserError`` if the run is not finished, an output was edited, or the config cannot be shared.
     """
     _refuse_unfinished(run)
     here = Path.cwd()
@@ -146,17 +145,10 @@ def names(run: Run) -> dict[str, str | None]:
 def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) -> tuple[str, dict[str, Any]]:
     """Unpack an archive into an empty folder, put its model and text there as links, and return its config's path.
 
-    What the run takes by name is fetched to ``data/`` of the working folder, as ``ff-memories fetch`` does.
-
-    Args:
-        model, text: files, or folders of files, to take these from; empty: fetch them by name.
-
-    Returns:
-        The path of its config there, and what the certificate says: digest, version, and by kind of input its name,
-        whether it was given, and its files' digests.
-
-    Raises:
-        UserError: the archive is damaged or refused, or its model or text cannot be had.
+    ``model`` and ``text`` are files, or folders of files, to take these from. If they are empty, these are fetched by
+    name to ``data/`` of the working folder, as ``ff-memories fetch`` does. Also return what the certificate says:
+    digest, version, and by kind of input its name, whether it was given, and its files' digests. Raises ``UserError``
+    if the archive is damaged or refused, or its model or text cannot be had.
     """
     require_file(archive)
     if not archive.is_file():
@@ -183,11 +175,7 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
 
 
 def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
-    """Return an archive's run, the version that made it, and its SHA256SUMS, {path: digest}.
-
-    Raises ``UserError`` if a path that it names leads out of the folder, or if a file is gone, is not as SHA256SUMS
-    says, or is not of the run: a Snakefile, for one, would be executed.
-    """
+    """Return an archive's run, version and {path: digest}; refuse paths outside, and files gone, changed or foreign."""
     if not (folder / SUMS).is_file():
         raise UserError(f"{archive}: has no {SUMS}", "verify it with the version that wrote it")
     first, *rows = (folder / SUMS).read_text(encoding="utf-8", errors="replace").split("\n")
@@ -214,7 +202,7 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
     belongs = {config, str(constraints.LOCK), str(run.dvc_lock), run.annotation_folder}
     belongs |= {path for path in recorded if path.startswith(f"{run.results}/")}
     for path in (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()):
-        if path != SUMS and not belongs & {path, *map(str, PurePosixPath(path).parents)}:
+        if path != SUMS and not belongs & {path, *map(str, PurePosixPath(path).parents)}:  # a Snakefile would be run
             raise UserError(f"{archive}: refused, because {path!r} does not belong to the run")
         if path != SUMS and digests.get(path) != dvc_lock_file.digest(folder / path, "sha256"):
             raise UserError(f"{archive}: {path} is not as {SUMS} says", ANOTHER)

@@ -30,24 +30,12 @@ def faults(output: str, record: Any) -> Iterator[str]:
             yield f"{output}: its input {path} has changed since"
 
 
-def is_sound(workflow: Any, job: Any) -> bool:
-    """Return whether Snakemake wrote all of a job's outputs from the current inputs, parameters and code."""
-    records = workflow.persistence
-    if any(True for out in job.output for _ in faults(str(out), records.metadata(out))):
-        return False
-    return not records.params_changed(job)
-
-
 def remove_not_own(command: list[str]) -> None:
     """Remove a DVC stage's outputs that Snakemake would leave though they may not be its jobs' own results.
 
     Snakemake compares times, and so takes a file for its own that was edited or pulled, or whose input is older.
-
-    Args:
-        command: the stage's command line, which ends with ``--`` and its outputs.
-
-    Raises:
-        UserError: another Snakemake may be writing these files.
+    ``command``: the stage's, which ends with ``--`` and its outputs. Raises ``UserError`` if another Snakemake may be
+    writing these files.
     """
     if any(LOCKS.glob("*.lock")):
         hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"

@@ -28,11 +28,8 @@ READ = 1.5e8  # parameters that a job reads per second
 def measured(shape: Shape, device: str, execution: ExecutionSection, threads: int, precision: Precision) -> Speed:
     """Measure this machine's speed, at a model's sizes and with a run's arithmetic.
 
-    Arithmetic is of CPUs, and chosen before numpy and torch are loaded (``arithmetic``): a process of its own measures
-    a CPU.
-
-    Raises:
-        UserError: the device does not have the precision, or that process failed, as where memory is too small.
+    A process of its own measures a CPU, whose arithmetic is chosen before numpy and torch are loaded. Raises
+    ``UserError`` if the device does not have the precision, or if that process failed, as where memory is too small.
     """
     use_precision(precision, device)
     if device != "cpu":
