@@ -14,10 +14,18 @@ from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge.evidence import Evidence, stop_words
-from ff_memories.judge.layers import at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement
 from ff_memories.judge.register import register
-from ff_memories.judge.statistics import expanded, highest, lowest_of_joint, share_interval, wilson
+from ff_memories.judge.statistics import (
+    at,
+    between,
+    expanded,
+    highest,
+    in_layers,
+    lowest_of_joint,
+    share_interval,
+    wilson,
+)
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
 from ff_memories.judge.wording import natural
 from ff_memories.paper.keys import claims as keys_

@@ -213,13 +213,9 @@ def faults(error: ValidationError, prefix: str = "") -> str:
 
 
 def by_file(data: Any, name: str = "config", root: Path = Path()) -> dict[str, dict[str, Any]]:
-    """Return {file: its keys} of a config: itself, and the protocol that it names, if it names one.
+    """Return {file: its keys} of a config: itself, and the protocol that it names, if any, in the folder ``root``.
 
-    Args:
-        root: the project's folder, where the protocol is looked for.
-
-    Raises:
-        UserError: one of the two has no keys, or the protocol cannot be read.
+    Raises ``UserError`` if one of the two has no keys, or the protocol cannot be read.
     """
     files = {name: data}
     if isinstance(data, dict) and (shared := data.get(PROTOCOL)) is not None:

@@ -72,10 +72,8 @@ def choices(config: Config) -> list[Choice]:
 def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
     """Return the choices grouped into jobs: quick ones by section, each of the others alone.
 
-    spaCy's stop words are also alone, since a section's results must not depend on installed packages.
-
-    Args:
-        extent: ``controls`` (``CONTROLS``), ``quick`` (also all choices in ``values`` and ``composition``) or ``all``.
+    spaCy's stop words are also alone, since a section's results must not depend on installed packages. The extent is
+    ``controls`` (``CONTROLS``), ``quick`` (also all choices in ``values`` and ``composition``) or ``all``.
     """
     jobs: dict[str, list[Choice]] = {}
     for choice in choices(config):
@@ -87,11 +85,7 @@ def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
 
 
 def varied(config: Config, choice: Choice, train_sentences: int) -> Config:
-    """Return the run's config with one choice changed.
-
-    Args:
-        train_sentences: the run's number of training sentences, for choices that use a share of them.
-    """
+    """Return the run's config with one choice changed, which may be a share of its training sentences."""
     plain = copy.deepcopy(config.resolved())
     if choice.path == "fidelity":
         plain["fidelity"] = choice.value

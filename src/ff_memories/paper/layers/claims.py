@@ -8,13 +8,16 @@ import polars as pl
 
 from ff_memories.base.draws import ends
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.layers import PAPER, at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
 from ff_memories.judge.measures import means
 from ff_memories.judge.statistics import (
+    PAPER,
     Share,
+    at,
     average,
+    between,
     by_layer,
+    in_layers,
     joint_medians,
     joint_shares,
     lowest_of_joint,

@@ -29,16 +29,11 @@ Tops = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
 def sample_examples(
     lengths: np.ndarray, first: int, *, examples: int, sample: str, positions: str, seed: int
 ) -> pl.DataFrame:
-    """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn.
+    """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn, all where there are fewer.
 
-    Args:
-        lengths: (sentences,) tokens of the validation sentences.
-        first: number of the first of them in the corpus.
-        examples: how many; all there are where there are fewer.
-        sample: ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or ``uniform`` over all
-            prefixes of all sentences.
-        positions: prefix lengths, see ``POSITIONS``.
-        seed: of both draws.
+    ``lengths`` (sentences,) are of the validation sentences, of which the corpus has the first under the number
+    ``first``. The ``sample`` is ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or
+    ``uniform`` over all prefixes of all sentences.
     """
     low, high = POSITIONS[positions]
     choices = np.maximum(lengths + high - low + 1, 0)  # prefixes of each sentence
@@ -308,13 +303,7 @@ def tables(
 
 
 def reasons(refinement: pl.DataFrame, examples: int, missing: int) -> dict[str, int]:
-    """Return what the ``counts`` table says of the examples.
-
-    Args:
-        refinement: the table.
-        examples: how many there are.
-        missing: how many fewer than the config asks for.
-    """
+    """Return what the ``counts`` table says of the examples; ``missing``: how many fewer than the config asks for."""
     both = pl.col("residual_top") == pl.col("ffn_top")
     return {
         "examples": examples,
