@@ -11,7 +11,8 @@ import polars as pl
 
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
-from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
+from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, parse
+from ff_memories.config.sections import keys_of
 from ff_memories.judge.wording import PAPERS, natural
 from ff_memories.tables import TABLES
 

@@ -10,6 +10,7 @@ from ff_memories import config as configs
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_json
 from ff_memories.base.parameters import Inputs, Output, Param
+from ff_memories.config.model import TransformersModel
 from ff_memories.corpus.tokenizer import write_types
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.proved_model import take_in
@@ -61,12 +62,12 @@ def run(config: Param, files: Inputs, weights: Output, description: Output, info
     write_json(info, described, sort_keys=True)
 
 
-def _asked(given: str) -> tuple[configs.TransformersModel, str]:
+def _asked(given: str) -> tuple[TransformersModel, str]:
     """Return the config's section on the model, and ``triggers.signs``."""
     if not given.lstrip().startswith("{"):
         whole = configs.load(given)
-        if not isinstance(whole.model, configs.TransformersModel):
+        if not isinstance(whole.model, TransformersModel):
             raise UserError(f"{given}: a fairseq checkpoint; this step reads models of transformers only")
         return whole.model, whole.triggers.signs
     plain = json.loads(given)
-    return configs.TransformersModel.model_validate(plain["model"]), plain["triggers"]["signs"]
+    return TransformersModel.model_validate(plain["model"]), plain["triggers"]["signs"]
