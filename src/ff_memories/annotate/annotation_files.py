@@ -169,7 +169,7 @@ def check_names(answers: Iterable[Annotation], problems: Problems) -> None:
 def check(
     patterns: Sequence[Pattern], prefixes: Mapping[str, int], problems: Problems
 ) -> tuple[list[Pattern], list[Pattern]]:
-    """Return the patterns of shown items ({item: its number of prefixes}), and those of others; report bad ones.
+    """Return the patterns of shown items ({item: its number of prefixes}), and of items not shown; report bad ones.
 
     An item is not shown any more if its prefixes or the sample changed.
     """

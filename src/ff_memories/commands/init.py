@@ -128,7 +128,7 @@ def configured(args: argparse.Namespace) -> str:
         _set(data, setting)
     given = {setting.partition("=")[0] for setting in args.set}
     _follow(data, given)
-    folder = _folder(Run(foreign.yaml_of(render(data), str(args.config), Any), str(args.config)))
+    folder = _folder(_run(render(data), args.config))
     chosen = "memories" in shared.get("composition", {}) or "composition.memories" in given
     if folder is not None and not chosen and not {"relu", "relu2"} & set(map(str, config_file.read(folder).values())):
         data["composition"]["memories"] = "share:0.9"  # no memory is ever inactive
@@ -137,15 +137,21 @@ def configured(args: argparse.Namespace) -> str:
     if args.time is not None:
         from ff_memories.workflow.planning import Planner, fit  # torch takes seconds to load
 
-        planner = Planner.of(Run(foreign.yaml_of(render(data), str(args.config), Any), str(args.config)))
+        planner = Planner.of(_run(render(data), args.config))
         print("\n".join(fit(data, planner, args.time, str(args.config))))
     text = render(data)
-    run_ = Run(foreign.yaml_of(text, str(args.config), Any), str(args.config))
+    run_ = _run(text, args.config)
     refuse_taken(run_)
     if folder is not None:
         sentences = list(islice(_sentences(run_.inputs.texts("train")), COMPARED))
         model_folder.read_tokenizer(folder, sentences=sentences)
     return text
+
+
+def _run(text: str, path: Path) -> Run:
+    """Return the run of a config's text, which will be the file at a path."""
+    data: Any = foreign.yaml_of(text, str(path), Any)
+    return Run(data, str(path))
 
 
 def _folder(run_: Run) -> Path | None:

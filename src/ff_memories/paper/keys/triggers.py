@@ -135,7 +135,7 @@ def run_batch(
 def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> torch.Tensor:
     """Return (signs * d_m,) int64: on how many rows each memory's coefficient is positive, each row by its weight.
 
-    ``weights``: (rows,) float32, whole numbers whose sum is below 2**24, so that float32 counts exactly.
+    ``weights``: (rows,) float32, whole numbers whose sum is below 2**24: float32 counts them exactly.
     """
     rows, keys = coefficients.shape
     size = rows if coefficients.device.type == "cuda" else min(rows, ROWS)
