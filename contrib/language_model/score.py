@@ -41,9 +41,7 @@ def run(args: argparse.Namespace) -> None:
     if args.out and args.out.resolve() in {path.resolve() for path in [*own, *args.files]}:
         raise UserError(f"{args.out}: has annotations", "choose another file for --out")
     seed, plan = run_.config.seed, tables.read(run_.table("annotation_plan"))
-    proxy, proxy_labels = (
-        tables.read(run_.table(name)).filter(annotator=ANNOTATOR) for name in ("annotations", "pattern_labels")
-    )
+    proxy_labels = tables.read(run_.table("pattern_labels")).filter(annotator=ANNOTATOR)
     problems = Problems()
     given, _ = annotation_files.read_all(_once([*own, *args.files]), run_.config.run, problems)
     records, stale = check(given, annotation_study.shown(run_), problems)
@@ -54,7 +52,7 @@ def run(args: argparse.Namespace) -> None:
             "write prompts for this run: python -m contrib.language_model prompts",
         )
     found, labels = scoring.annotations(records, plan), scoring.item_labels(records, plan)
-    scores = scoring.scores(found, labels, proxy, proxy_labels, seed)
+    scores = scoring.scores(found, labels, proxy_labels, seed)
     rows: list[Pair] = [
         (row[0], "", *row[1:]) for row in scores if row[0] != PEOPLE
     ]  # the pairs below say whom they compare

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from contrib import commands
 
-COMMANDS = ("triggers", "texts", "agreement", "layer", "dim", "sample")
+COMMANDS = ("triggers", "texts", "agreement", "seeds", "layer", "dim", "sample")
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
+from contrib.released_code import seeds
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus.dictionary import UNK, Dictionary
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.paper.values.steps import projection_seeds
 
 COLUMNS = (
     "layer",
@@ -62,7 +62,7 @@ def rows(
         ids = torch.tensor([dictionary.ids.get(word, UNK) for _, word, _ in wanted], device=decoder.device)
         which = torch.tensor([key for key, _, _ in wanted], device=decoder.device)
         if state is not None:
-            tops, maxima, ranks, state = projection_seeds.predictions(vocabulary, block.values, state, which, ids)
+            tops, maxima, ranks, state = seeds.predictions(vocabulary, block.values, state, which, ids)
         else:
             top = vocabulary.predict(block.values)
             tops, maxima = top.top.tolist(), top.probability.tolist()

@@ -7,8 +7,9 @@ from typing import Any
 from pages import ROOT, options, renew
 from pydantic.fields import FieldInfo
 
-from ff_memories.config import FIDELITY, Config, FigureOptions, about, keys_of
+from ff_memories.config import FIDELITY, Config
 from ff_memories.config.model import AUTO
+from ff_memories.config.sections import FigureOptions, about, keys_of
 
 PAGE = ROOT / "config" / "README.md"
 

@@ -1,7 +1,8 @@
 """Write docs/deviations.md: where paper and released code differ or leave a choice, and the effect of each choice.
 
-With --tables, the effects come from a run's tables `sensitivity` and `projection_seeds`, which are also saved in
-docs/data as CSV; without it, from the saved CSV. No number on the page is typed by hand.
+With --tables, the effects come from a run's table `sensitivity`, which is also saved in docs/data as CSV; without it,
+from the saved CSV. Ranks under random projections come from docs/data/projection_seeds.csv, which
+`python -m contrib.released_code seeds` writes. No number on the page is typed by hand.
 """
 
 import sys
@@ -22,7 +23,6 @@ from ff_memories.judge.register import register as claims
 from ff_memories.judge.sensitivity import changes
 
 PAGE, ENTRIES = ROOT / "docs" / "deviations.md", ROOT / "docs" / "tools" / "deviations.toml"
-KEPT = ("sensitivity", "projection_seeds")
 DIGITS = 6
 UNMEASURED = "not measured"
 REFUSED = "a run with this choice is refused"
@@ -40,7 +40,7 @@ MEASURED = """\
 The effects come from one run. Each row changes one key and keeps all others. A claim *moves* if it leaves the 95 %
 interval of the run's own value, or without an interval, if it changes at all. {whose} To update them from a run:
 
-    snakemake --cores all sensitivity projection_seeds
+    snakemake --cores all sensitivity
     python docs/tools/deviations.py --tables results/demo/tables
 """
 SURROGATE = "**All numbers come from a surrogate model, not the paper's.**"
@@ -103,7 +103,7 @@ def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
 
     Args:
         sensitivity: the table ``sensitivity``; without it, effects appear as "not measured".
-        seeds: the table ``projection_seeds``, likewise.
+        seeds: what ``contrib.released_code.seeds`` writes, likewise.
     """
     frame = None if sensitivity is None else changes(sensitivity)
     surrogate = sensitivity is not None and not sensitivity["verdict"].is_in(["reproduced", "not_reproduced"]).any()
@@ -205,12 +205,11 @@ def seeds_line(seeds: pl.DataFrame | None) -> str:
     )
 
 
-def taken(folder: Path) -> dict[str, str]:
-    """Return the kept parts of a run's tables as CSV."""
-    found = {name: folder / f"{name}.parquet" for name in KEPT if (folder / f"{name}.parquet").exists()}
-    if "sensitivity" not in found:
-        sys.exit(f"{folder}: no sensitivity.parquet; run snakemake --cores all sensitivity projection_seeds to make it")
-    return {name: csv(tables.read(path)) for name, path in found.items()}
+def taken(folder: Path) -> str:
+    """Return a run's table ``sensitivity`` as CSV."""
+    if not (path := folder / "sensitivity.parquet").exists():
+        sys.exit(f"{folder}: no sensitivity.parquet; run snakemake --cores all sensitivity to make it")
+    return csv(tables.read(path))
 
 
 def csv(frame: pl.DataFrame) -> str:
@@ -218,27 +217,23 @@ def csv(frame: pl.DataFrame) -> str:
     return frame.with_columns(pl.col(pl.Float64).round_sig_figs(DIGITS)).write_csv()
 
 
-def table(name: str, text: str) -> pl.DataFrame:
-    """Return a kept table."""
-    schema = tables.TABLES[name]
-    empty = [] if name != "sensitivity" else ["value"]
+def table(text: str) -> pl.DataFrame:
+    """Return the kept table ``sensitivity``."""
+    schema = tables.TABLES["sensitivity"]
     frame = pl.read_csv(text.encode(), schema_overrides={c: pl.String for c in schema.columns})
-    return tables.conform(frame.with_columns(pl.col(c).fill_null("") for c in empty), schema)
+    return tables.conform(frame.with_columns(pl.col("value").fill_null("")), schema)
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = options(__doc__, PAGE)
     parser.add_argument("--tables", type=Path, help="folder of a run's tables; without it, what docs/data holds")
     args = parser.parse_args(argv)
-    kept = {name: args.out.parent / "data" / f"{name}.csv" for name in KEPT}
-    texts = {name: path.read_text(encoding="utf-8") for name, path in kept.items() if path.exists()}
-    if args.tables is not None:
-        texts = taken(args.tables)
-    new = page(*(table(name, texts[name]) if name in texts else None for name in KEPT))
-    if not args.check:
-        for name, text in texts.items():
-            write_whole(kept[name], text)
-    renew(args.out, new, args.check)
+    kept, drawn = (args.out.parent / "data" / f"{name}.csv" for name in ("sensitivity", "projection_seeds"))
+    if args.tables is not None and not args.check:
+        write_whole(kept, taken(args.tables))
+    sensitivity = taken(args.tables) if args.tables is not None else kept.read_text("utf-8") if kept.exists() else ""
+    seeds = pl.read_csv(drawn) if drawn.exists() else None
+    renew(args.out, page(table(sensitivity) if sensitivity else None, seeds), args.check)
 
 
 if __name__ == "__main__":

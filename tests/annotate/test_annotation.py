@@ -202,7 +202,7 @@ def simulated_study(errors, keys=600, seed=5):
     labels = pl.DataFrame(labels, schema=tables.TABLES["pattern_labels"].columns, orient="row")
     records = [r for i, e in enumerate(errors, 1) for r in simulate.annotate(i, e, asked, truth, seed)]
     found, given = scoring.annotations(records, asked), scoring.item_labels(records, asked)
-    rows = scoring.scores(found, given, truth, labels, 1)
+    rows = scoring.scores(found, given, labels, 1)
     return {(who, measure): rest for who, measure, *rest in rows}
 
 
@@ -216,8 +216,7 @@ def test_scores_recover_the_rates_at_which_simulated_annotators_err(monkeypatch)
         # a repeat is labelled alike where both showings miss the pattern, or both see it with one type
         alike = 0.2 + 0.8 * (error.miss**2 + seen**2 * (error.mistype**2 + (1 - error.mistype) ** 2))
         known = {
-            "foil_rate": error.foil, "proxy_patterns_found": seen, "proxy_types_alike": 1 - error.mistype,
-            "keys_with_pattern": seen, "coverage": 0.8 * seen, "repeat_agreement": alike,
+            "foil_rate": error.foil, "keys_with_pattern": seen, "coverage": 0.8 * seen, "repeat_agreement": alike,
             "labels_as_proxy": 0.2 + 0.8 * seen * (1 - error.mistype),
         }  # fmt: skip
         for measure, rate in known.items():

@@ -14,15 +14,24 @@ from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge.evidence import Evidence, stop_words
-from ff_memories.judge.layers import at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement
-from ff_memories.judge.register import register
-from ff_memories.judge.statistics import expanded, highest, lowest_of_joint, share_interval, wilson
+from ff_memories.judge.register import BEYOND, register
+from ff_memories.judge.statistics import (
+    at,
+    between,
+    expanded,
+    highest,
+    in_layers,
+    lowest_of_joint,
+    share_interval,
+    wilson,
+)
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
-from ff_memories.judge.wording import natural
+from ff_memories.judge.wording import beyond, natural
 from ff_memories.paper.keys import claims as keys_
 from ff_memories.paper.layers import claims as layers_
 from ff_memories.paper.values import claims as values_
+from ff_memories.tables.results import BASELINES, LIMITS
 
 LAYERS, KEYS, VOCAB = range(1, 17), 200, 50_000
 STOP = frozenset({10, 11})
@@ -429,6 +438,15 @@ def test_a_layer_without_either_kind_has_no_say():
     say = lambda n: layers_.feed_forward_disagrees(evidence(without), limit=Limit(n))
     assert say(15).judged.shows == "yes" and say(16).judged is None
     assert say(16).reason == "the larger share in 15 of 16 layers, 1 without data"
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_is_declared_in_known_words(claim):
+    assert set(claim.baselines) <= set(BASELINES) and (not claim.chance or claim.chance in claim.baselines)
+    assert set(claim.rests_on) <= {"coefficients", "values", "active memories", "predictions", "sums"}
+    assert claim.limit_source is None if claim.limit is None else claim.limit_source in LIMITS
+    assert claim.known in ("stated", "read off a figure", "derived", BEYOND)
+    assert (claim.known == BEYOND) == beyond(claim.id)  # the paper's claims are K1 and so on
 
 
 def test_the_papers_claims_are_sorted_by_their_numbers_and_come_first():

@@ -147,12 +147,8 @@ def test_what_a_run_does_not_show_needs_no_random_network():
 
 
 @pytest.mark.parametrize("more, said", [
-    ({"limit": {"at_least": 1}}, "limit_source"), ({"limit_source": "ours"}, "limit_source"),
-    ({"limit": {"at_least": 1}, "limit_source": "hearsay"}, "limit_source"),
     ({"limit": {"at_leats": 1}, "limit_source": "ours"}, "at_leats"),
     ({"limit": {}, "limit_source": "ours"}, "nothing"), ({"directional": True}, "directional"),
-    ({"chance": "unigram"}, "none of its baselines"), ({"baselines": ["dice"]}, "dice"),
-    ({"known": "stated"}, "K1 and so on"), ({"rests_on": ["luck"]}, "luck"),
 ])  # fmt: skip
 def test_an_entry_of_claims_that_makes_no_sense_is_refused_by_name(more, said):
     with pytest.raises((ValueError, TypeError), match=said):

@@ -12,7 +12,8 @@ from running import change, command, snakemake
 
 from ff_memories import tables
 from ff_memories.base import machine
-from ff_memories.config import Config, FigureOptions, Settings, parse
+from ff_memories.config import Config, Settings, parse
+from ff_memories.config.sections import FigureOptions
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
 from ff_memories.judge import sensitivity

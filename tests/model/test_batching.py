@@ -104,8 +104,8 @@ def test_sequences_fill_batches_in_their_order(lengths, budget):
 def test_prefixes_are_numbered_through_and_their_texts_recognised(sentences):
     held = corpus(sentences)
     every = prefixes(sentences, "0..N")
-    sentence, position = trigger_table.Prefixes.of(held).locate(np.arange(len(every)))
-    assert list(zip(sentence.tolist(), position.tolist(), strict=True)) == every
+    starts = trigger_table.prefix_starts(held)
+    assert [starts[sentence] + position for sentence, position in every] == list(range(len(every)))
     order = sorted(range(len(sentences)), key=lambda s: len(sentences[s]))  # as batches are packed
     batch = Batch.pack([held.sentence(s) for s in order])
     hashes = triggers.prefix_hashes(batch).tolist()
@@ -128,15 +128,15 @@ def test_what_sentences_offer_is_counted_and_too_few_are_refused(sentences, posi
 
 def test_more_prefixes_than_can_be_numbered_are_refused(monkeypatch):
     of_length = lambda n: Corpus(np.zeros(0, np.int32), np.array([0, n]), train=1)  # n + 1 prefixes, of 32 bits
-    assert trigger_table.Prefixes.of(of_length(2**32 - 2)).starts[-1] == 2**32 - 1
+    assert trigger_table.prefix_starts(of_length(2**32 - 2))[-1] == 2**32 - 1
     with pytest.raises(UserError, match="4,294,967,296 prefixes are more"):
-        trigger_table.Prefixes.of(of_length(2**32 - 1))
+        trigger_table.prefix_starts(of_length(2**32 - 1))
     held = corpus([[4, 5], [4]])  # three and two prefixes
     monkeypatch.setattr(trigger_table, "MAX_PREFIXES", 5)
-    assert trigger_table.Prefixes.of(held).starts.tolist() == [0, 3, 5]
+    assert trigger_table.prefix_starts(held).tolist() == [0, 3, 5]
     monkeypatch.setattr(trigger_table, "MAX_PREFIXES", 4)
     with pytest.raises(UserError, match="5 prefixes are more than 4"):
-        trigger_table.Prefixes.of(held)
+        trigger_table.prefix_starts(held)
 
 
 def test_triggers_that_repeat_a_text_count_within_their_key():

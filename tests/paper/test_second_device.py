@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
+from contributed import use
 from factories import words, write_checkpoint, write_dictionary
 from pipeline import baseline, config, run_steps, step, write_inputs
 from polars.testing import assert_frame_equal
@@ -326,8 +327,7 @@ def later_steps(folder, out, device):
     there, text = ["--device", device, "--threads", 1], ["--corpus", out / "corpus.safetensors"]
     of_run = ["--config", folder / "config.yaml", *model, *there]
     baseline(folder, out, "untrained-1", out / "untrained-1", device)
-    step("projection-seeds", *of_run, "--values", t("values"), "--seeds", 2, "--projection-seeds",
-         t("projection_seeds"))  # fmt: skip
+    use("released_code", "seeds", *of_run, "--values", t("values"), "--seeds", 2, "--out", out / "seeds.csv")
     for name in ("annotations", "pattern_labels"):
         tables.write(pl.DataFrame(schema=tables.TABLES[name].columns), t(name))
     step("gallery", "--config", folder / "config.yaml", *text, "--tables", *map(t, TABLES),
@@ -350,6 +350,7 @@ def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks, 
     assert len(names) > 15 and names == sorted(path.relative_to(there) for path in there.rglob("*.parquet"))
     for name in names:  # what changes do to a loss is a small difference of large numbers
         same(pl.read_parquet(there / name), pl.read_parquet(here / name))
+    same(*(pl.read_csv(out / "seeds.csv") for out in (there, here)))
     shown = sorted(path.stem for path in (here / "gallery" / "data").iterdir())
     for name in shown:
         same(*(parts.read(out / "gallery", name) for out in (there, here)))

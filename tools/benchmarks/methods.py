@@ -12,7 +12,7 @@ from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.paper.keys.topk import TopTriggers
-from ff_memories.paper.keys.trigger_table import Prefixes
+from ff_memories.paper.keys.trigger_table import prefix_starts
 from ff_memories.paper.keys.triggers import AllKeys, run_batch
 
 Method = Callable[[batching.Plan], None]
@@ -42,8 +42,8 @@ def floor(decoder: Decoder, corpus: Corpus) -> Method:
 
 def engine(decoder: Decoder, corpus: Corpus, per_sentence: str, best: TopTriggers) -> Method:
     """Ours, as ``trigger_examples`` runs it."""
-    prefixes, space, columns = Prefixes.of(corpus), batching.ScratchBuffer(), [AllKeys()] * decoder.description.layers
-    return lambda part: run_batch(decoder, corpus, prefixes, part, best, LOW, HIGH, per_sentence, columns, space)
+    starts, space, columns = prefix_starts(corpus), batching.ScratchBuffer(), [AllKeys()] * decoder.description.layers
+    return lambda part: run_batch(decoder, corpus, starts, part, best, LOW, HIGH, per_sentence, columns, space)
 
 
 def lists(decoder: Decoder, top: int) -> TopTriggers:

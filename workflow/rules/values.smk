@@ -21,20 +21,3 @@ rule values:
 
 
 join_shards("values")
-
-
-rule projection_seeds_table:
-    """Measure how the released script's random projections change ranks, by seed; only on request."""
-    input:
-        weights=rules.model.output.weights,
-        description=rules.model.output.description,
-        values=run_.table("values"),
-    output:
-        projection_seeds=run_.table("projection_seeds"),
-    threads: compute_threads
-    resources:
-        **execution(),
-    params:
-        **step_params("projection_seeds", "values"),
-    shell:
-        command("projection-seeds")

@@ -169,14 +169,9 @@ def check_names(answers: Iterable[Annotation], problems: Problems) -> None:
 def check(
     patterns: Sequence[Pattern], prefixes: Mapping[str, int], problems: Problems
 ) -> tuple[list[Pattern], list[Pattern]]:
-    """Return the patterns of shown items, and those of items that are not shown; report violations of the rules.
+    """Return the patterns of shown items ({item: its number of prefixes}), and of items not shown; report bad ones.
 
     An item is not shown any more if its prefixes or the sample changed.
-
-    Args:
-        patterns: as annotators wrote them.
-        prefixes: {shown item: its number of prefixes}.
-        problems: to add to.
     """
     shown = [pattern for pattern in patterns if pattern.item in prefixes]
     of_item: dict[tuple[str, str], Pattern] = {}

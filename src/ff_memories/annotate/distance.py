@@ -41,12 +41,8 @@ PREFIX = 5  # common first letters of two words of one family, if they are most 
 class WordCloseness:
     """Say whether two words of one sort are closer than random words of that sort with similar frequencies.
 
-    Attributes:
-        embedding, centre: (vocab, d), (d,) the words' vectors and their mean.
-        sorts: (vocab,) the sort of each type, from ``words.sort_of``.
-        order: each sort's types, by decreasing frequency.
-        position: (vocab,) each type's position in its sort's ``order``.
-        seed: of the random pairs.
+    ``embedding`` (vocab, d) has the mean ``centre`` (d,). ``sorts`` (vocab,) come from ``words.sort_of``, ``order`` has
+    each sort's types by decreasing frequency, and ``position`` (vocab,) each type's place in its sort's ``order``.
     """
 
     embedding: torch.Tensor
@@ -166,13 +162,7 @@ def compared(
 
 
 def label(cases: pl.DataFrame, types: Sequence[str], closer: Callable[[int, int], bool]) -> pl.DataFrame:
-    """Return the rows of ``distance_labels`` for rows of ``refinement``.
-
-    Args:
-        cases: with ``example``, ``output_top``, ``residual_top``, ``ffn_top``.
-        types: the dictionary's words by id.
-        closer: says whether two types are close.
-    """
+    """Return the rows of ``distance_labels`` for rows of ``refinement``; ``closer``: whether two types are close."""
     out = []
     for example, output, *parts in cases.select("example", "output_top", "residual_top", "ffn_top").iter_rows():
         related = any(spelled_alike(types[output], types[part]) or closer(output, part) for part in parts)

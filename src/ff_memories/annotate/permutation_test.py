@@ -20,13 +20,9 @@ LIFT = 3  # a pattern is at least three times as frequent in a key as in random 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A pattern of a key, or a candidate for one.
+    """A pattern of a key, or a candidate for one: its words as printed, and the indices of the prefixes that have it.
 
-    Attributes:
-        words: its words, as printed.
-        kind: its kind, which decides how it is described.
-        members: indices of the prefixes with the pattern.
-        p: probability that at least as many random prefixes have it, before correction.
+    ``p``: probability that at least as many random prefixes have it, before correction.
     """
 
     words: tuple[str, ...]
@@ -36,11 +32,7 @@ class Candidate:
 
 
 def tail(counts: ArrayLike, shown: int, chance: ArrayLike) -> np.ndarray:
-    """Return the exact binomial probability that ``counts`` or more of ``shown`` prefixes have a pattern.
-
-    Args:
-        counts, chance: arrays of the same shape; ``chance`` is the probability for a single random prefix.
-    """
+    """Return the exact binomial probability that ``counts`` or more of ``shown`` prefixes have a pattern."""
     return bdtrc(np.asarray(counts, dtype=np.float64) - 1, shown, np.asarray(chance))
 
 
@@ -52,10 +44,7 @@ def frequent(counts: np.ndarray, shown: int, chance: np.ndarray) -> np.ndarray:
 class Correction:
     """Correct the p-values of a search by the same search over random sets of prefixes, drawn on demand.
 
-    Args:
-        smallest: the search; returns the smallest p-value in a set of prefixes, given as indices into the pool.
-        pool: the number of random prefixes from which sets are drawn.
-        rng_of: returns the generator for sets of a given size.
+    ``smallest`` is the search: it gives the smallest p-value in a set of prefixes, which are indices into the pool.
     """
 
     def __init__(

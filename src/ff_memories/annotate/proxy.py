@@ -42,15 +42,7 @@ class Annotator:
     def of(
         cls, corpus: Corpus, dictionary: Types, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int
     ) -> "Annotator":
-        """Learn from a corpus what random prefixes have in common.
-
-        Args:
-            corpus: the source of the triggers.
-            dictionary: its words.
-            embedding: (vocab, d), the model's input embeddings.
-            triggers: the ``triggers`` table, which shows what prefixes were compared.
-            seed: of all draws.
-        """
+        """Learn from the triggers' corpus and input embeddings (vocab, d) what random prefixes have in common."""
         reference = random_prefixes(corpus, triggers, REFERENCE, seed, "pattern reference")
         pool = random_prefixes(corpus, triggers, POOL, seed, "pattern pool")
         lexicon = Lexicon(dictionary.types, corpus, embedding, generator(seed, "pattern word pairs"))

@@ -1,6 +1,7 @@
 """Turn annotators' records into tables and into scores of their reliability."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import krippendorff
 import numpy as np
@@ -17,7 +18,6 @@ from ff_memories.tables.annotation import MODEL, PEOPLE, is_person
 Score = tuple[float | None, float | None, float | None, int]  # a value with its 95 % interval, and n
 Measured = tuple[str, *Score]  # a measure and its score
 Row = tuple[str, str, *Score]  # with the annotator: a row of ``annotation_scores``
-SAME = 0.5  # share of common prefixes (Jaccard) from which two patterns count as one
 
 
 def annotations(records: Iterable[Pattern], plan: pl.DataFrame) -> pl.DataFrame:
@@ -61,17 +61,9 @@ def pattern_labels(labels: pl.DataFrame) -> pl.DataFrame:
     return labels.filter(pl.col("kind") == "key").select(pl.col(c).cast(t) for c, t in schema.items())
 
 
-def scores(
-    patterns: pl.DataFrame, labels: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
-) -> list[Row]:
-    """Return the rows of ``annotation_scores`` based on the labels of people and of language models.
-
-    Args:
-        patterns, labels: of ``annotations`` and ``item_labels``.
-        proxy, proxy_labels: the proxy's ``annotations`` and ``pattern_labels``.
-        seed: of the bootstrap over keys.
-    """
-    rows = []
+def scores(patterns: pl.DataFrame, labels: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int) -> list[Row]:
+    """Return the rows of ``annotation_scores`` based on the labels of people and of language models."""
+    rows, given = [], proxy_labels.select("layer", "key", "rank", pl.col("label").cast(pl.String))
     keys = labels.filter(is_person(), pl.col("kind") == "key")
     by_key = [
         counted([unit.to_list() for unit in part.group_by("rank", maintain_order=True).agg("label")["label"]])
@@ -82,11 +74,11 @@ def scores(
         rows.append((PEOPLE, measure, *over_keys(shared, seed, measure), len(shared)))
     for (name,), mine in labels.group_by("annotator", maintain_order=True):
         theirs = patterns.filter(pl.col("annotator") == name)
-        rows += [(name, *row) for row in of_annotator(theirs, mine.filter(pl.col("kind") == "key"), seed)]
-        rows += [(name, *row) for row in _noise(mine, seed)]
-        rows += [(name, *row) for row in _against(theirs, mine, proxy, proxy_labels, seed)]
+        of_keys = mine.filter(pl.col("kind") == "key")
+        rows += [(name, *row) for row in [*of_annotator(theirs, of_keys, seed), *_noise(mine, seed)]]
+        rows.append((name, "labels_as_proxy", *_same(of_keys, given, seed)))
         if name.startswith(MODEL):
-            rows.append((name, "labels_as_people", *_same(mine.filter(pl.col("kind") == "key"), keys, seed)))
+            rows.append((name, "labels_as_people", *_same(of_keys, keys, seed)))
     return rows
 
 
@@ -139,40 +131,6 @@ def _same(mine: pl.DataFrame, theirs: pl.DataFrame, seed: int) -> Score:
     return _mean(same.sort("layer", "key")["same"], seed)
 
 
-def _against(
-    theirs: pl.DataFrame, mine: pl.DataFrame, proxy: pl.DataFrame, proxy_labels: pl.DataFrame, seed: int
-) -> list[Measured]:
-    """Return how many of the proxy's patterns an annotator also found, and the reverse."""
-    done = mine.filter(pl.col("kind") == "key").select("layer", "key").unique()
-    machine = proxy.join(done, on=["layer", "key"], how="semi")
-    forth, alike = _shared(machine, theirs)
-    back, _ = _shared(theirs, machine)
-    given = proxy_labels.select("layer", "key", "rank", pl.col("label").cast(pl.String))
-    return [
-        ("proxy_patterns_found", *_mean(forth, seed)),
-        ("proxy_types_alike", *_mean(alike, seed)),
-        ("own_patterns_found_by_proxy", *_mean(back, seed)),
-        ("labels_as_proxy", *_same(mine.filter(pl.col("kind") == "key"), given, seed)),
-    ]
-
-
-def _shared(some: pl.DataFrame, others: pl.DataFrame) -> tuple[list[bool], list[bool]]:
-    """Say for each pattern whether the others have one with similar prefixes, and if so, whether the types agree."""
-    of_key: dict[tuple[int, int], list[tuple[set[int], str]]] = {}
-    for layer, key, ranks, kind in others.select("layer", "key", "ranks", "type").iter_rows():
-        of_key.setdefault((layer, key), []).append((set(ranks), kind))
-    matched, alike = [], []
-    ordered = some.sort("layer", "key", "annotator", "pattern")
-    for layer, key, listed, kind in ordered.select("layer", "key", "ranks", "type").iter_rows():
-        ranks = set(listed)
-        near = [(len(ranks & r) / len(ranks | r), k == kind) for r, k in of_key.get((layer, key), [])]
-        overlap, same_type = max(near, default=(0.0, False))
-        matched.append(overlap >= SAME)
-        if overlap >= SAME:
-            alike.append(same_type)
-    return matched, alike
-
-
 def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
     """Return the rows of ``annotation_scores`` for E14: the share judged distant, and people's agreement."""
     rows = []
@@ -208,22 +166,17 @@ def _masi_metric(
     return MASI[v1.astype(int), v2.astype(int)].astype(dtype)
 
 
-def alpha_nominal(counts: np.ndarray) -> float | None:
-    """Return Krippendorff's alpha for nominal labels. ``counts`` (units, labels): number of annotators."""
-    return _alpha(counts, "nominal")
-
-
-def alpha_masi(counts: np.ndarray) -> float | None:
-    """Return Krippendorff's alpha for labels as sets of types: `both` is closer to `shallow` than `none` is."""
-    return _alpha(counts, _masi_metric)
-
-
 def _alpha(counts: np.ndarray, metric: LevelOfMeasurement) -> float | None:
+    """Return Krippendorff's alpha. ``counts`` (units, labels): number of annotators."""
     counts = _paired(counts)
     if not len(counts) or (counts.sum(0) > 0).sum() < 2:
         return None  # no pairs of annotators, or only one label
     domain = np.arange(counts.shape[1])
     return float(krippendorff.alpha(value_counts=counts, value_domain=domain, level_of_measurement=metric))
+
+
+alpha_nominal = partial(_alpha, metric="nominal")
+alpha_masi = partial(_alpha, metric=_masi_metric)  # of sets of types: `both` is closer to `shallow` than `none` is
 
 
 def gwet_ac1(counts: np.ndarray) -> float | None:

@@ -97,13 +97,8 @@ def closeness_vectors(vectors: torch.Tensor, centre: torch.Tensor) -> torch.Tens
 def sentence_vectors(corpus: Corpus, term: np.ndarray, terms: int, rng: np.random.Generator) -> scipy.sparse.csr_array:
     """Return unit vectors (terms, sentences) whose dot products are the cosines of TF-IDF weights over sentences.
 
-    A sentence counts each term once and has unit length, so long sentences weigh no more than short ones.
-
-    Args:
-        corpus: the corpus, of which training sentences are read.
-        term: (vocab,) int64, the term of each type, -1 for types left out.
-        terms: the number of terms.
-        rng: samples the sentences of larger texts.
+    A training sentence counts each term once and has unit length, so long ones weigh no more than short ones.
+    ``term``: (vocab,) int64, the term of each type, -1 for types left out.
     """
     from sklearn.feature_extraction.text import TfidfTransformer  # takes a second to import, so only if needed
     from sklearn.preprocessing import normalize
@@ -139,13 +134,7 @@ def _nearest(units: Units, most: int, rng: np.random.Generator) -> np.ndarray:
 
 
 class Topics:
-    """Find topics in the prefixes of a key.
-
-    Args:
-        lexicon: the text's content words.
-        pool: random prefixes, from which sets under the null hypothesis are drawn.
-        rng_of: returns the generator for sets of a given size.
-    """
+    """Find topics in the prefixes of a key, against sets of random prefixes from a pool."""
 
     def __init__(self, lexicon: Lexicon, pool: Sequence[Prefix], rng_of: Callable[[int], np.random.Generator]):
         self.lexicon = lexicon
@@ -200,13 +189,7 @@ class Topics:
         return out, min((o[0] for o in out), default=1.0)
 
     def find(self, prefixes: Sequence[Prefix], without: set[int], alpha: float) -> list[Candidate]:
-        """Find the topics of one key.
-
-        Args:
-            prefixes: its triggers.
-            without: tokens of its shallow patterns, which do not count as topics.
-            alpha: probability of any topic in random prefixes.
-        """
+        """Find a key's topics among words ``without`` tokens of its shallow patterns; ``alpha``: chance of any one."""
         terms = [self._terms(prefix, without) for prefix in prefixes]
         opens = [len(prefix) < OPENING for prefix in prefixes]
         gone = {int(self.lexicon.term[t]) for t in without} | {len(self.lexicon)}

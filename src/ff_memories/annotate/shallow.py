@@ -19,14 +19,7 @@ Feature = tuple[str, tuple[Any, ...]]  # kind, and token ids or a word
 
 
 class Shallow:
-    """Find n-grams, word forms and shapes that recur at the ends of prefixes more often than by chance.
-
-    Args:
-        types: the dictionary's words by id.
-        reference: random prefixes, to estimate how frequent features are.
-        pool: other random prefixes, from which sets under the null hypothesis are drawn.
-        rng_of: returns the generator for sets of a given size.
-    """
+    """Find n-grams, word forms and shapes that recur at the ends of prefixes more often than by chance."""
 
     def __init__(
         self,
@@ -80,12 +73,7 @@ class Shallow:
         return list(dict.fromkeys(out))
 
     def _frequent(self, features: Sequence[Iterable[Feature]], classes: np.ndarray) -> tuple[list[Feature], np.ndarray]:
-        """Return the frequent features of prefixes, and their p-values.
-
-        Args:
-            features: the features of each prefix.
-            classes: (prefixes,) the length class of each.
-        """
+        """Return the frequent features of prefixes, and their p-values, by the length class of each (prefixes,)."""
         counts = Counter(f for prefix_features in features for f in prefix_features)
         several = [f for f, n in counts.items() if n >= FEWEST]
         if not several:
@@ -103,14 +91,9 @@ class Shallow:
         return min(self._frequent(features, self._pool_classes[indices])[1], default=1.0)
 
     def find(self, prefixes: Sequence[Prefix], alpha: float) -> tuple[list[Candidate], set[int]]:
-        """Find the patterns of one key.
+        """Return the patterns of one key, and the tokens of everything that recurs, redundant candidates included.
 
-        Args:
-            prefixes: its triggers.
-            alpha: probability of any pattern in random prefixes.
-
-        Returns:
-            the patterns, and the tokens of everything that recurs, including redundant candidates.
+        ``alpha``: probability of any pattern in random prefixes.
         """
         features = [self.features(prefix) for prefix in prefixes]
         significant = [

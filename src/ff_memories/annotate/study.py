@@ -67,10 +67,8 @@ def random_prefixes(corpus: Corpus, triggers: pl.DataFrame, most: int, seed: int
     """Sample prefixes of random training sentences, uniformly over each sentence's positions.
 
     Positions are those at which triggers were searched: the empty prefix and the complete sentence only if some
-    trigger is one. Sentences are drawn without replacement, repeatedly if there are fewer than ``most``.
-
-    Raises:
-        UserError: no training sentence has such a prefix.
+    trigger is one. Sentences are drawn without replacement, repeatedly if there are fewer than ``most``. Raises
+    ``UserError`` if no training sentence has such a prefix.
     """
     shortest = 0 if (triggers["position"] == 0).any() else 1
     complete = triggers["next_token"].null_count() > 0
@@ -89,9 +87,7 @@ def random_prefixes(corpus: Corpus, triggers: pl.DataFrame, most: int, seed: int
 class Item:
     """One item to annotate: prefixes by rank, as words with invisible characters escaped.
 
-    Attributes:
-        kind: ``key``, ``repeat`` (a key shown a second time) or ``foil`` (random prefixes).
-        layer, key: of the key; for a foil, no layer, and its number as ``key``.
+    Of the kinds ``key``, ``repeat`` (shown again) and ``foil`` (random prefixes), a foil's ``key`` is its number.
     """
 
     kind: str

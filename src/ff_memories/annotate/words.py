@@ -78,13 +78,7 @@ def shape(word: str) -> str | None:
 
 
 def train_counts(corpus: Corpus, vocab: int, before: int | None = None) -> np.ndarray:
-    """Return each type's number of occurrences (vocab,) in the training text, or among its sentences' first tokens.
-
-    Args:
-        corpus: token ids.
-        vocab: size of the dictionary.
-        before: count only positions 1..before-1 of every sentence.
-    """
+    """Return how often each type (vocab,) occurs in the training text, or at positions 1..before-1 of its sentences."""
     tokens = corpus.tokens[: corpus.offsets[corpus.train]]
     if before is not None:
         starts = corpus.offsets[: corpus.train]

@@ -19,7 +19,8 @@ from ff_memories.audit.equations import Activations, Equations
 from ff_memories.audit.near_equal import Comparer, tolerances
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
-from ff_memories.config import Settings, TransformersModel
+from ff_memories.config import Settings
+from ff_memories.config.model import TransformersModel
 from ff_memories.corpus import sample, store, text
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import POSITIONS, Corpus

@@ -12,9 +12,12 @@ import yaml
 from pydantic.fields import FieldInfo
 
 from ff_memories import config
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_whole
 from ff_memories.base.parameters import seconds
+from ff_memories.config.model import TransformersModel
+from ff_memories.config.sections import about, keys_of
 from ff_memories.corpus import forms, segment
 from ff_memories.corpus.text import paragraphs
 from ff_memories.figures.registry import FIGURES
@@ -53,8 +56,8 @@ def choices(parser: argparse.ArgumentParser) -> None:
         "train": "training text files, searched for triggers",
         "validation": "validation text files, on which the layers are observed (section 5)",
     }
-    for split, about in texts.items():
-        parser.add_argument(f"--{split}", nargs="+", action="extend", default=[], help=about)
+    for split, what in texts.items():
+        parser.add_argument(f"--{split}", nargs="+", action="extend", default=[], help=what)
     parser.add_argument(
         "--set",
         nargs="+",
@@ -109,7 +112,7 @@ def configured(args: argparse.Namespace) -> str:
     if args.model is None:
         data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
     else:
-        data["model"] = {"start": config.TransformersModel.model_fields["start"].default}
+        data["model"] = {"start": TransformersModel.model_fields["start"].default}
         for setting in args.set:  # the model is checked with its start token
             _set(data, setting)
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
@@ -124,7 +127,7 @@ def configured(args: argparse.Namespace) -> str:
         _set(data, setting)
     given = {setting.partition("=")[0] for setting in args.set}
     _follow(data, given)
-    folder = _folder(Run(config.yaml_of(render(data), str(args.config)), str(args.config)))
+    folder = _folder(_run(render(data), args.config))
     chosen = "memories" in shared.get("composition", {}) or "composition.memories" in given
     if folder is not None and not chosen and not {"relu", "relu2"} & set(map(str, config_file.read(folder).values())):
         data["composition"]["memories"] = "share:0.9"  # no memory is ever inactive
@@ -133,15 +136,21 @@ def configured(args: argparse.Namespace) -> str:
     if args.time is not None:
         from ff_memories.workflow.planning import Planner, fit  # torch takes seconds to load
 
-        planner = Planner.of(Run(config.yaml_of(render(data), str(args.config)), str(args.config)))
+        planner = Planner.of(_run(render(data), args.config))
         print("\n".join(fit(data, planner, args.time, str(args.config))))
     text = render(data)
-    run_ = Run(config.yaml_of(text, str(args.config)), str(args.config))
+    run_ = _run(text, args.config)
     refuse_taken(run_)
     if folder is not None:
         sentences = list(islice(_sentences(run_.inputs.texts("train")), COMPARED))
         model_folder.read_tokenizer(folder, sentences=sentences)
     return text
+
+
+def _run(text: str, path: Path) -> Run:
+    """Return the run of a config's text, which will be the file at a path."""
+    data: Any = foreign.yaml_of(text, str(path), Any)
+    return Run(data, str(path))
 
 
 def _folder(run_: Run) -> Path | None:
@@ -278,15 +287,15 @@ def _set(data: dict[str, Any], setting: str) -> None:
         part = part.setdefault(section, {})
         if not isinstance(part, dict):
             raise UserError(f"--set {setting}: {section} is a key, not a section")
-        fields = config.keys_of(fields.get(section))
+        fields = keys_of(fields.get(section))
     if fields and key not in fields:
         raise UserError(f"--set {path}: unknown key{did_you_mean(key, fields)}")
-    if inner := config.keys_of(fields.get(key)):
+    if inner := keys_of(fields.get(key)):
         raise UserError(f"--set {setting}: {key} is a section", f"set a key of it, such as {path}.{next(iter(inner))}")
     if key in fields and fields[key].annotation is str:  # a token such as [CLS] would be a list in YAML
         part[key] = re.sub(r"^(['\"])(.+)\1$", r"\2", value)
     else:
-        part[key] = config.yaml_of(value, f"--set {setting}")
+        part[key] = foreign.yaml_of(value, f"--set {setting}", Any)
 
 
 def render(data: dict[str, Any]) -> str:
@@ -294,9 +303,9 @@ def render(data: dict[str, Any]) -> str:
     lines = []
     for name, value in data.items():
         field = config.Config.model_fields.get(name)
-        keys = config.keys_of(field)
+        keys = keys_of(field)
         if isinstance(value, dict) and field is not None and keys:
-            lines += ["", f"# {config.about(field)}", f"{name}:"]
+            lines += ["", f"# {about(field)}", f"{name}:"]
             lines += [_line(key, entry, keys.get(key), "  ") for key, entry in value.items()]
         else:
             lines.append(_line(name, value, field, ""))

@@ -13,7 +13,7 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_json, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
-from ff_memories.config import TransformersModel
+from ff_memories.config.model import TransformersModel
 from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.inputs import from_gguf, model_folder, registry

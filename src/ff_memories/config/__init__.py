@@ -17,15 +17,14 @@ from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.sections import declared
 from ff_memories.config.model import KINDS, AnyModel
-from ff_memories.config.model import FairseqModel as FairseqModel
-from ff_memories.config.model import ModelSection as ModelSection
-from ff_memories.config.model import TransformersModel as TransformersModel
 from ff_memories.config.sections import (
     Baselines,
     Causal,
     Composition,
+    CorpusSection,
     ExecutionSection,
     Extraction,
+    FigureOptions,
     Gallery,
     MemorySelection,
     Mutations,
@@ -36,12 +35,9 @@ from ff_memories.config.sections import (
     Sources,
     Triggers,
     Values,
+    keys_of,
     plain_path,
 )
-from ff_memories.config.sections import CorpusSection as CorpusSection
-from ff_memories.config.sections import FigureOptions as FigureOptions
-from ff_memories.config.sections import about as about
-from ff_memories.config.sections import keys_of as keys_of
 
 # The value of every key set to `auto`, by `fidelity`.
 FIDELITY = {
@@ -213,13 +209,9 @@ def faults(error: ValidationError, prefix: str = "") -> str:
 
 
 def by_file(data: Any, name: str = "config", root: Path = Path()) -> dict[str, dict[str, Any]]:
-    """Return {file: its keys} of a config: itself, and the protocol that it names, if it names one.
+    """Return {file: its keys} of a config: itself, and the protocol that it names, if any, in the folder ``root``.
 
-    Args:
-        root: the project's folder, where the protocol is looked for.
-
-    Raises:
-        UserError: one of the two has no keys, or the protocol cannot be read.
+    Raises ``UserError`` if one of the two has no keys, or the protocol cannot be read.
     """
     files = {name: data}
     if isinstance(data, dict) and (shared := data.get(PROTOCOL)) is not None:
@@ -274,11 +266,6 @@ def read_yaml(path: Path) -> Any:
     """Return a config file's data. Raises ``UserError`` if the file is missing or is not valid YAML."""
     hint = None if path.exists() else "check the path, or write a config with ff-memories init"
     return foreign.read_yaml(path, Any, hint, "config file")
-
-
-def yaml_of(text: str, where: str) -> Any:
-    """Return the data of a YAML text. Raises ``UserError``, naming ``where``, for bad YAML or a duplicate key."""
-    return foreign.yaml_of(text, where, Any)
 
 
 def load(path: str | Path) -> Config:

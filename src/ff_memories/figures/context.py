@@ -7,7 +7,8 @@ from pathlib import Path
 import altair as alt
 import polars as pl
 
-from ff_memories.config import FigureOptions, Settings
+from ff_memories.config import Settings
+from ff_memories.config.sections import FigureOptions
 from ff_memories.figures.registry import DRAWN, refuse_useless
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
 from ff_memories.model.info import has_inactive, read_info

@@ -4,7 +4,8 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from ff_memories.config import Config, FairseqModel, TransformersModel
+from ff_memories.config import Config
+from ff_memories.config.model import FairseqModel, TransformersModel
 from ff_memories.inputs import hub, model_folder, registry
 
 

@@ -121,10 +121,7 @@ class Evidence:
 def stop_words(source: str, dictionary: Types) -> frozenset[int]:
     """Return the ids of the tokens that are stop words (section 5.1), comparing whole tokens in lower case.
 
-    Args:
-        source: ``sklearn``, ``spacy``, ``top50`` or ``top100`` (the most frequent alphabetic types).
-
-    Raises ``UserError`` if the package is not installed.
+    From ``sklearn``, ``spacy`` (``UserError`` if not installed), or ``top50`` or ``top100`` alphabetic types.
     """
     if source == "sklearn":
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS as words

@@ -11,7 +11,8 @@ import polars as pl
 
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
-from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, keys_of, parse
+from ff_memories.config import FIDELITY, RELEASED_ONLY, Config, parse
+from ff_memories.config.sections import keys_of
 from ff_memories.judge.wording import PAPERS, natural
 from ff_memories.tables import TABLES
 
@@ -72,10 +73,8 @@ def choices(config: Config) -> list[Choice]:
 def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
     """Return the choices grouped into jobs: quick ones by section, each of the others alone.
 
-    spaCy's stop words are also alone, since a section's results must not depend on installed packages.
-
-    Args:
-        extent: ``controls`` (``CONTROLS``), ``quick`` (also all choices in ``values`` and ``composition``) or ``all``.
+    spaCy's stop words are also alone, since a section's results must not depend on installed packages. The extent is
+    ``controls`` (``CONTROLS``), ``quick`` (also all choices in ``values`` and ``composition``) or ``all``.
     """
     jobs: dict[str, list[Choice]] = {}
     for choice in choices(config):
@@ -87,11 +86,7 @@ def parts(config: Config, extent: str = "all") -> dict[str, list[Choice]]:
 
 
 def varied(config: Config, choice: Choice, train_sentences: int) -> Config:
-    """Return the run's config with one choice changed.
-
-    Args:
-        train_sentences: the run's number of training sentences, for choices that use a share of them.
-    """
+    """Return the run's config with one choice changed, which may be a share of its training sentences."""
     plain = copy.deepcopy(config.resolved())
     if choice.path == "fidelity":
         plain["fidelity"] = choice.value

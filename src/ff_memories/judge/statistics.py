@@ -1,4 +1,7 @@
-"""Compute statistics that several checks share."""
+"""Compute statistics that several checks share, and map the paper's layers to a model of any depth.
+
+Layer l of L corresponds to 16 l / L of the paper's 16.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,10 +11,12 @@ from scipy.stats import binomtest, norm, spearmanr, t
 
 from ff_memories.base.draws import BLOCK, interval, resamples
 from ff_memories.base.draws import RESAMPLES as DRAWS
+from ff_memories.judge.measurement import Judged, Limit
 
 Share = tuple[float, float, float]  # with its 95 % interval
 OUTSIDE = 0.05  # share of the resamples outside an interval, half at either end
 MEDIANS = 400  # resamples of medians, which cost more than means
+PAPER = 16  # layers
 RESAMPLES = 4000  # for joint lower ends of many layers, which are extreme quantiles of each
 
 
@@ -35,30 +40,20 @@ def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
 
 
 def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
-    """Return the 95 % interval of a share: the bootstrap's, or Wilson's if no unit or every unit is a hit.
-
-    Args:
-        hits: (n,) whether each independent unit is a hit.
-        seed: of the resampling.
-    """
+    """Return the 95 % interval of a share: the bootstrap's, or Wilson's if no unit (n,) or every unit is a hit."""
     cases = int(np.count_nonzero(hits))
     return interval(hits, seed) if 0 < cases < len(hits) else wilson(cases, len(hits))
 
 
-def surely(against: Sequence[np.ndarray], outside: float = OUTSIDE) -> int:
+def surely(against: Sequence[np.ndarray]) -> int:
     """Return the lower end of the 95 % interval of the number of layers in which something holds.
 
-    Percentiles of the resampled numbers would be wrong: a number at its highest can only fall. If all of 16 layers hold
-    by one standard error each, about one of 50 resamples still has all of them. So each layer is tested instead
-    (partial conjunction, with Hochberg's levels): at least u of n layers hold if n − u + 1 times the u-th smallest of
-    their p-values is below the level.
-
-    Args:
-        against: (draws,) for each layer, whether a resample contradicts it.
-        outside: of the interval, half of it at this end.
+    Percentiles of the resampled numbers would be wrong: a number at its highest can only fall. So each layer is tested
+    instead (partial conjunction, with Hochberg's levels), by whether resamples (draws,) are ``against`` it: at least u
+    of n layers hold if n − u + 1 times the u-th smallest of their p-values is below the level.
     """
     p_values = np.sort([draws.mean() for draws in against])
-    clear = np.arange(len(p_values), 0, -1) * p_values <= outside / 2
+    clear = np.arange(len(p_values), 0, -1) * p_values <= OUTSIDE / 2
     return int(np.flatnonzero(clear).max(initial=-1)) + 1
 
 
@@ -66,8 +61,7 @@ def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
     """Return Wilson's score interval of a share of ``cases`` in ``n`` independent units.
 
     Use it where a bootstrap fails: every resample of no cases has no cases, as if the share were exactly zero. Wilson's
-    interval then ends at z²/(n + z²), at 95 % about 3.8/n. That is slightly wider than Clopper and Pearson's exact
-    interval, about 3.7/n. The rule of three's 3/n leaves 5 % on one side instead of 2.5 %.
+    interval then ends at z²/(n + z²), at 95 % about 3.8/n.
     """
     if n == 0:
         return float("nan"), float("nan")
@@ -78,11 +72,7 @@ def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
 def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None) -> np.ndarray:
     """Return resamples (draws, layers) of each layer's share of hits, resampling whole units of all layers together.
 
-    Values with one top token are such a unit: they agree or not together (a cluster bootstrap).
-
-    Args:
-        frame: ``layer``, the column ``hit`` and the column ``unit``.
-        seed: of the resampling; without one, there are no draws.
+    Values with one top token are such a unit: they agree or not together (a cluster bootstrap). No seed, no draws.
     """
     layers = frame["layer"].unique().sort()
     if seed is None or frame.is_empty():
@@ -99,16 +89,9 @@ def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None)
 def area_under_curve(
     score: np.ndarray, hit: np.ndarray, unit: np.ndarray, seed: int | None
 ) -> tuple[float, np.ndarray]:
-    """Return the area under the ROC curve of a score for hits, and resamples (draws,) of it over whole units.
+    """Return the area under the ROC curve of a score for hits, (n,) each, and resamples (draws,) of it over units (n,).
 
-    The area is the chance that a hit has a higher score than another row, ties counting half; NaN if there are no hits,
-    or nothing else.
-
-    Args:
-        score: (n,) numbers.
-        hit: (n,) booleans.
-        unit: (n,) the units, whose rows are dependent.
-        seed: of the resampling.
+    The area is the chance that a hit has a higher score than another row, ties counting half; NaN without either sort.
     """
     level = np.unique(score, return_inverse=True)[1]
     _, group = np.unique(unit, return_inverse=True)
@@ -135,11 +118,7 @@ def _area(level: np.ndarray, hit: np.ndarray, other: np.ndarray) -> float:
 def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]:
     """Return the 95 % interval of the lowest of several layers' shares, measured on the same examples.
 
-    Examples are resampled with their rows in all layers, since rows of adjacent layers are dependent.
-
-    Args:
-        hits: ``example``, ``layer`` and ``hit``, with at most one row per example and layer.
-        seed: of the resampling.
+    Examples are resampled with all their rows, at most one per layer: ``example``, ``layer`` and ``hit``.
     """
     if seed is None:
         return float("nan"), float("nan")
@@ -183,29 +162,17 @@ def joint_medians(frame: pl.DataFrame, value: str, seed: int | None) -> np.ndarr
 
     ``frame``: ``example``, ``layer`` and ``value``, with a row for every example and layer.
     """
-    wide = _wide(frame, value)
-    if seed is None:
-        return np.empty((0, wide.shape[1]))
-    order = np.argsort(wide, axis=0, kind="stable")
-    out = []
-    for counts in _resampled(len(wide), seed, MEDIANS):
-        by_layer = [_medians(counts, wide[order[:, at], at], order[:, at]) for at in range(wide.shape[1])]
-        out.append(np.stack(by_layer, axis=1))
-    return np.concatenate(out)
+    of_layers = _wide(frame, value).T
+    return np.stack([medians(of_layer, seed) for of_layer in of_layers], axis=1)  # a seed draws the same examples
 
 
 def medians(values: np.ndarray, seed: int | None) -> np.ndarray:
-    """Return resamples (draws,) of the median of independent units."""
+    """Return resamples (draws,) of the lower median of independent units."""
     if seed is None or not len(values):
         return np.empty(0)
-    order = np.argsort(values, kind="stable")
-    return np.concatenate([_medians(counts, values[order], order) for counts in _resampled(len(values), seed, MEDIANS)])
-
-
-def _medians(counts: np.ndarray, ordered: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Return the lower median of each resample, given its counts of each unit."""
-    reached = np.cumsum(counts[:, order], axis=1)
-    return ordered[(reached >= counts.sum(1, keepdims=True) / 2).argmax(1)]
+    order, blocks = np.argsort(values, kind="stable"), _resampled(len(values), seed, MEDIANS)
+    at = [(np.cumsum(counts[:, order], axis=1) >= len(values) / 2).argmax(1) for counts in blocks]
+    return values[order][np.concatenate(at)]
 
 
 def within_layers(frame: pl.DataFrame, value: str, seed: int | None) -> dict[int, np.ndarray]:
@@ -265,19 +232,11 @@ def _resampled(n: int, seed: int, draws: int) -> Iterator[np.ndarray]:
 def highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[float, float]:
     """Return the 95 % interval of the highest of several layers' shares, from resamples of all; NaN without draws.
 
-    The layer with the highest share was selected, so part of that share is luck, which its own interval ignores.
-    So all layers' lower ends are set at one common level, such that in 97.5 % of the resamples no layer falls below
-    its end: in each resample, the layer that falls farthest counts. Then no layer's true share lies below its end,
-    and the highest end is the interval's. The upper end needs no such correction: whichever layer is truly the highest,
-    its share lies below its own upper end, and thus below the highest upper end.
-
-    Percentiles of the resamples' own highest shares would be wrong. A resample adds its chance to that of the
-    measurement, so its highest share is biased upwards twice: for 16 layers with equal true shares, such an interval
-    almost always lies above that share.
-
-    Args:
-        shares, units: (layers,) as measured, and the number of rows of each.
-        draws: (draws, layers) resampled shares.
+    The layer was selected, so part of its share is luck, and the resamples' own highest shares are lucky twice. So all
+    layers' lower ends are set at one common level, such that in 97.5 % of the resamples (draws, layers) no layer falls
+    below its end: the highest of them is the interval's. The upper end needs no such correction: whichever layer is
+    truly the highest, its share lies below its own upper end. ``shares`` and ``units`` (layers,) are as measured, and
+    the number of rows of each.
     """
     if not len(draws):
         return float("nan"), float("nan")
@@ -293,10 +252,9 @@ def highest(shares: np.ndarray, units: np.ndarray, draws: np.ndarray) -> tuple[f
 
 
 def pooled_share(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int | None) -> Share | None:
-    """Return a share over all rows with its interval, resampling whole units, whose rows are dependent.
+    """Return a share over all rows, if any, with its interval, resampling whole units, whose rows are dependent.
 
-    If no row or every row is a hit, the interval is Wilson's with one trial per unit. Returns
-    ``None`` for no rows.
+    If no row or every row is a hit, the interval is Wilson's with one trial per unit.
     """
     if pairs.is_empty():
         return None
@@ -315,6 +273,40 @@ def pooled_draws(pairs: pl.DataFrame, hit: pl.Expr, unit: str, seed: int | None)
 def _by_unit(pairs: pl.DataFrame, hit: pl.Expr, unit: str) -> tuple[np.ndarray, np.ndarray]:
     units = pairs.group_by(unit).agg(hit.cast(pl.Float64).mean().alias("share"), pl.len().alias("rows")).sort(unit)
     return units["share"].to_numpy(), units["rows"].to_numpy()
+
+
+def between(bounds: list[int], layers: int) -> list[int]:
+    """Return the layers that correspond to the paper's layers ``bounds[0]`` to ``bounds[1]``, inclusive.
+
+    For 16 layers, these are the same layers. Otherwise they follow relative depth; a shallow model may have none.
+    """
+    first, last = bounds
+    return [layer for layer in range(1, layers + 1) if (first - 1) * layers < PAPER * layer <= last * layers]
+
+
+def at(layer: int, layers: int) -> int:
+    """Return the layer that corresponds to a layer of the paper, by relative depth and at least 1."""
+    return max(1, layer * layers // PAPER)
+
+
+def in_layers(
+    holding: Mapping[int, bool], again: Mapping[int, np.ndarray], layers: int, needed: Limit, clear: bool | None
+) -> tuple[Judged | None, str]:
+    """Judge "in at least ``needed`` of 16 layers", scaled to a model's depth, by the number of layers, and explain.
+
+    No judgement if the layers without data would decide: ``holding`` has those with data, and ``again`` resamples
+    (draws,) of each. ``clear``: whether the claim's direction is clear over all layers.
+    """
+    number, limit = sum(holding.values()), (needed.low or 0) * layers / PAPER
+    unknown = layers - len(holding)
+    text = f"in {number} of {layers} layers" + (f", {unknown} without data" if unknown else "")
+    if number < limit <= number + unknown:
+        return None, text
+    draws = list(again.values())
+    if not draws or not all(map(len, draws)):
+        return Judged(number, None, None, Limit(limit), clear), text
+    low, high = surely([~of_layer for of_layer in draws]), layers - surely(draws)
+    return Judged(number, low, high, Limit(limit), clear), text
 
 
 def percent(share: float) -> str:

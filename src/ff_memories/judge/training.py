@@ -38,11 +38,8 @@ def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]
     models, s their standard deviation, at least one model's own sampling error, and t has n − 1 degrees of freedom.
     The test of the run's own number joins that spread with its sampling error (Welch and Satterthwaite). If all
     untrained models have one number, without any error, their spread is unknown, not zero: such is the layer with the
-    fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models.
-    If none of them has a number, that of all of them together stands for it.
-
-    Args:
-        measured: the table ``baselines``, its rows by claim and baseline.
+    fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models. If none
+    of them has a number, that of all of them together stands for it. ``measured``: rows of the table ``baselines``.
     """
     out = dict.fromkeys(COLUMNS)
     sample, untrained, shuffled = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED, SHUFFLED))
@@ -83,12 +80,7 @@ def groups(
     the run itself to show it on their sentences: a claim that needs more data than they have is not seen in any model
     there. The run's number there must also lie outside the interval for one more untrained model, and of five shuffled
     models or more, most must not show it. A claim that each untrained model has too little data to show may be seen in
-    all of them together: then it is ``common`` too.
-
-    Args:
-        shows: whether the run shows the claim; ``None``: it is not judged.
-        limit: which the judged number must reach in this model.
-        measured: as of ``compared``.
+    all of them together: then it is ``common`` too. If ``shows`` is ``None``, the claim is not judged.
     """
     kinds = (UNTRAINED, SAME_SAMPLE, TOGETHER, SHUFFLED)
     untrained, sample, together, shuffled = (measured.get((claim.id, kind)) for kind in kinds)

@@ -71,9 +71,7 @@ def verdicts(
 ) -> pl.DataFrame:
     """Measure and judge every claim; return the ``claims`` table.
 
-    Args:
-        baselines: the table; without it, nothing is said of training.
-        self_sampled: whether the text was sampled from the model (``wording.self_sampled``).
+    Without the table ``baselines``, nothing is said of training. ``self_sampled``: as of ``wording.self_sampled``.
     """
     rows: list[dict[str, Any]] = []
     beside = evidence.beside()

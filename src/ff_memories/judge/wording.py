@@ -4,7 +4,6 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -36,17 +35,12 @@ BOTH = "coefficients below zero make a memory of their own, with the value −v"
 BULLET = "- "
 
 
-@cache
-def contents() -> dict[str, Any]:
-    """Return what ``wording.toml`` holds."""
-    return tomllib.loads(files("ff_memories.judge").joinpath("wording.toml").read_text(encoding="utf-8"))
-
-
-GROUPS: Mapping[str, Mapping[str, str]] = contents()["group"]
-VERDICTS: Mapping[str, Mapping[str, str]] = contents()["verdict"]
+CONTENTS: Mapping[str, Any] = tomllib.loads(files("ff_memories.judge").joinpath("wording.toml").read_text("utf-8"))
+GROUPS: Mapping[str, Mapping[str, str]] = CONTENTS["group"]
+VERDICTS: Mapping[str, Mapping[str, str]] = CONTENTS["verdict"]
 WORDS: Mapping[str, Mapping[str, str]] = {**GROUPS, **VERDICTS}
-LIMITS: Mapping[str, str] = contents()["limit_source"]
-BASELINES: Mapping[str, str] = contents()["baseline"]
+LIMITS: Mapping[str, str] = CONTENTS["limit_source"]
+BASELINES: Mapping[str, str] = CONTENTS["baseline"]
 
 
 def natural(claim: str) -> tuple[bool, str, int]:
@@ -168,9 +162,7 @@ def against(row: Row) -> str:
 def first_lines(markdown: str, heading: str) -> list[str] | None:
     """Return a run's first lines, the bullets of its ``summary.md``, as text for a terminal.
 
-    Args:
-        markdown: the file's text.
-        heading: ``line`` of the run's current claims. If the file's heading differs, it is stale: return ``None``.
+    Return ``None`` if the file is stale: its heading is not ``line`` of the run's current claims.
     """
     text = re.sub(r"\\(.)", r"\1", markdown)
     if not text.startswith(f"# {heading}\n"):
@@ -179,13 +171,7 @@ def first_lines(markdown: str, heading: str) -> list[str] | None:
 
 
 def definition(rests_on: Collection[str], info: Mapping[str, Any], memories: str = "active") -> str:
-    """Return in one sentence how a claim's definition differs from the paper's; nothing if it does not.
-
-    Args:
-        rests_on: what the claim rests on (``rests_on`` in claims.toml).
-        info: the run's model info.
-        memories: ``composition.memories``.
-    """
+    """Return in one sentence how the definition of a claim that rests on some parts differs from the paper's."""
     if info["scope"] != "model":
         return ""
     differences = [text for part, text in _differences(info, memories) if part in rests_on]

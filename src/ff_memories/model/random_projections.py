@@ -5,24 +5,8 @@ training mode. Everything here follows from a seed in the way that it would ther
 the same numbers come from torch's generator in the same order.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import nn
-
-DROPOUT = 0.2  # of the script's softmax, on what the tails' projections give
-
-
-@contextmanager
-def _generator(state: torch.Tensor | int) -> Iterator[None]:
-    """Let torch draw from a state or a seed, and leave its own generator as it was."""
-    with torch.random.fork_rng(devices=[]):
-        if isinstance(state, int):
-            torch.default_generator.manual_seed(state)
-        else:
-            torch.default_generator.set_state(state)
-        yield
 
 
 def draw(bands: list[tuple[int, int]], d: int, seed: int) -> tuple[torch.Tensor, list[torch.Tensor], torch.Tensor]:
@@ -31,7 +15,8 @@ def draw(bands: list[tuple[int, int]], d: int, seed: int) -> tuple[torch.Tensor,
     Returns:
         Those to the classes (tails, d) and to each tail (d_k, d), and the generator's state, where dropout goes on.
     """
-    with _generator(seed):
+    with torch.random.fork_rng(devices=[]):  # torch's own generator stays as it was
+        torch.default_generator.manual_seed(seed)
         for words, width in bands:  # the adaptive input: drawn twice over, then replaced by the checkpoint's
             nn.Embedding(words, width), nn.Linear(width, d, bias=False)
         for words, width in bands:
@@ -39,10 +24,3 @@ def draw(bands: list[tuple[int, int]], d: int, seed: int) -> tuple[torch.Tensor,
         modules = [nn.Linear(d, out, bias=False) for out in (len(bands) - 1, *(width for _, width in bands[1:]))]
         classes, *tails = (nn.init.xavier_uniform_(module.weight.detach()) for module in modules)
         return classes, tails, torch.default_generator.get_state()
-
-
-def masks(state: torch.Tensor, shapes: list[tuple[int, int]]) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Return the dropout factors of one layer's values, (values, d_k) for each tail, and the state afterwards."""
-    with _generator(state):
-        factors = [nn.functional.dropout(torch.ones(shape), DROPOUT, training=True) for shape in shapes]
-        return factors, torch.default_generator.get_state()

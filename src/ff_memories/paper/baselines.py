@@ -28,11 +28,9 @@ PREDICTED = ("top_token", "top_probability", "next_token_rank")
 
 
 def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
-    """Return the table ``values`` with other predictions than the values' own.
+    """Return the table ``values`` with other predictions than the values' own, ``PREDICTED`` in the table's order.
 
-    Args:
-        targets: triggers with their ``target`` (``targets.targets``).
-        predicted: the columns ``PREDICTED``, one row per value, in the table's order.
+    ``targets``: triggers with their ``target`` (``predictions.targets``).
     """
     changed = values.select(TABLES["values"].columns.keys()).with_columns(predicted.select(PREDICTED))
     tops = changed.select("layer", "key", top="top_token")
@@ -73,8 +71,7 @@ def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -
 def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
     """Return a run in which everything predicts the most frequent type, with ranks by frequency.
 
-    Args:
-        counts: (vocab,) number of occurrences of each type in the training text.
+    ``counts``: (vocab,) of each type in the training text.
     """
     order = np.lexsort((np.arange(len(counts)), -counts))
     rank = np.empty(len(counts), dtype=np.int64)
@@ -128,12 +125,10 @@ def together(models: Sequence[Tables]) -> Tables:
 
 
 def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Tables]]) -> pl.DataFrame:
-    """Return the table ``baselines``.
+    """Return the table ``baselines`` of (name, tables) of each, once per draw, with the run's sizes and settings.
 
-    Args:
-        evidence: the run's; its sizes and settings apply to baselines too.
-        measured: (name, tables) of each baseline, once per draw; untrained models stand before all of them together,
-            which are measured if no single one has a number, or if a claim is judged by another number than that.
+    Untrained models stand before all of them together, which are measured if no single one has a number, or if a claim
+    is judged by another number than that.
     """
     measurements: dict[tuple[str, str], list[Measurement]] = {}
     for name, tables in measured:

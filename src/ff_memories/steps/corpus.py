@@ -7,7 +7,8 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output, Threads
-from ff_memories.config import CorpusSection, Settings
+from ff_memories.config import Settings
+from ff_memories.config.sections import CorpusSection
 from ff_memories.corpus import forms, store, text
 from ff_memories.corpus.segment import Segmenter, cuts, segmenter
 from ff_memories.corpus.tokenizer import read_types

@@ -17,7 +17,8 @@ from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.base.parameters import AnyInputs, Input, Param, Params, Tables
-from ff_memories.config import FigureOptions, Settings
+from ff_memories.config import Settings
+from ff_memories.config.sections import FigureOptions
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import from_info
 from ff_memories.figures.registry import DRAWN, title

@@ -8,7 +8,8 @@ from safetensors.torch import save_file
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_json
 from ff_memories.base.parameters import Inputs, Output
-from ff_memories.config import Settings, TransformersModel
+from ff_memories.config import Settings
+from ff_memories.config.model import TransformersModel
 from ff_memories.corpus.tokenizer import write_types
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.proved_model import take_in

@@ -24,7 +24,8 @@ from ff_memories import config as configs
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, require_file, write_whole
-from ff_memories.config import FairseqModel, TransformersModel, read_yaml
+from ff_memories.config import read_yaml
+from ff_memories.config.model import FairseqModel, TransformersModel
 from ff_memories.inputs import from_gguf, hub, model_folder, one_text, unpack
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.of_run import Inputs

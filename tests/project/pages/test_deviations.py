@@ -12,6 +12,7 @@ from pipeline import config as small
 
 from ff_memories import config, tables
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_whole
 from ff_memories.judge.sensitivity import SECTIONS, SHARES, SIZE, changes
 
 EXTRACTION = (*SECTIONS, "patterns")
@@ -101,8 +102,8 @@ def test_the_page_follows_from_a_runs_tables_and_from_what_is_kept_of_them(tmp_p
     tables.write(TABLE, run / "sensitivity.parquet")
     seeds = [("adaptive", 0, 1, 10, 0.0, 0.0, 4, 1.0, 2.0, 3.0), ("random", 1, 1, 10, 0.0, 0.2, 4, 1.0, 7.0, 9.0),
              ("random", 2, 1, 10, 0.0, 0.3, 4, 1.0, 4.123456789, 9.0)]  # fmt: skip
-    schema = tables.TABLES["projection_seeds"].columns
-    tables.write(pl.DataFrame(seeds, schema=schema, orient="row"), run / "projection_seeds.parquet")
+    columns = ["projection", "seed", "layer", "n", "agreement", "moved", "n_tail", "q1", "median", "q3"]
+    write_whole(docs / "data" / "projection_seeds.csv", pl.DataFrame(seeds, columns, orient="row").write_csv())
     out = ["--out", str(docs / "deviations.md")]
     deviations.main([*out, "--tables", str(run)])
     made = (docs / "deviations.md").read_text(encoding="utf-8")

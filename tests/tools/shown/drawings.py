@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.config import FigureOptions, Settings
+from ff_memories.config import Settings
+from ff_memories.config.sections import FigureOptions
 from ff_memories.figures import draw, render
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.registry import FIGURES

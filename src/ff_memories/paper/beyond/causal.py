@@ -42,17 +42,12 @@ DRAWN: dict[str, type[pl.DataType]] = {  # of ``sample``, but for numbers of pre
 def sample(
     surveyed: Survey, corpus: Corpus, options: Causal, seed: int, looked_at: Sequence[tuple[int, int]] | None = None
 ) -> pl.DataFrame:
-    """Draw memories of every layer, prefixes where they are active, and controls.
+    """Draw memories of every layer, of those looked at, (layer, key) (``None``: all), prefixes, and controls.
 
-    Returns:
-        Rows of the table without what changes. ``at`` is the number in the survey of the prefix that is run, and
-        ``moved`` the memory whose value is added: another one for a matched control, -1 for a random direction.
-
-    Args:
-        options: the config's section ``causal``. Memories that are active nowhere are passed over; half of the prefixes
-            of a memory have its largest coefficients, the others are drawn where it is active; the first intervention
-            is that of controls.
-        looked_at: (layer, key) of the memories that the run looks at; ``None``: all.
+    Memories that are active nowhere are passed over. Half of the prefixes of a memory have its largest coefficients,
+    the others are drawn where it is active. Controls take the first intervention. Returns rows of the table without
+    what changes: ``at`` is the number in the survey of the prefix that is run, and ``moved`` the memory whose value is
+    added: another one for a matched control, -1 for a random direction.
     """
     layers, memories = surveyed.fires.shape
     asked = None if looked_at is None else set(looked_at)
@@ -113,12 +108,7 @@ def _rows(
 
 
 def reasons(table: pl.DataFrame, layers: int, zero: int, options: Causal) -> dict[str, int]:
-    """Return what the ``counts`` table says of a table ``causal``; ``options``: the config's section.
-
-    Args:
-        layers: L.
-        zero: how many values have length zero; nothing can be said of them.
-    """
+    """Return what the ``counts`` table says of a table ``causal``; ``zero``: how many values have length zero."""
     memories, pairs = (table.select(names).n_unique() for names in (["layer", "key"], ["layer", "key", "prefix"]))
     return {
         "layers_without_active_prefixes": layers - table["layer"].n_unique() if options.keys_per_layer else 0,
@@ -176,10 +166,7 @@ def table(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return what is tested, as of ``sample``, and the table ``causal`` of a shard.
 
-    Args:
-        options, values: the config's sections ``causal`` and ``values``, which says how values promote tokens; layers
-            are read by the model's own output layer.
-        looked_at: (layer, key) of the memories that the run looks at; ``None``: all.
+    The config's section ``values`` says how values promote tokens; layers are read by the model's own output layer.
     """
     surveyed = survey(decoder, corpus, seed, batch_tokens, POOL if options.keys_per_layer else 0)
     rows = sample(surveyed, corpus, options, seed, looked_at).sort("layer", "key", "prefix", "intervention", "control")
@@ -209,11 +196,7 @@ def table(
 def _promoted(
     decoder: LanguageModel, vocabulary: Vocabulary, rows: pl.DataFrame, seed: int
 ) -> dict[tuple[int, int], torch.Tensor]:
-    """Return (2, d) float64 of each tested (layer, memory): the mean ``logit_vectors`` of what it and another promote.
-
-    Args:
-        vocabulary: how values promote tokens.
-    """
+    """Return (2, d) float64 of each tested (layer, memory): mean ``logit_vectors`` of what it and another promote."""
     out: dict[tuple[int, int], torch.Tensor] = {}
     for layer in rows["layer"].unique().sort().to_list():
         keys = rows.filter(pl.col("layer") == layer)["key"].unique().to_list()

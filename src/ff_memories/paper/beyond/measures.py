@@ -48,15 +48,9 @@ def paired(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
 def at_equal_size(pairs: pl.DataFrame, seed: int | None) -> tuple[float, np.ndarray, int]:
     """Return how much more often memories keep their sign than matched ones with a direct effect of the same size.
 
-    Both are compared within twentieths of all sizes, each weighted by the smaller of both numbers of rows; where one of
-    them has none, they do not count. In fifths, sizes that differ twentyfold would still make 6 points of difference.
-
-    Args:
-        pairs: of ``paired``.
-        seed: of the resampling of memories.
-
-    Returns:
-        The difference, resamples (draws,) of it, and the number of rows that can be compared.
+    Both, of ``paired``, are compared within twentieths of all sizes, each weighted by the smaller of both numbers of
+    rows; where one of them has none, they do not count. In fifths, sizes that differ twentyfold would still make 6
+    points of difference. Also returns resamples (draws,) over memories, and how many rows can be compared.
     """
     sizes = [pairs[name].cast(pl.Float64).to_numpy() for name in ("size", "matched_size")]
     edges = np.quantile(np.concatenate(sizes), np.linspace(0, 1, SIZES + 1)[1:-1])

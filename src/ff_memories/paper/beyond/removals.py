@@ -6,7 +6,6 @@ own prediction owes most to. A layer's prediction is read off its update y by th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -32,21 +31,6 @@ from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.beyond.survey import drawn_prefixes
 
 MARGIN, SIZE = "margin", "size"  # by what memories are chosen
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What is removed from one layer at some prefixes, and what it does to the layer's own prediction.
-
-    Attributes:
-        gone: (prefixes, rows, d_m) bool, of which memories the coefficients become zero.
-        share: (prefixes, rows) float64, what these have of the sum of |m_i| |v_i|; 0 where nothing has any.
-        changed: (prefixes, rows) bool, whether the layer predicts another token without them.
-    """
-
-    gone: torch.Tensor
-    share: np.ndarray
-    changed: np.ndarray
 
 
 def asked(numbers: Sequence[int], neurons: int) -> list[int]:
@@ -90,12 +74,12 @@ def _measured(
 ) -> pl.DataFrame:
     """Return the table of some prefixes, which come by length."""
     texts = [corpus.sentence(s)[:p] for s, p in zip(sentence, position, strict=True)]
-    choices = chosen(decoder, texts, numbers)
+    gone, share, changed = zip(*chosen(decoder, texts, numbers), strict=True)
     shape = decoder.description.layers, len(texts), 1 + len(numbers)
     layer, which, row = (axis.ravel() for axis in np.indices(shape))
 
     def vectors(number: int, _: np.ndarray, m: torch.Tensor) -> torch.Tensor:
-        return _lost(decoder.layers[number - 1], choices[number - 1].gone, m)
+        return _lost(decoder.layers[number - 1], gone[number - 1], m)
 
     ends = run_changed(decoder, texts, which, layer + 1, vectors)
     return pl.DataFrame(
@@ -104,8 +88,8 @@ def _measured(
             "prefix": (corpus.offsets[sentence] + position - 1)[which],
             "by": np.array([MARGIN, *[SIZE] * len(numbers)])[row],
             "removed": np.array([1, *numbers])[row],
-            "share": np.stack([choice.share for choice in choices]).ravel(),
-            "layer_top_changed": np.stack([choice.changed for choice in choices]).ravel(),
+            "share": np.stack(share).ravel(),
+            "layer_top_changed": np.stack(changed).ravel(),
             **prediction_changes(decoder.vocabulary, ends, corpus.following(sentence, position)[which]),
         }
     ).with_columns(pl.col("loss").fill_nan(None))
@@ -114,10 +98,14 @@ def _measured(
 # --------------------------------------------------------------------------------------------------- what is removed
 
 
-def chosen(decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequence[int]) -> list[Choice]:
-    """Return what is removed from each layer at the ends of prefixes, which come by length.
+def chosen(
+    decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequence[int]
+) -> list[tuple[torch.Tensor, np.ndarray, np.ndarray]]:
+    """Return what is removed from each layer at the ends of prefixes, which come by length: (prefixes, rows) each.
 
-    The first row of a choice is that by margin, the others are those by size, of ``numbers`` of memories.
+    Which memories are gone, also (d_m,) bool, what share these have of the sum of |m_i| |v_i|, float64, 0 where nothing
+    has any, and whether the layer predicts another token without them. The first row is that by margin, the others are
+    those by size, of ``numbers`` of memories.
     """
     batch, vocabulary, out = decoder.pack(prefixes), decoder.vocabulary, []
     x = decoder.embed(batch)
@@ -138,7 +126,7 @@ def chosen(decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequ
         each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
         without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], _lost(block, gone, m[each]))[0])
         share, changed = lost / whole.clamp(min=TINY), (without != top[each]).view(len(m), -1)
-        out.append(Choice(gone, share.cpu().numpy(), changed.cpu().numpy()))
+        out.append((gone, share.cpu().numpy(), changed.cpu().numpy()))
     return out
 
 

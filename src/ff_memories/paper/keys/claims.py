@@ -8,14 +8,15 @@ from scipy.stats import trim_mean
 
 from ff_memories.base.draws import ends, interval, resamples
 from ff_memories.judge.evidence import Evidence, Missing
-from ff_memories.judge.layers import between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement, is_clear, itself
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.statistics import (
     OUTSIDE,
     average,
+    between,
     by_layer,
     expanded,
+    in_layers,
     mean_of,
     percent,
     pooled_share,

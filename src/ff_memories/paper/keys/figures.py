@@ -12,9 +12,8 @@ from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.marks import INTERVAL, both_ends, counted, extremes, finish, percent, share_axis
 from ff_memories.figures.theme import LABEL_COLOURS, MUTATION_COLOURS
 from ff_memories.judge import measures as general_measures
-from ff_memories.judge.layers import between
 from ff_memories.judge.register import register
-from ff_memories.judge.statistics import average, by_layer
+from ff_memories.judge.statistics import average, between, by_layer
 from ff_memories.paper.keys import measures
 from ff_memories.tables.annotation import marks, preferred
 

@@ -13,15 +13,10 @@ Chosen = list[np.ndarray]  # by layer, ascending
 
 
 def memories(asked: Asked, layers: int, neurons: int, settings: Any) -> Chosen | None:
-    """Return the memories that a run looks at, without their signs; ``None`` for all.
+    """Return the memories that a run looks at (``triggers.keys``), without their signs; ``None`` for all.
 
-    Args:
-        asked: ``triggers.keys``. Every layer has its own random stream, and a smaller sample is part of a larger one.
-        layers, neurons: L and d_m.
-        settings: has the ``seed`` of the sample; read only if there is one to draw.
-
-    Raises:
-        UserError: there are not so many memories, or no such layer or memory.
+    Every layer has its own random stream, and a smaller sample is part of a larger one. The seed of ``settings`` is
+    read only if there is one to draw. Raises ``UserError`` if there are not so many memories, or no such one.
     """
     if asked is None:
         return None
@@ -35,18 +30,11 @@ def memories(asked: Asked, layers: int, neurons: int, settings: Any) -> Chosen |
 def shown(
     asked: Asked, looked_at: pl.DataFrame, causal: pl.DataFrame, layers: int, neurons: int, seed: int
 ) -> pl.DataFrame:
-    """Return the keys that the gallery shows: ``layer``, ``key``, sorted.
+    """Return the keys that the gallery shows (``gallery.keys``): ``layer``, ``key``, sorted.
 
-    A random sample gains the memories of the table ``causal``: their pages then show what removing them does.
-
-    Args:
-        asked: ``gallery.keys``; a layer with fewer keys gives all of them.
-        looked_at: ``layer`` and ``key`` of the keys that the run looked at, both signs of a memory as two keys.
-        layers, neurons: L and d_m.
-        seed: of the sample.
-
-    Raises:
-        UserError: a memory that the run did not look at, or more than there are.
+    A random sample gains the memories of the table ``causal``: their pages then show what removing them does. A layer
+    with fewer keys gives all of them; both signs of a memory that the run looked at are two. Raises ``UserError`` for a
+    memory that the run did not look at, or more than there are.
     """
     keys = looked_at.select("layer", "key").unique().sort("layer", "key")
     if asked is None:
@@ -97,10 +85,7 @@ def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -
 
 
 def of_model(asked: Asked, decoder: Any, settings: Any) -> list[tuple[int, int]] | None:
-    """Return (layer, key) of what a run looks at in a model, see ``memories`` and ``keys``; ``None`` for all.
-
-    ``decoder``: a ``LanguageModel``; steps that run no model do not depend on that module.
-    """
+    """Return (layer, key) of what a run looks at in a model, see ``memories`` and ``keys``; ``None`` for all."""
     shape = decoder.description
     chosen = memories(asked, shape.layers, shape.keys, settings)
     return None if chosen is None else keys(chosen, shape.keys, decoder.signs)

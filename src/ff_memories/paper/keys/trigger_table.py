@@ -1,6 +1,5 @@
 """Prefixes by their numbers, and the tables ``triggers`` and ``firing`` made from the lists of all keys."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +14,15 @@ from ff_memories.model.decoder import LanguageModel
 from ff_memories.paper.keys.topk import MAX_PREFIXES, TopTriggers
 
 
-@dataclass(frozen=True)
-class Prefixes:
-    """Numbers of all prefixes: sentence s, length j is prefix ``starts[s] + j``, j in 0..N."""
+def prefix_starts(corpus: Corpus) -> np.ndarray:
+    """Return the number of each sentence's empty prefix: sentence s, length j is prefix ``starts[s] + j``, j in 0..N.
 
-    starts: np.ndarray
-
-    @classmethod
-    def of(cls, corpus: Corpus) -> "Prefixes":
-        starts = corpus.offsets + np.arange(len(corpus.offsets))
-        if starts[-1] > MAX_PREFIXES:
-            raise UserError(f"{starts[-1]:,} prefixes are more than {MAX_PREFIXES:,}", "set corpus.train.max_sentences")
-        return cls(starts)
-
-    def locate(self, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (sentence, position) of prefix numbers."""
-        sentence = np.searchsorted(self.starts, prefixes, side="right") - 1
-        return sentence, prefixes - self.starts[sentence]
+    Raises ``UserError`` where there are more prefixes than numbers.
+    """
+    starts = corpus.offsets + np.arange(len(corpus.offsets))
+    if starts[-1] > MAX_PREFIXES:
+        raise UserError(f"{starts[-1]:,} prefixes are more than {MAX_PREFIXES:,}", "set corpus.train.max_sentences")
+    return starts
 
 
 def require_enough(corpus: Corpus, top: int, positions: str, per_sentence: str) -> None:
@@ -48,10 +39,12 @@ def require_enough(corpus: Corpus, top: int, positions: str, per_sentence: str) 
 
 def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
     """Return the ``triggers`` table: ranks from 1, no row for a place that no prefix fills."""
-    prefixes, parts = Prefixes.of(corpus), []
+    starts, parts = prefix_starts(corpus), []
     for layer in range(len(best.lists)):
         entries, rank = best.ranked(layer)
-        sentence, position = prefixes.locate(entries.prefix.cpu().numpy())
+        prefixes = entries.prefix.cpu().numpy()
+        sentence = np.searchsorted(starts, prefixes, side="right") - 1
+        position = prefixes - starts[sentence]
         parts.append(
             pl.DataFrame(
                 {
@@ -69,13 +62,7 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
 
 
 def reasons(triggers: pl.DataFrame, corpus: Corpus, options: Any, keys: int) -> dict[str, int]:
-    """Return what the ``counts`` table says of the trigger pass.
-
-    Args:
-        triggers: the table.
-        options: the config's section ``triggers``.
-        keys: how many keys the run looks at, both signs of a memory as two.
-    """
+    """Return what the ``counts`` table says of the trigger pass; ``keys``: how many, both signs of a memory as two."""
     filled = triggers.group_by("layer", "key").len()["len"].cast(pl.Int64)
     return {
         "keys": keys,
@@ -101,13 +88,7 @@ def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
 
 
 def firing(counts: np.ndarray, prefixes: int, keys: list[tuple[int, int]] | None) -> pl.DataFrame:
-    """Return the ``firing`` table.
-
-    Args:
-        counts: (layers, memories) int64.
-        prefixes: how many prefixes the training text has.
-        keys: (layer, key) of those looked at, ``None`` for all.
-    """
+    """Return the ``firing`` table of (layer, key), ``None`` for all, from counts (layers, memories) int64."""
     layer, key = (
         np.array(keys, dtype=np.int64).reshape(-1, 2).T
         if keys is not None

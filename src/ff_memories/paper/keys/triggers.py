@@ -16,7 +16,7 @@ from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, LanguageModel
 from ff_memories.model.matmul import require_finite
 from ff_memories.paper.keys.topk import Entries, TopTriggers
-from ff_memories.paper.keys.trigger_table import Prefixes
+from ff_memories.paper.keys.trigger_table import prefix_starts
 
 ROWS = 64  # compared at a time on a CPU, to count on how many each memory fires: as fits in a cache
 HITS = 4096  # looked at together, with the coefficients along their sentences: as fits in a cache of a CPU
@@ -47,23 +47,16 @@ def trigger_examples(
     keys: list[tuple[int, int]] | None = None,
     shard: Shard = WHOLE,
 ) -> TopTriggers:
-    """Find the ``top`` prefixes of every key in blocks of the training text, and count those on which it fires.
+    """Find the ``top`` t prefixes of every key in blocks of the training text, and count those on which it fires.
 
-    Args:
-        decoder: the model.
-        corpus, blocks: the text, and (first, end) of the blocks of sentences to look at.
-        top: t.
-        positions: prefix lengths, see ``POSITIONS``.
-        per_sentence: ``best``, a sentence's best prefix alone (the first of equals), or ``all``.
-        duplicates: ``drop`` keeps a prefix text at most once per key.
-        batch_tokens: rows of one forward pass.
-        keys: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among them.
-        shard: of the batches; shards of blocks need no list of all batches.
+    Blocks are (first, end) of sentences; ``per_sentence`` is ``best``, a sentence's best prefix alone (the first of
+    equals), or ``all``; ``duplicates: drop`` keeps a prefix text at most once per key; ``batch_tokens`` are rows of one
+    forward pass. ``keys``: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among
+    them. A shard is of the batches; shards of blocks need no list of all batches.
 
-    Raises:
-        UserError: coefficients that are not finite.
+    Raises ``UserError`` for coefficients that are not finite.
     """
-    shape, prefixes = decoder.description, Prefixes.of(corpus)
+    shape, starts = decoder.description, prefix_starts(corpus)
     low, high = POSITIONS[positions]
     copies = 1 if duplicates == "drop" else top
     best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision, decoder.neurons)
@@ -77,7 +70,7 @@ def trigger_examples(
 
     def run(part: batching.Plan) -> None:
         try:
-            run_batch(decoder, corpus, prefixes, part, best, low, high, per_sentence, columns[:depth], space)
+            run_batch(decoder, corpus, starts, part, best, low, high, per_sentence, columns[:depth], space)
         except (RuntimeError, MemoryError):
             best.again = True  # layers before the one that failed have offered their prefixes, and will once more
             space.release()
@@ -106,7 +99,7 @@ def trigger_examples(
 def run_batch(
     decoder: LanguageModel,
     corpus: Corpus,
-    prefixes: Prefixes,
+    starts: np.ndarray,
     part: batching.Plan,
     best: TopTriggers,
     low: int,
@@ -122,7 +115,7 @@ def run_batch(
     depth = len(columns)
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
     batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
-    rows = BatchRows(part, prefixes, batch, low, decoder.signs)
+    rows = BatchRows(part, starts, batch, low, decoder.signs)
     x, counts = decoder.embed(batch), torch.zeros_like(best.fired)
     for index, layer in enumerate(decoder.layers[:depth]):
         layer_output = layer(x, batch, last=index + 1 == depth, out=space.like(x, decoder.description.keys))
@@ -142,10 +135,7 @@ def run_batch(
 def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> torch.Tensor:
     """Return (signs * d_m,) int64: on how many rows each memory's coefficient is positive, each row by its weight.
 
-    Args:
-        coefficients: (rows, d_m).
-        weights: (rows,) float32, whole numbers whose sum is below 2**24, so that float32 counts exactly.
-        signs: 2 also counts the negative coefficients, as those of memories ``d_m + i``.
+    ``weights``: (rows,) float32, whole numbers whose sum is below 2**24: float32 counts them exactly.
     """
     rows, keys = coefficients.shape
     size = rows if coefficients.device.type == "cuda" else min(rows, ROWS)
@@ -176,14 +166,10 @@ class AllKeys:
 
 
 class SomeKeys(AllKeys):
-    """Some memories of a layer: only their columns are searched.
+    """Some memories of a layer (count,), ``d_m + i`` too: only their columns are searched.
 
     With both signs column ``n + i`` is the memory of column i with its sign changed. If only one of its signs is asked
     for, nothing reaches the other's gate.
-
-    Args:
-        keys: (count,) int64, of memories ``d_m + i`` too.
-        neurons: d_m.
     """
 
     def __init__(self, keys: torch.Tensor, neurons: int):
@@ -209,7 +195,7 @@ class BatchRows:
     ``weights`` (rows,) float32: how many prefixes of the corpus each row is, 0 for a row that is none.
     """
 
-    def __init__(self, part: batching.Plan, prefixes: Prefixes, batch: Batch, low: int, signs: int = 1):
+    def __init__(self, part: batching.Plan, starts: np.ndarray, batch: Batch, low: int, signs: int = 1):
         device = batch.tokens.device
         counts = np.array([len(c) for c in part.copies])
         self.groups = batch.groups
@@ -221,7 +207,7 @@ class BatchRows:
         self.sentences = len(counts)
         self.all_single = bool((counts == 1).all())
         self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
-        self.start = send(prefixes.starts[np.concatenate(part.copies)] + low)
+        self.start = send(starts[np.concatenate(part.copies)] + low)
         self.first, self.length = send(begins + low), send(length - low)
         # where each sentence's rows before its prefixes begin, then its prefixes, and so on
         self.parts = send(np.append(np.stack([begins, begins + low], 1), len(batch.tokens)))

@@ -8,13 +8,16 @@ import polars as pl
 
 from ff_memories.base.draws import ends
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.layers import PAPER, at, between, in_layers
 from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
-from ff_memories.judge.measures import means
+from ff_memories.judge.measures import boxes, means
 from ff_memories.judge.statistics import (
+    PAPER,
     Share,
+    at,
     average,
+    between,
     by_layer,
+    in_layers,
     joint_medians,
     joint_shares,
     lowest_of_joint,
@@ -26,9 +29,7 @@ from ff_memories.judge.statistics import (
 from ff_memories.paper.layers.measures import (
     active_memories,
     agreeing_cases,
-    effective_memories,
     residual_predicts,
-    residual_probabilities,
     zero_agreement_by_chance,
 )
 
@@ -48,7 +49,7 @@ def _active_draws(evidence: Evidence) -> np.ndarray:
 def _effective(evidence: Evidence) -> dict[int, float]:
     """Return the median effective number of memories by layer; nothing if no table has it."""
     table = evidence.table("composition")
-    return by_layer(effective_memories(table), "median") if "effective" in table.columns else {}
+    return by_layer(boxes(table, "effective"), "median") if "effective" in table.columns else {}
 
 
 def _not_defined(evidence: Evidence, instead: str) -> Measurement:
@@ -227,7 +228,7 @@ def settled_at_the_end(evidence: Evidence, *, limit: Limit) -> Measurement:
 
 def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measurement:
     """K25: the rise since ``start`` of the median probability of the final prediction under the residual."""
-    medians = by_layer(residual_probabilities(evidence.table("refinement")), "median")
+    medians = by_layer(boxes(evidence.table("refinement"), "residual_probability"), "median")
     first = at(start, evidence.layers)
     layers = [layer for layer in range(first, evidence.layers + 1) if layer in medians]
     if len(layers) < 2:

@@ -4,7 +4,6 @@ One forward pass of every example serves both sections.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -19,6 +18,10 @@ from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.matmul import require_finite
 
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
+READ: dict[str, type[np.generic]] = {  # at the end of a prefix in every layer
+    **dict.fromkeys(("active", "ffn_top", "output_top", "residual_top"), np.int64),
+    **dict.fromkeys(("effective", "residual_probability"), np.float32),
+}
 # shortest prefix, and what is added to N for the longest
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
 # of the tokens that each layer predicts: the top token (layers, d_m) of every value where it is among them, for each
@@ -29,16 +32,11 @@ Tops = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
 def sample_examples(
     lengths: np.ndarray, first: int, *, examples: int, sample: str, positions: str, seed: int
 ) -> pl.DataFrame:
-    """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn.
+    """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn, all where there are fewer.
 
-    Args:
-        lengths: (sentences,) tokens of the validation sentences.
-        first: number of the first of them in the corpus.
-        examples: how many; all there are where there are fewer.
-        sample: ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or ``uniform`` over all
-            prefixes of all sentences.
-        positions: prefix lengths, see ``POSITIONS``.
-        seed: of both draws.
+    ``lengths`` (sentences,) are of the validation sentences, of which the corpus has the first under the number
+    ``first``. The ``sample`` is ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or
+    ``uniform`` over all prefixes of all sentences.
     """
     low, high = POSITIONS[positions]
     choices = np.maximum(lengths + high - low + 1, 0)  # prefixes of each sentence
@@ -68,28 +66,6 @@ def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.Data
     return examples[np.sort(np.concatenate([np.zeros(0, np.int64), *batches]))]
 
 
-@dataclass
-class Observation:
-    """What was seen at every example and layer: (examples, layers) each, ``model_top`` (examples,)."""
-
-    active: np.ndarray
-    effective: np.ndarray
-    agreeing: dict[str, np.ndarray]
-    residual_top: np.ndarray
-    ffn_top: np.ndarray
-    output_top: np.ndarray
-    residual_probability: np.ndarray
-    model_top: np.ndarray
-
-    @classmethod
-    def empty(cls, examples: int, layers: int) -> "Observation":
-        """Return room for what will be seen."""
-        active, residual_top, ffn_top, output_top = np.zeros((4, examples, layers), dtype=np.int64)
-        effective, probability = np.zeros((2, examples, layers), dtype=np.float32)
-        model_top = np.zeros(examples, dtype=np.int64)
-        return cls(active, effective, {}, residual_top, ffn_top, output_top, probability, model_top)
-
-
 def observe(
     decoder: LanguageModel,
     corpus: Corpus,
@@ -100,55 +76,42 @@ def observe(
     memories: str,
     batch_tokens: int,
     residual: str = "added",
-) -> Observation:
-    """Run every example and read all its layers.
+    types: str = "all",
+) -> dict[str, np.ndarray]:
+    """Run every example (``sentence`` and ``position``) and read all its layers: columns by name, (examples, layers).
 
-    Args:
-        examples: ``sentence`` and ``position``.
-        value_tops: see ``Tops``.
-        layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
-        memories: ``active`` memories may agree (coefficient > 0), ``all``, or those of ``share:0.9``: the fewest that
-            have 90 % of the sum of (m_i |v_i|)^2.
-        residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
-            input. A sequential block reads what y is added to.
+    A memory agrees with top(y), ``ffn``, or with top(o), ``output``. Those may agree that are ``active`` (coefficient
+    > 0), ``all``, or those of ``share:0.9``: the fewest that have 90 % of the sum of (m_i |v_i|)^2. ``residual``: r is
+    what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its input; a
+    sequential one reads what y is added to. ``agreeing_memories`` of the other choice than ``types`` has its suffix.
     """
     beside = residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    observation = Observation.empty(len(examples), decoder.description.layers)
+    shape = len(examples), decoder.description.layers
+    seen = {name: np.zeros(shape, kind) for name, kind in READ.items()}
     fires = np.zeros((decoder.description.layers, len(examples), (decoder.memories + 7) // 8), np.uint8)  # in bits
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
-        states = _run(decoder, prefixes, memories, beside)
-        for name, grid in _read(decoder, states).items():
-            getattr(observation, name)[part] = grid
-        observation.effective[part] = states.effective.cpu().numpy()
-        observation.model_top[part] = observation.output_top[part, -1]
-        for index, active in enumerate(states.fires):
-            observation.active[part, index] = active.sum(1).cpu().numpy()
-            fires[index, part] = np.packbits(active.cpu().numpy(), axis=1)
+        cells, active = _run(decoder, prefixes, memories, beside)
+        for name, grid in cells.items():
+            seen[name][part] = grid.cpu().numpy()
+        for index, of_layer in enumerate(active):
+            fires[index, part] = np.packbits(of_layer.cpu().numpy(), axis=1)
 
     batching.run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
-    predictions = (observation.ffn_top if layer_prediction == "ffn" else observation.output_top).T
-    for name, tops in value_tops([np.unique(layer) for layer in predictions]).items():
-        observation.agreeing[name] = np.stack(
-            [
-                _agreeing(top, prediction, None if memories == "all" else active)
-                for top, prediction, active in zip(tops, predictions, fires, strict=True)
-            ],
-            axis=1,
-        )
-    return observation
+    predictions = seen[f"{layer_prediction}_top"].T
+    for choice, tops in value_tops([np.unique(layer) for layer in predictions]).items():
+        counts = [
+            _agreeing(top, prediction, None if memories == "all" else active)
+            for top, prediction, active in zip(tops, predictions, fires, strict=True)
+        ]
+        seen["agreeing_memories" + ("" if choice == types else f"_{choice}")] = np.stack(counts, axis=1)
+    return seen
 
 
 def _agreeing(tops: np.ndarray, predictions: np.ndarray, fires: np.ndarray | None) -> np.ndarray:
-    """Return (examples,) how many of a layer's memories predict what it predicts.
-
-    Args:
-        tops: (memories,) of their values.
-        predictions: (examples,) of the layer.
-        fires: (examples, memories / 8) bits, which memories count; ``None`` for all.
-    """
+    """Return (examples,) how many memories predict what their layer does, of those that count by bits (None: all)."""
     out = np.zeros(len(predictions), np.int64)
     for token in np.unique(predictions):
         rows, memories = np.flatnonzero(predictions == token), np.flatnonzero(tops == token)
@@ -160,29 +123,10 @@ def _agreeing(tops: np.ndarray, predictions: np.ndarray, fires: np.ndarray | Non
     return out
 
 
-@dataclass(frozen=True)
-class States:
-    """What a model computes at the last token of some prefixes, layer by layer.
-
-    Attributes:
-        residual, update: (prefixes, layers, d), r and y; the layer's output is r + y.
-        fires: of each layer (prefixes, memories), which ones count as active.
-        effective: (prefixes, layers), the effective number of memories (``effective_memories``).
-        given: (prefixes, layers, d), what each block reads, if that counts as its residual; else ``None``.
-    """
-
-    residual: torch.Tensor
-    update: torch.Tensor
-    fires: list[torch.Tensor]
-    effective: torch.Tensor
-    given: torch.Tensor | None = None
-
-
 def effective_memories(energies: torch.Tensor) -> torch.Tensor:
     """Return the effective number of memories (rows,): (sum e)^2 / sum e^2, the participation ratio; 0 without any.
 
-    Args:
-        energies: (rows, d_m), e_i = (m_i |v_i|)^2, how much each memory adds to the layer.
+    ``energies``: (rows, d_m), e_i = (m_i |v_i|)^2, how much each memory adds to the layer.
     """
     e = energies.double()
     return (e.sum(1).square() / e.square().sum(1).clamp(min=torch.finfo(torch.double).tiny)).float()
@@ -209,14 +153,16 @@ def _active(m: torch.Tensor, energies: torch.Tensor, memories: str, signs: int) 
     return positive if signs == 1 else torch.cat([positive, negative], 1)
 
 
-def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool = False) -> States:
-    """Run prefixes, which come by length, through all layers; ``beside``: keep what each block reads."""
+def _run(
+    decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, beside: bool
+) -> tuple[dict[str, torch.Tensor], list[torch.Tensor]]:
+    """Run prefixes, which come by length; return ``READ`` (prefixes, layers), and what is active in each layer."""
     batch = decoder.pack(prefixes)
-    given, residuals, updates, fires, effective = [], [], [], [], []
+    inputs, residuals, updates, fires, effective = [], [], [], [], []
     x = decoder.embed(batch)
     for number, layer in enumerate(decoder.layers, 1):
         if beside:
-            given.append(x[batch.last])
+            inputs.append(x[batch.last])
         layer_output = layer(x, batch)
         x = layer_output.output
         residuals.append(layer_output.residual[batch.last])
@@ -229,23 +175,18 @@ def _run(decoder: LanguageModel, prefixes: list[np.ndarray], memories: str, besi
         fires.append(_active(m, energies, memories, decoder.signs))
         effective.append(effective_memories(energies))
     r, y = torch.stack(residuals, 1), torch.stack(updates, 1)
-    return States(r, y, fires, torch.stack(effective, 1), torch.stack(given, 1) if beside else None)
-
-
-def _read(decoder: LanguageModel, states: States) -> dict[str, np.ndarray]:
-    """Return (prefixes, layers) the tops of r, y and o = r + y, and the probability of o^L's top in r."""
-    vocabulary, (r, y) = decoder.vocabulary, (states.residual, states.update)
-    ffn_top, output_top = (vocabulary.read_tops(h.flatten(0, 1)) for h in (y, r + y))
-    target = output_top.view(r.shape[:2])[:, -1].repeat_interleave(r.shape[1])
-    given = r if states.given is None else states.given
-    reading = vocabulary.read(given.flatten(0, 1), target, rank=False)
-    cells = {
+    ffn_top, output_top = (decoder.vocabulary.read_tops(h.flatten(0, 1)).view(r.shape[:2]) for h in (y, r + y))
+    target = output_top[:, -1].repeat_interleave(len(fires))
+    given = torch.stack(inputs, 1) if beside else r
+    reading = decoder.vocabulary.read(given.flatten(0, 1), target, rank=False)
+    return {
+        "active": torch.stack([active.sum(1) for active in fires], 1),
+        "effective": torch.stack(effective, 1),
         "ffn_top": ffn_top,
         "output_top": output_top,
-        "residual_top": reading.top,
-        "residual_probability": reading.target_probability,
-    }
-    return {name: column.view(r.shape[:2]).cpu().numpy() for name, column in cells.items()}
+        "residual_top": reading.top.view(r.shape[:2]),
+        "residual_probability": reading.target_probability.view(r.shape[:2]),
+    }, fires
 
 
 def kinds() -> pl.Expr:
@@ -267,54 +208,28 @@ def kinds() -> pl.Expr:
     )
 
 
-def tables(
-    examples: pl.DataFrame, observation: Observation, corpus: Corpus, types: str = "all"
-) -> dict[str, pl.DataFrame]:
-    """Return the tables ``examples``, ``composition`` and ``refinement``; ``types``: ``values.types`` of the run."""
+def tables(examples: pl.DataFrame, seen: dict[str, np.ndarray], corpus: Corpus) -> dict[str, pl.DataFrame]:
+    """Return the tables ``examples``, ``composition`` and ``refinement``, from what ``observe`` saw."""
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     following = pl.Series("next_token", corpus.following(sentence, position))
-    count, layers = observation.active.shape
+    (count, layers), model_top = seen["output_top"].shape, seen["output_top"][:, -1]
     key = {
         "example": np.repeat(examples["example"].to_numpy(), layers),
         "layer": np.tile(np.arange(1, layers + 1), count),
     }
-    tops = {n: getattr(observation, n).ravel() for n in ("residual_top", "ffn_top", "output_top")}
+    rows = pl.DataFrame(key | {name: grid.ravel() for name, grid in seen.items()})
+    refinement = rows.select(*key, "residual_top", "ffn_top", "output_top", "residual_probability")
     return {
         "examples": examples.with_columns(
-            pl.when(following >= 0).then(following).alias("next_token"), pl.Series("model_top", observation.model_top)
+            pl.when(following >= 0).then(following).alias("next_token"), pl.Series("model_top", model_top)
         ),
-        "composition": pl.DataFrame(
-            {
-                **key,
-                "active": observation.active.ravel(),
-                "effective": observation.effective.ravel(),
-                "ffn_top": tops["ffn_top"],
-                "output_top": tops["output_top"],
-                **{
-                    "agreeing_memories" + ("" if name == types else f"_{name}"): agreeing.ravel()
-                    for name, agreeing in observation.agreeing.items()
-                },
-            }
-        ),
-        "refinement": pl.DataFrame(
-            {
-                **key,
-                **tops,
-                "model_top": np.repeat(observation.model_top, layers),
-                "residual_probability": observation.residual_probability.ravel(),
-            }
-        ).with_columns(kinds().alias("kind")),
+        "composition": rows.drop("residual_top", "residual_probability"),
+        "refinement": refinement.with_columns(kinds().alias("kind"), model_top=np.repeat(model_top, layers)),
     }
 
 
 def reasons(refinement: pl.DataFrame, examples: int, missing: int) -> dict[str, int]:
-    """Return what the ``counts`` table says of the examples.
-
-    Args:
-        refinement: the table.
-        examples: how many there are.
-        missing: how many fewer than the config asks for.
-    """
+    """Return what the ``counts`` table says of the examples; ``missing``: how many fewer than the config asks for."""
     both = pl.col("residual_top") == pl.col("ffn_top")
     return {
         "examples": examples,

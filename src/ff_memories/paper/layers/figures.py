@@ -11,6 +11,7 @@ from ff_memories.figures.charts import BOXES, EDGES, box_chart, rates, stack_cha
 from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.marks import both_ends, counted, extremes, share_axis
 from ff_memories.figures.theme import KIND_COLOURS
+from ff_memories.judge.measures import boxes
 from ff_memories.paper.layers import measures
 
 RANDOM_KEYS = 0.5  # without bias, a key from a symmetric distribution is active for half of all inputs
@@ -22,7 +23,7 @@ KIND_NAMES = dict(
 def active(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 7: quartiles of the share of active memories per layer; of effective ones if no memory is inactive."""
     if not context.active:
-        return measures.effective_memories(tables["composition"])
+        return boxes(tables["composition"], "effective")
     return measures.active_memories(tables["composition"], context.keys)
 
 
@@ -47,7 +48,7 @@ def active_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def probabilities(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 10: quartiles of the output token's probability under the residual per layer."""
-    return measures.residual_probabilities(tables["refinement"])
+    return boxes(tables["refinement"], "residual_probability")
 
 
 def probabilities_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:

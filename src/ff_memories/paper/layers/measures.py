@@ -15,11 +15,6 @@ def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
     return boxes(composition.with_columns((pl.col("active") / keys).alias("share")), "share")
 
 
-def effective_memories(composition: pl.DataFrame) -> pl.DataFrame:
-    """Return quartiles per layer of the effective number of memories, (sum e)^2 / sum e^2 with e = (m |v|)^2."""
-    return boxes(composition, "effective")
-
-
 def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
     return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
@@ -92,11 +87,6 @@ def residual_predicts(refinement: pl.DataFrame, seed: int | None) -> pl.DataFram
     """E11, Figure 9: share of examples whose residual predicts the model's output, per layer."""
     hit = (pl.col("residual_top") == pl.col("model_top")).alias("hit")
     return means(refinement.with_columns(hit), ["layer"], "hit", seed)
-
-
-def residual_probabilities(refinement: pl.DataFrame) -> pl.DataFrame:
-    """E12, Figure 10: quartiles of the model's output token's probability under the residual, per layer."""
-    return boxes(refinement, "residual_probability")
 
 
 def refinement_kinds(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame:

@@ -61,16 +61,10 @@ def trace(
     predictions: int,
     residual: str = "added",
 ) -> list[LayerTrace]:
-    """Return what layers do at every prefix of a text.
+    """Return what layers, numbered from 1, do at every prefix of a text, given without the start token.
 
-    Args:
-        decoder: the model.
-        vocabulary: how layers are read.
-        tokens: (tokens,) ids, without the start token.
-        layers: which ones, from 1.
-        top: memories per prefix and layer, at most d_m.
-        predictions: tokens per prediction, at most the vocabulary's size.
-        residual: as ``composition.residual``: r is what y is ``added`` to, or what a parallel block ``read``.
+    ``top``: memories per prefix and layer, at most d_m; ``predictions``: tokens of each, at most the vocabulary's size.
+    ``residual``: as ``composition.residual``, r is what y is ``added`` to, or what a parallel block ``read``.
     """
     traces = []
     with torch.inference_mode():
@@ -95,11 +89,7 @@ def largest(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return each row's memories with the largest shares, their coefficients and their shares, (rows, top) each.
 
-    Args:
-        coefficients: (rows, d_m), m.
-        values: (memories, d), the first d_m of which are v.
-        top: how many, at most d_m.
-        signs: 2 where a negative coefficient is a memory of its own: its number is d_m + i, its coefficient -m.
+    With two ``signs``, a negative one of the coefficients m (rows, d_m) is that of memory d_m + i, which is -m.
     """
     neurons = coefficients.shape[1]
     weights = (coefficients.abs() * values[:neurons].float().norm(dim=1)).double()
@@ -127,13 +117,9 @@ def layer_tops(vocabulary: Vocabulary, h: Tensor, n: int) -> Tops:
 def value_tops(
     decoder: LanguageModel, vocabulary: Vocabulary, layer: int, memories: Sequence[int], n: int, types: str = "all"
 ) -> Tops:
-    """Return the ``n`` tokens that values promote most (section 4), (memories, n).
+    """Return the ``n`` tokens that values of a layer, from 1, promote most (section 4), (memories, n).
 
-    Args:
-        vocabulary: how values are read; what it leaves out counts for ``types`` alone.
-        layer: layer, from 1.
-        memories: memories of the layer.
-        types: ``values.types``, the types among which the tokens are.
+    What the vocabulary leaves out counts for ``types`` alone: ``values.types``, among which the tokens are.
     """
     with torch.inference_mode():
         values = decoder.layers[layer - 1].values[torch.tensor(list(memories), device=decoder.device)]

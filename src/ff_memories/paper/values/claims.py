@@ -9,12 +9,13 @@ import polars as pl
 
 from ff_memories.base.draws import ends, resamples
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.layers import PAPER, between
 from ff_memories.judge.measurement import Limit, Measurement, by_draws, is_clear, itself
 from ff_memories.judge.statistics import (
+    PAPER,
     area_by_chance,
     area_under_curve,
     average,
+    between,
     by_layer,
     clustered_shares,
     expanded,
@@ -43,12 +44,9 @@ def _rates(evidence: Evidence) -> tuple[pl.DataFrame, np.ndarray]:
 
 
 def _peak(evidence: Evidence, measured: tuple[pl.DataFrame, np.ndarray], layers: list[int]) -> dict[str, Any] | None:
-    """Return the row of the layer among ``layers`` with the highest agreement rate (the lowest such layer).
+    """Return the row of ``_rates`` with the highest rate among ``layers`` (the lowest such layer).
 
-    Its interval applies to the highest rate among the layers, not to a layer chosen in advance. ``pooled`` says how
-    often values of all these layers agree, and how often if keys and values of a layer were paired at random.
-
-    ``measured``: of ``_rates``.
+    Its interval is of the highest rate, not of a layer chosen in advance. ``pooled``: of all these layers, in words.
     """
     rates, draws = measured
     inside = rates["layer"].is_in(layers)

@@ -23,12 +23,9 @@ TILE = 4096  # values projected between two progress reports
 
 @dataclass(frozen=True)
 class Predicted:
-    """What every value predicts, (layers, d_m) each.
+    """What every value predicts, (layers, d_m) each: the ``top`` token, int64, its probability, float32, and a rank.
 
-    Attributes:
-        top: most probable token, int64.
-        probability: its probability, float32.
-        rank: of the target token, int64; 0 = top, -1 for no target.
+    ``rank``: of the target token, int64; 0 = top, -1 for no target.
     """
 
     top: np.ndarray
@@ -60,19 +57,14 @@ def value_predictions(
 ) -> dict[str, Predicted]:
     """Return every value's top token, its probability, and the rank of its target token, for both ``values.types``.
 
-    Where one softmax covers the vocabulary, one product serves both signs of a memory.
+    Values are taken as they are: unscaled, without bias or norm (section 4); ``length`` of ``mean`` scales them to the
+    mean length of all values. ``target``: (layers, d_m) int64 token ids, -1 for none. Where one softmax covers the
+    vocabulary, one product serves both signs of a memory.
 
-    Args:
-        decoder: the model; values are taken as they are: unscaled, without bias or norm (section 4).
-        vocabulary: how they are read (``Vocabulary.reading``).
-        target: (layers, d_m) int64 token ids, -1 for none.
-        keys: (layer, key) of those asked for, None for all. What the others predict stays zero, but in an adaptive
-            softmax: there the others of a ``TILE`` are projected as well, since products of other sizes differ in
-            their last bits, and the recorded runs' bytes do not depend on which memories are asked for.
-        length: ``own``, or ``mean``: values are scaled to the mean length of all values.
-
-    Returns:
-        ``all``: among all types; ``trained``: among those that the model is trained to predict.
+    ``keys``: (layer, key) of those asked for, None for all. What the others predict stays zero, but in an adaptive
+    softmax: there the others of a ``TILE`` are projected as well, since products of other sizes differ in their last
+    bits, and the recorded runs' bytes do not depend on which memories are asked for. Returns the predictions among
+    ``all`` types, and among those that the model is ``trained`` to predict.
     """
     kinds = {"top": np.int64, "probability": np.float32, "target_rank": np.int64}
     kinds |= {"trained_top": np.int64, "trained_probability": np.float32, "trained_rank": np.int64}
@@ -121,12 +113,8 @@ def every_top(
 ) -> dict[str, np.ndarray]:
     """Return the top token (layers, d_m) int64 of every value for both ``values.types``, as the table has them.
 
-    Of values that the table lacks, only tops among a layer's ``tokens`` are computed; the others are -1.
-
-    Args:
-        values: the ``values`` table.
-        types: among which its columns without a suffix are.
-        tokens: of each layer (n,), those that are asked for.
+    ``types``: of its columns without a suffix. Of values that the table lacks, only tops among each layer's ``tokens``
+    (n,) are computed; the others are -1.
     """
     grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
     names = {types: "top_token", other(types): f"top_token_{other(types)}"}
@@ -144,15 +132,10 @@ def every_top(
 def _may_predict(
     decoder: LanguageModel, vocabulary: Vocabulary, layer: int, tokens: np.ndarray, known: np.ndarray
 ) -> np.ndarray:
-    """Return (d_m,) bool: which of a layer's values can have one of some tokens as their top.
+    """Return (d_m,) bool: which values of a layer, by its index, can have one of some tokens (n,) as their top.
 
     A value whose top among these tokens and a part of the others is another one has another one among all. The part
-    that tells most apart has the tops of other values; a larger part is read for the values that remain.
-
-    Args:
-        layer: its index.
-        tokens: (n,) ids, in order.
-        known: tops of some values.
+    that tells most apart has ``known`` tops of other values; a larger part is read for the values that remain.
     """
     may = np.ones((decoder.signs, decoder.description.keys), bool)
     if not vocabulary.plain:  # a part of an adaptive softmax costs as much as the whole
@@ -200,14 +183,10 @@ def table(
     keys: list[tuple[int, int]] | None = None,
     folds: np.ndarray | None = None,
 ) -> pl.DataFrame:
-    """Return the ``values`` table (E4-E7), a row per key that the run looks at.
+    """Return the ``values`` table (E4-E7), a row per key that the run looks at (None: all), (layer, key) each.
 
-    A key without triggers, or whose target is unknown, has nulls.
-
-    Args:
-        options: the config's section ``values``; columns of the other choice of ``types`` have its name as a suffix.
-        keys: (layer, key) of those that the run looks at, None for all.
-        folds: the class (vocab,) int64 of every type (``Tokenizer.folded``), to compare tokens by class also.
+    A key without triggers, or whose target is unknown, has nulls. Columns of the other choice of ``types`` have its
+    name as a suffix. ``folds``: the class (vocab,) int64 of every type (``Tokenizer.folded``), to compare by class too.
     """
     with_targets, types = targets(triggers, corpus, options.target), options.types
     first = with_targets.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())

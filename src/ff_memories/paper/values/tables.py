@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import KEY, LAYER, PROBABILITY, STATISTIC, TOKEN, Column, Schema, both
+from ff_memories.schema import KEY, LAYER, PROBABILITY, TOKEN, Column, Schema, both
 
 FOLDED = {  # of models of `transformers`
     "agrees_folded": Column(pl.Boolean, null=True, optional=True),
@@ -34,19 +34,5 @@ TABLES = {
         },
         measured=True,
         of_baselines=True,
-    ),
-    "projection_seeds": Schema(
-        about="ranks of the top triggers' targets by layer, under the released script's random projections "
-        "(`random`, one row per seed) and the model's own softmax (`adaptive`, seed 0); `moved` is the "
-        "share of ranks that differ from the model's own, and the quartiles cover the `n_tail` targets "
-        "outside the softmax's head",
-        by={"projection": pl.Enum(["adaptive", "random"]), "seed": pl.UInt64, "layer": LAYER},
-        fields={
-            "n": Column(pl.UInt32, compared=STATISTIC),
-            "agreement": Column(pl.Float64, compared=STATISTIC),
-            "moved": Column(pl.Float64, compared=STATISTIC),
-            "n_tail": Column(pl.UInt32, compared=STATISTIC),
-            **dict.fromkeys(("q1", "median", "q3"), Column(pl.Float64, null=True, compared=STATISTIC)),
-        },
-    ),
+    )
 }

@@ -64,7 +64,7 @@ def run(
     )
     rows = scoring.distance_scores(pl.concat([machine["distance_labels"], people]), config.seed)
     if labelled.height:
-        rows += scoring.scores(patterns, labelled, machine["annotations"], machine["pattern_labels"], config.seed)
+        rows += scoring.scores(patterns, labelled, machine["pattern_labels"], config.seed)
     new = {
         annotations: patterns,
         labels: scoring.pattern_labels(labelled),

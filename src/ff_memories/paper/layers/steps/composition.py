@@ -66,7 +66,7 @@ def run(
         tops_among = partial(every_top, decoder, decoder.vocabulary, values_table, config.values.types)
     missing = 0 if sample or shard[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
     prefixes = compositions.of_shard(prefixes, execution.batch_tokens, shard)
-    observation = compositions.observe(
+    seen = compositions.observe(
         decoder,
         text,
         prefixes,
@@ -75,8 +75,9 @@ def run(
         memories=options.memories,
         batch_tokens=execution.batch_tokens,
         residual=options.residual,
+        types=config.values.types,
     )
-    frames = compositions.tables(prefixes, observation, text, config.values.types)
+    frames = compositions.tables(prefixes, seen, text)
     if text.numbers is not None:  # sentences of a sample have their numbers in the run's corpus
         numbers = text.numbers[frames["examples"]["sentence"].to_numpy()]
         frames["examples"] = frames["examples"].with_columns(pl.Series("sentence", numbers))

@@ -1,16 +1,13 @@
-"""What random projections do to ranks: the table against export-agreement and a literal reading, and its figure."""
+"""What random projections do to ranks: the table against export-agreement and a literal reading."""
 
 import polars as pl
 import pytest
+from contributed import says, use
 from factories import words
-from pipeline import config, run_steps, step, write_inputs
+from pipeline import config, run_steps, write_inputs
 from reference import Reference
-from refusing import says
 
 from ff_memories import tables
-from ff_memories.config import FigureOptions, Settings
-from ff_memories.figures import draw, render
-from ff_memories.figures.context import FigureContext
 
 TYPES = words(44)
 
@@ -20,19 +17,19 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("seeds")
     model = write_inputs(folder, TYPES, seed=9, scale=2.0, decoder_layers=2)
     out = run_steps(folder, config())
-    step("projection-seeds", *arguments(folder, out))
+    use("released_code", "seeds", *arguments(folder, out))
     return folder, out, Reference(model, TYPES)
 
 
 def arguments(folder, out):
     return ["--config", folder / "config.yaml", "--weights", out / "model.safetensors", "--description",
             out / "model.json", "--values", out / "values.parquet", "--seeds", 3, "--device", "cpu", "--threads", 1,
-            "--projection-seeds", out / "projection_seeds.parquet"]  # fmt: skip
+            "--out", out / "seeds.csv"]  # fmt: skip
 
 
 def test_the_trained_softmax_stands_beside_the_seeds(run):
     _, out, reference = run
-    table = tables.read(out / "projection_seeds.parquet")
+    table = pl.read_csv(out / "seeds.csv")
     assert table.select("projection", "seed").unique().sort("seed").rows() == [
         ("adaptive", 0), ("random", 1), ("random", 2), ("random", 3),
     ]  # fmt: skip
@@ -63,7 +60,7 @@ def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
     embedding.load_state_dict(reference.model.decoder.embed_tokens.state_dict())
     softmax = AdaptiveSoftmax(len(TYPES) + 4, 16, [12, 24], 0.2, adaptive_inputs=embedding)
     values = tables.read(out / "values.parquet").drop_nulls("next_token")
-    table = tables.read(out / "projection_seeds.parquet").filter(projection="random", seed=2).sort("layer")
+    table = pl.read_csv(out / "seeds.csv").filter(projection="random", seed=2).sort("layer")
     for layer, block in enumerate(reference.blocks, 1):
         with torch.no_grad():
             logp = softmax.get_log_prob(block.fc2.weight.float().T.unsqueeze(0), None).squeeze()
@@ -74,17 +71,7 @@ def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
         ]
 
 
-def test_the_figure_shows_boxes_over_seeds_and_the_trained_softmax(run):
-    _, out, _ = run
-    look = FigureContext("projection_seeds", 2, 24, "surrogate", FigureOptions())
-    table = tables.read(out / "projection_seeds.parquet")
-    frame = draw.data({"projection_seeds": table}, Settings({}), look)
-    assert frame["n"].to_list() == [3, 3]
-    assert frame["trained"].to_list() == table.filter(projection="adaptive").sort("layer")["median"].to_list()
-    assert "trained softmax" in render.svg(render.spec(draw.chart(frame, look)), "projection_seeds")
-
-
 def test_a_model_without_projections_is_refused(tmp_path, capsys):
     write_inputs(tmp_path, TYPES, adaptive=False, decoder_layers=1)
     out = run_steps(tmp_path, config())
-    assert "has no projections to draw" in says(capsys, "projection-seeds", *arguments(tmp_path, out))
+    assert "has no projections to draw" in says(capsys, "released_code", "seeds", *arguments(tmp_path, out))

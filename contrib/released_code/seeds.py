@@ -1,43 +1,59 @@
-"""Measure how the released script's projections, never loaded, and its dropout change ranks, by the seed of both."""
+"""Measure how the released script's projections, never loaded, and its dropout change ranks, by the seed of both.
 
+The CSV has the ranks of the top triggers' targets by layer, under random projections (`random`, a row per seed) and the
+model's own softmax (`adaptive`, seed 0). `moved` is the share of ranks that differ from the model's own; the quartiles
+cover the `n_tail` targets outside the softmax's head.
+"""
+
+import argparse
 from collections.abc import Iterator
+from pathlib import Path
 
 import polars as pl
 import torch
+from torch import nn
 
-from ff_memories import tables
+from ff_memories import config, tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.parameters import Execution, Input, Output
+from ff_memories.base.files import write_whole
+from ff_memories.base.parameters import whole
 from ff_memories.base.progress import Progress
-from ff_memories.config import Settings
-from ff_memories.model import random_projections
-from ff_memories.model.decoder import Decoder
-from ff_memories.model.loading import load_decoder
+from ff_memories.declaration import add_execution, execution
+from ff_memories.model.decoder import LanguageModel
+from ff_memories.model.loading import load_model
 from ff_memories.model.vocabulary import Vocabulary
 
 QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
 FULL = 64  # distributions over the whole vocabulary held at once
+DROPOUT = 0.2  # of the script's softmax, on what the tails' projections give
 
 
-def run(
-    config: Settings,
-    weights: Input,
-    description: Input,
-    values: Input,
-    projection_seeds: Output,
-    execution: Execution,
-    seeds: int = 20,
-) -> None:
-    """Rank every value's target token under the projections of several seeds.
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", required=True, type=Path, help="the run's config file")
+    parser.add_argument("--weights", required=True, type=Path, help="model.safetensors")
+    parser.add_argument("--description", required=True, type=Path, help="model.json")
+    parser.add_argument("--values", required=True, help="the run's table values, for each value's target token")
+    parser.add_argument(
+        "--seeds", type=whole(), default=20, help="number of seeds, starting at values.projection_seed; default: 20"
+    )
+    add_execution(parser)
+    parser.add_argument("--out", required=True, help="file to write: .csv")
 
-    Args:
-        values: the table values, for each value's target token
-        seeds: number of seeds, starting at values.projection_seed
-    """
-    decoder, first = load_decoder(weights, description, execution), config.values.projection_seed
+
+def run(args: argparse.Namespace) -> None:
+    first, values = config.load(args.config).values.projection_seed, tables.read(args.values)
+    decoder = load_model(args.weights, args.description, execution(args))
     if decoder.vocabulary.classes is None:
         raise UserError("the model's softmax has no projections to draw", "use a model with an adaptive softmax")
-    tables.write(rank_table(decoder, tables.read(values), range(first, first + seeds)), projection_seeds)
+    write_whole(args.out, rank_table(decoder, values, range(first, first + args.seeds)).write_csv())
+
+
+def masks(state: torch.Tensor, shapes: list[tuple[int, int]]) -> tuple[list[torch.Tensor], torch.Tensor]:
+    """Return the dropout factors of one layer's values, (values, d_k) for each tail, and the state afterwards."""
+    with torch.random.fork_rng(devices=[]):  # torch's own generator stays as it was
+        torch.default_generator.set_state(state)
+        factors = [nn.functional.dropout(torch.ones(shape), DROPOUT, training=True) for shape in shapes]
+        return factors, torch.default_generator.get_state()
 
 
 def distributions(
@@ -75,9 +91,7 @@ def predictions(
         state: the state of torch's generator before this layer's dropout.
         which, ids: (n,) pairs of a value and the token to rank in its distribution.
     """
-    factors, state = random_projections.masks(
-        state, [(len(values), c.embedding.shape[1]) for c in vocabulary.clusters[1:]]
-    )
+    factors, state = masks(state, [(len(values), c.embedding.shape[1]) for c in vocabulary.clusters[1:]])
     tops, maxima, ranks = [], [], torch.zeros_like(which)
     for start, logp in distributions(vocabulary, values, factors):
         value, token = logp.max(1)
@@ -90,8 +104,8 @@ def predictions(
     return tops, maxima, ranks.tolist(), state
 
 
-def rank_table(decoder: Decoder, values: pl.DataFrame, seeds: range) -> pl.DataFrame:
-    """Return the ``projection_seeds`` table: the ranks of the top triggers' targets, seed by seed.
+def rank_table(decoder: LanguageModel, values: pl.DataFrame, seeds: range) -> pl.DataFrame:
+    """Return the ranks of the top triggers' targets, seed by seed.
 
     Args:
         decoder: a model with an adaptive softmax.
