@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import KEY, LAYER, PROBABILITY, STATISTIC, TOKEN, Column, Schema, both
+from ff_memories.schema import KEY, LAYER, TOKEN, Column, Schema, both
 
 FOLDED = {  # of models of `transformers`
     "agrees_folded": Column(pl.Boolean, null=True, optional=True),
@@ -10,7 +10,7 @@ FOLDED = {  # of models of `transformers`
 }
 PREDICTED = {
     "top_token": Column(TOKEN),
-    "top_probability": Column(pl.Float32, compared=PROBABILITY),
+    "top_probability": Column(pl.Float32, compared="probability"),
     "next_token_rank": Column(pl.UInt32, null=True),
     "agrees": Column(pl.Boolean, null=True),
     "agreeing_triggers": Column(pl.UInt16),
@@ -42,11 +42,11 @@ TABLES = {
         "outside the softmax's head",
         by={"projection": pl.Enum(["adaptive", "random"]), "seed": pl.UInt64, "layer": LAYER},
         fields={
-            "n": Column(pl.UInt32, compared=STATISTIC),
-            "agreement": Column(pl.Float64, compared=STATISTIC),
-            "moved": Column(pl.Float64, compared=STATISTIC),
-            "n_tail": Column(pl.UInt32, compared=STATISTIC),
-            **dict.fromkeys(("q1", "median", "q3"), Column(pl.Float64, null=True, compared=STATISTIC)),
+            "n": Column(pl.UInt32, compared="statistic"),
+            "agreement": Column(pl.Float64, compared="statistic"),
+            "moved": Column(pl.Float64, compared="statistic"),
+            "n_tail": Column(pl.UInt32, compared="statistic"),
+            **dict.fromkeys(("q1", "median", "q3"), Column(pl.Float64, null=True, compared="statistic")),
         },
     ),
 }
