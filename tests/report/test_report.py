@@ -182,9 +182,6 @@ def test_ids_in_figures_cannot_collide_and_nothing_in_them_runs():
     assert not tags.open and "script" not in {tag for tag, _ in tags.found} and "onclick" not in made
     assert tags.found[0][1]["aria-label"] == 'what it "shows" <now>' and tags.found[0][1]["viewbox"] == "0 0 10 5"
     assert 'id="figure3-c"' in made and made.count("url(#figure3-c)") == 2 and '"#figure3-c"' in made
-    for bad in ("<svg>", "<html/>", "no"):
-        with pytest.raises(ValueError, match="not SVG"):
-            inline(bad, "figure3", "")
 
 
 def test_every_claim_and_figure_has_its_place_in_the_outline():

@@ -15,17 +15,8 @@ SHOWS = {
 TRAINING = ("higher", "lower", "same", "undecided")  # a number against those of untrained models
 GROUPS = ("signal", "common", "absent", "open")  # seen here, and in random networks too? not here; cannot tell
 LIMITS = ("paper", "figure", "ours")  # where a claim's limit comes from
-VERDICTS = (
-    "reproduced",
-    "not_reproduced",
-    "holds",
-    "too_small",
-    "fails",
-    "undecided",
-    "measured",
-    "not_applicable",
-    "not_attempted",
-)
+VERDICTS = ("reproduced", "not_reproduced", "holds", "too_small", "fails", "undecided", "measured", "not_applicable",
+            "not_attempted")  # fmt: skip
 VERDICT = pl.Enum(VERDICTS)
 BASELINES = ("untrained", "same_sample", "together", "shuffled", "random_pairs", "unigram", "every_case")
 NUMBER = Column(pl.Float64, null=True)

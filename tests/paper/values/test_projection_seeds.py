@@ -1,4 +1,4 @@
-"""What random projections do to ranks: the table against export-agreement and a literal reading, and its figure."""
+"""What random projections do to ranks: the table against export-agreement and a literal reading."""
 
 import polars as pl
 import pytest
@@ -8,9 +8,6 @@ from reference import Reference
 from refusing import says
 
 from ff_memories import tables
-from ff_memories.config import FigureOptions, Settings
-from ff_memories.figures import draw, render
-from ff_memories.figures.context import FigureContext
 
 TYPES = words(44)
 
@@ -72,16 +69,6 @@ def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
         assert [table[c][layer - 1] for c in ("q1", "median", "q3")] == [
             ranks.quantile(q, "linear") for q in (0.25, 0.5, 0.75)
         ]
-
-
-def test_the_figure_shows_boxes_over_seeds_and_the_trained_softmax(run):
-    _, out, _ = run
-    look = FigureContext("projection_seeds", 2, 24, "surrogate", FigureOptions())
-    table = tables.read(out / "projection_seeds.parquet")
-    frame = draw.data({"projection_seeds": table}, Settings({}), look)
-    assert frame["n"].to_list() == [3, 3]
-    assert frame["trained"].to_list() == table.filter(projection="adaptive").sort("layer")["median"].to_list()
-    assert "trained softmax" in render.svg(render.spec(draw.chart(frame, look)), "projection_seeds")
 
 
 def test_a_model_without_projections_is_refused(tmp_path, capsys):
