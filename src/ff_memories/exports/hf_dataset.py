@@ -22,7 +22,7 @@ import yaml
 
 import ff_memories
 from ff_memories import tables
-from ff_memories.atlas.match import without_folders
+from ff_memories.atlas.runs import without_folders
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new, sha256, write_whole
 from ff_memories.base.text import environment
