@@ -41,8 +41,7 @@ def chart(
 ) -> alt.LayerChart:
     """Return a panel's chart of ``label``, ``depth`` (0..1), ``value``, ``low``, ``high``, ``untrained`` and ``step``.
 
-    ``mark``: whose results, under the x axis. ``describes``: for those who do not see it. ``top``: the end of a shared
-    y axis. ``over``: the name of ``step``, which then colours the lines instead of the model.
+    ``mark``: whose results. ``top``: the end of a shared y axis. ``over``: what ``step`` is, which then colours lines.
     """
     x = alt.X(
         "depth:Q",

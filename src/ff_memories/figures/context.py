@@ -16,10 +16,9 @@ Tables = dict[str, pl.DataFrame]
 
 @dataclass(frozen=True)
 class FigureContext:
-    """One figure of one run: L ``layers``, d_m ``keys`` (with both signs still one), and V ``vocab``, if known.
+    """One figure of one run: L ``layers``, d_m ``keys`` (with both signs still one), V ``vocab``, and whose, ``scope``.
 
-    ``scope``: whose results (``model.info``); the image says if not the paper's. ``target``: the token that values are
-    compared with, ``next`` (after a trigger) or ``last``. ``active``: a coefficient may be exactly zero, as with ReLU.
+    ``target``: the token, ``next`` or ``last``, that values are compared with. ``active``: coefficients may be zero.
     """
 
     figure: str

@@ -25,10 +25,9 @@ def with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, targe
 
 
 def with_models(frame: pl.DataFrame, models: Mapping[str, pl.DataFrame], shown: str) -> pl.DataFrame:
-    """Add what untrained models and, on their sentences, the run itself have in the column ``shown`` to a frame.
+    """Add what any untrained models and, on their sentences, the run itself have in the column ``shown`` to a frame.
 
-    ``untrained``, ``untrained_low`` and ``untrained_high`` are the mean, minimum and maximum over seeds, and
-    ``same_sentences`` is the run's own. Without an untrained model among ``models``, nothing is added.
+    ``untrained``, ``untrained_low`` and ``untrained_high``: mean and extremes over seeds; ``same_sentences``: the run.
     """
     by, value = [name for name in MARKED_BY if name in frame.columns], pl.col(shown)
     untrained = [model.select(*by, shown) for name, model in models.items() if name.startswith(UNTRAINED)]

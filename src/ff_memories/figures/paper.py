@@ -70,8 +70,7 @@ def by_layer(
 ) -> Overlay:
     """Return the paper's values by layer; all are black, without a colour for each of several series.
 
-    ``scale`` converts the values to the axis's unit. ``covered``: our marks hide what is behind them, so outlines of
-    ranges are drawn above.
+    ``scale`` converts to the axis's unit. ``covered``: our marks hide what is behind, so outlines are drawn above.
     """
     by = values(context).rename({"first_layer": "from", "last_layer": "to"})
     by = by.with_columns(pl.col("low", "high") * scale)

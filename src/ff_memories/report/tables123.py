@@ -103,8 +103,7 @@ def table2(
 ) -> list[Row]:
     """Return the values with the highest top probability, highest first.
 
-    The trigger shown is the first one whose ``next`` or ``last`` token, the ``target``, the value predicts, or else the
-    key's top trigger.
+    The trigger shown is the first whose ``next`` or ``last`` token, the ``target``, the value predicts, or the top one.
     """
     rows = []
     for value in predictive_values(values, most).iter_rows(named=True):
