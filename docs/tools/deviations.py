@@ -40,7 +40,7 @@ MEASURED = """\
 The effects come from one run. Each row changes one key and keeps all others. A claim *moves* if it leaves the 95 %
 interval of the run's own value, or without an interval, if it changes at all. {whose} To update them from a run:
 
-    snakemake --cores all sensitivity projection_seeds
+    snakemake --cores all sensitivity projection_seeds_table
     python docs/tools/deviations.py --tables results/demo/tables
 """
 SURROGATE = "**All numbers come from a surrogate model, not the paper's.**"
@@ -209,7 +209,7 @@ def taken(folder: Path) -> dict[str, str]:
     """Return the kept parts of a run's tables as CSV."""
     found = {name: folder / f"{name}.parquet" for name in KEPT if (folder / f"{name}.parquet").exists()}
     if "sensitivity" not in found:
-        sys.exit(f"{folder}: no sensitivity.parquet; run snakemake --cores all sensitivity projection_seeds to make it")
+        sys.exit(f"{folder}: no sensitivity.parquet; run snakemake --cores all sensitivity projection_seeds_table to make it")
     return {name: csv(tables.read(path)) for name, path in found.items()}
 
 
