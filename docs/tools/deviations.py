@@ -209,7 +209,8 @@ def taken(folder: Path) -> dict[str, str]:
     """Return the kept parts of a run's tables as CSV."""
     found = {name: folder / f"{name}.parquet" for name in KEPT if (folder / f"{name}.parquet").exists()}
     if "sensitivity" not in found:
-        sys.exit(f"{folder}: no sensitivity.parquet; run snakemake --cores all sensitivity projection_seeds_table to make it")
+        command = "snakemake --cores all sensitivity projection_seeds_table"
+        sys.exit(f"{folder}: no sensitivity.parquet; run {command} to make it")
     return {name: csv(tables.read(path)) for name, path in found.items()}
 
 
