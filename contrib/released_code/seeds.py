@@ -19,8 +19,8 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.progress import Progress
 from ff_memories.declaration import add_execution, execution
-from ff_memories.model.decoder import LanguageModel
-from ff_memories.model.loading import load_model
+from ff_memories.model.decoder import Decoder
+from ff_memories.model.loading import load_decoder
 from ff_memories.model.vocabulary import Vocabulary
 
 QUARTILES = {"q1": 0.25, "median": 0.5, "q3": 0.75}
@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     first, values = config.load(args.config).values.projection_seed, tables.read(args.values)
-    decoder = load_model(args.weights, args.description, execution(args))
+    decoder = load_decoder(args.weights, args.description, execution(args))
     if decoder.vocabulary.classes is None:
         raise UserError("the model's softmax has no projections to draw", "use a model with an adaptive softmax")
     write_whole(args.out, rank_table(decoder, values, range(first, first + args.seeds)).write_csv())
@@ -104,7 +104,7 @@ def predictions(
     return tops, maxima, ranks.tolist(), state
 
 
-def rank_table(decoder: LanguageModel, values: pl.DataFrame, seeds: range) -> pl.DataFrame:
+def rank_table(decoder: Decoder, values: pl.DataFrame, seeds: range) -> pl.DataFrame:
     """Return the ranks of the top triggers' targets, seed by seed.
 
     Args:

@@ -204,20 +204,11 @@ def as_text(model: Model, rows: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
     following = [None if t is None else model.dictionary[t] for t in rows["next_token"]]
     sign = 1 - 2 * (pl.col("key") >= (neurons or 0)).cast(pl.Int8)
     named = rows if neurons is None else rows.with_columns(sign.alias("sign"), pl.col("key") % neurons)
+    signs = ["sign"] if neurons else []
     return named.with_columns(
         pl.Series("prefix", [model.text(corpus.sentence(s)[:p]) for s, p in pairs], dtype=pl.String),
         pl.Series("next_token", following, dtype=pl.String),
-    ).select(
-        "layer",
-        "key",
-        *(["sign"] if neurons else []),
-        "rank",
-        "coefficient",
-        "sentence",
-        "position",
-        "prefix",
-        "next_token",
-    )
+    ).select("layer", "key", *signs, "rank", "coefficient", "sentence", "position", "prefix", "next_token")
 
 
 def value_predictions(model: Model, layer: int, key: int, top: int = 10, sign: int = 1) -> pl.DataFrame:

@@ -15,13 +15,6 @@ SENTENCE, POSITION, TOKEN, EXAMPLE = pl.UInt32, pl.UInt16, pl.UInt32, pl.UInt32
 # (``tolerances``); or not at all, because each must be what its own run's tables give. What differs beyond that counts
 # as equal only if a recomputation of both runs' rows confirms it, where the audit has one.
 Rule = Literal["exact", "coefficient", "probability", "logit", "statistic", "count", "follows"]
-EXACT: Rule = "exact"
-COEFFICIENT: Rule = "coefficient"
-PROBABILITY: Rule = "probability"
-LOGIT: Rule = "logit"
-COUNT: Rule = "count"
-STATISTIC: Rule = "statistic"
-FOLLOWS: Rule = "follows"
 
 
 @dataclass(frozen=True)
@@ -65,7 +58,7 @@ class Schema:
     by: Columns
     fields: Mapping[str, Column]
     about: str = ""
-    compared: Rule | None = EXACT
+    compared: Rule | None = "exact"
     measured: bool = False
     score: str | None = None
     tied: float = 0.0
@@ -92,7 +85,7 @@ class Schema:
     @property
     def rules(self) -> dict[str, Rule]:
         """How two runs' cells compare, by column; keys have no rule."""
-        return {name: said.compared or self.compared or EXACT for name, said in self.fields.items()}
+        return {name: said.compared or self.compared or "exact" for name, said in self.fields.items()}
 
     @property
     def may_be_null(self) -> frozenset[str]:

@@ -13,9 +13,8 @@ from atlases import finished, frames, write_config
 from reports import SVG, Tags
 
 from ff_memories import tables
-from ff_memories.atlas import match, panels
-from ff_memories.atlas.match import OTHER, RELATED, SAME, relation
-from ff_memories.atlas.runs import Text, members
+from ff_memories.atlas import panels
+from ff_memories.atlas.runs import OTHER, RELATED, SAME, Text, differences, members, relation, relations
 from ff_memories.base.errors import UserError
 from ff_memories.judge.register import register
 
@@ -214,8 +213,8 @@ def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
     assert "the text of this run is not recorded (no config of this name)" in capsys.readouterr().err
     elsewhere = write_config(tmp_path / "results", "two", triggers={"top": 60})
     found = members([one, two], configs=[f"two={elsewhere}"])
-    assert match.texts(found, any_text=False)[1] == (SAME, "")
-    assert match.differences(found) == {"triggers.top": [50, 60]}
+    assert relations(found, any_text=False)[1] == (SAME, "")
+    assert differences(found) == {"triggers.top": [50, 60]}
     with pytest.raises(UserError, match="is the config of the run 'two'"):
         members([one, two], configs=[f"one={elsewhere}"])
 

@@ -13,7 +13,7 @@ from pipeline import step
 from refusing import says
 
 from ff_memories import tables
-from ff_memories.atlas.match import without_folders
+from ff_memories.atlas.runs import without_folders
 from ff_memories.corpus import store
 from ff_memories.corpus.tokenizer import read_types
 from ff_memories.exports import hf_dataset as dataset

@@ -4,15 +4,13 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import polars as pl
 import pytest
 from drawings import SECTIONS, chosen, looking, synthetic
 
-from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.figures import draw, render
 from ff_memories.figures.registry import DRAWN, FIGURES
-from ff_memories.steps import figures
+from ff_memories.report.html import figure_page
 
 browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_type=ImportError)
 
@@ -44,19 +42,10 @@ def driver(tmp_path_factory):
         yield opened
 
 
-def everything(layers: int) -> dict[str, pl.DataFrame]:
-    """Return the synthetic tables with every optional column that figures use."""
-    frames = synthetic(layers)
-    for name in ("values", "composition"):
-        kinds = [n for n in tables.TABLES[name].optional if n.removesuffix("_trained") in frames[name].columns]
-        frames[name] = frames[name].with_columns(pl.col(n.removesuffix("_trained")).alias(n) for n in kinds)
-    return frames
-
-
 def drawn(figure: str, target: str = "next", vocab: int | None = 10_288, empty: bool = False, **look) -> dict:
-    """Return a figure's specification, with all optional columns."""
+    """Return a figure's specification."""
     context = replace(looking(figure, **look), target=target, vocab=vocab)
-    frames = {name: frame.clear() if empty else frame for name, frame in everything(context.layers).items()}
+    frames = {name: frame.clear() if empty else frame for name, frame in synthetic(context.layers).items()}
     beside = ("same_sample", "untrained-1") if DRAWN[figure].untrained else ()
     models = {name: chosen(figure, frames) for name in beside}
     return render.spec(draw.chart(draw.data(chosen(figure, frames), Settings(SECTIONS), context, models), context))
@@ -88,7 +77,7 @@ def test_a_fault_is_found(driver, tmp_path):
 @pytest.mark.parametrize("figure", ["figure2", "figure6", "figure9"])
 def test_a_figures_own_page_fills_its_window(driver, tmp_path, figure):
     page = tmp_path / f"{figure}.html"
-    page.write_text(figures.interactive(figure, drawn(figure)), encoding="utf-8")
+    page.write_text(figure_page(figure, drawn(figure)), encoding="utf-8")
     driver.get(page.as_uri())
     browsing.until(lambda: driver.execute_script("return document.querySelector('#figure svg[role=img]') !== null"))
     seen = driver.execute_script(

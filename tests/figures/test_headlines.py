@@ -67,7 +67,6 @@ FURTHER: list[tuple[str, dict, str]] = [
      "Of a memory's direct effect, 60 % is left in the median layer; removing a matched memory does 5 %"),
     ("figureb2", {"layer": [1, 1, 2], "direct": [-1.0, -2.0, 1.0], "total": [-0.1, 0.5, 2.0]},
      "The layers above keep the sign of the direct effect for 67 % of the memories"),
-    ("projection_seeds", LAYERS | {"low": [1.0] * 2, "high": [3.0] * 2, "trained": [2.0, 9.0]}, "in 1 of 2 layers"),
 ]  # fmt: skip
 
 

@@ -46,13 +46,13 @@ def known(**values):
 
 def test_what_was_run_is_counted():
     more = [COUNTS, tables.counts("triggers", {"keys": 8192}), tables.counts("composition", {"examples": 4000})]
-    said = first(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2}, pl.concat(more)).run
+    said = first(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2}, pl.concat(more))["run"]
     assert said.startswith("A stand-in model (16 layers, 1,234,567 parameters")
     assert "8,192 keys and values, 50 triggers per key from 900 tokens" in said and "4,000 prefixes from 100" in said
     assert "validation perplexity 31.2, 48.3 one sentence at a time)" in said
     quantised = {"types": {"F32": 2, "Q4_K": 9}, "bits": [4]}
-    assert "4-bit weights (Q4_K, F32): the model that people run, not" in first(rows(), INFO | quantised).run
-    assert first(rows("paper"), PAPER).run.startswith("The paper's own model (")
+    assert "4-bit weights (Q4_K, F32): the model that people run, not" in first(rows(), INFO | quantised)["run"]
+    assert first(rows("paper"), PAPER)["run"].startswith("The paper's own model (")
 
 
 @pytest.mark.parametrize(
@@ -79,10 +79,10 @@ def test_claims_are_counted_by_group(given, said):
 
 def test_what_random_networks_show_too_is_not_due_to_training():
     seen = known(group={"K4": "common", "K24": "common", "K1": "signal"}, random_models={"K1": 5})
-    said = first(rows(columns=seen, K1="holds", K4="holds", K24="holds")).common
+    said = first(rows(columns=seen, K1="holds", K4="holds", K24="holds"))["common"]
     assert said == "Effect of the last token, lower layers less upper; growth of settled predictions, late less early."
-    assert first(rows(columns=known(random_models={"K1": 5}))).common == "Nothing that random networks show too."
-    assert "says nothing about training" in first(rows(K1="holds")).common
+    assert first(rows(columns=known(random_models={"K1": 5})))["common"] == "Nothing that random networks show too."
+    assert "says nothing about training" in first(rows(K1="holds"))["common"]
 
 
 @pytest.mark.parametrize("verdict, source, judged, said", [
@@ -106,7 +106,7 @@ def test_a_claim_has_one_sentence_with_its_number_and_the_same_wherever_it_is_to
     assert claim.id not in told and "chance: " in told and "random networks: " in told
     assert ("paper: " in told) == (not claim.beyond)
     assert any(told[1:] in said for said in answer(row["section"], shown)) == bool(claim.shown)
-    assert any(told in line for line in first(shown).lines) == (claim.shown not in ("", "section"))
+    assert any(told in line for line in first(shown)["lines"]) == (claim.shown not in ("", "section"))
 
 
 def test_a_sentence_joins_the_numbers_of_several_runs():
@@ -120,12 +120,12 @@ def test_a_sentence_joins_the_numbers_of_several_runs():
 
 def test_what_the_run_leaves_open_is_said():
     columns = known(low={"K1": 0.1}, high={"K1": 0.3}, resampled={"K1": "keys"})
-    said = first(rows(columns=columns, K1="undecided", K2="holds")).open
+    said = first(rows(columns=columns, K1="undecided", K2="holds"))["open"]
     for part in ("another model", "1 claim undecided, since", "from other keys alone", f"{N - 2} claims not measured"):
         assert part in said, part
-    assert "another model" not in first(rows("paper", K1="reproduced"), PAPER).open
+    assert "another model" not in first(rows("paper", K1="reproduced"), PAPER)["open"]
     every = {claim.id: "reproduced" for claim in register()}
-    assert first(rows("paper", **every), PAPER).open == "Nothing was left open."
+    assert first(rows("paper", **every), PAPER)["open"] == "Nothing was left open."
 
 
 @pytest.mark.parametrize("verdict", tables.VERDICTS)
@@ -192,7 +192,7 @@ def test_the_summary_is_markdown_that_shows_text_as_it_is(tmp_path):
 
 def test_a_finished_run_says_its_first_lines_and_only_of_its_own_verdicts():
     shown, heading = rows(K13="holds", K2="holds"), "my_run (surrogate): 2 here and not in random networks"
-    text = markdown(heading, "surrogate", first(shown).lines, shown)
+    text = markdown(heading, "surrogate", first(shown)["lines"], shown)
     lines = wording.first_lines(text, heading)
-    assert lines == first(shown).lines and len(lines) == 4 and lines[1].startswith("The upper layers' values")
+    assert lines == first(shown)["lines"] and len(lines) == 4 and lines[1].startswith("The upper layers' values")
     assert wording.first_lines(text, heading.replace("2 here", "3 here")) is None

@@ -24,12 +24,10 @@ from reports import (
     value,
 )
 
-from ff_memories import tables
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.base.text import cell, csv_text, escape_invisible, latex
 from ff_memories.figures.registry import FIGURES
-from ff_memories.judge.evidence import OTHER_TYPES, other_types
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.judge.register import register
 from ff_memories.report.html import inline, render
@@ -40,23 +38,23 @@ from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, table1, ta
 
 def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
     (row,) = table2(frame("values", value(7, agreeing=1)), TRIGGERS, texts(), "next")
-    assert row.passage.marked == HOSTILE[3] and row.agrees and row.prediction.precision == 0.5
-    assert row.passage.before == " ".join([HOSTILE[0], HOSTILE[1], "a[U+202E]b"])
+    assert row["passage"].marked == HOSTILE[3] and row["agrees"] and row["precision"] == 0.5
+    assert row["passage"].before == " ".join([HOSTILE[0], HOSTILE[1], "a[U+202E]b"])
 
 
 def test_table2_falls_back_on_the_top_trigger_and_marks_its_last_token_where_values_are_compared_with_it():
     (row,) = table2(frame("values", value(9)), TRIGGERS, texts(), "next")
-    assert row.passage.marked == "a[U+202E]b" and not row.agrees
+    assert row["passage"].marked == "a[U+202E]b" and not row["agrees"]
     assert "does not agree" in render("tables123/table2.html.j2", rows=[row], scope="paper", target="next")
     (row,) = table2(frame("values", value(6, agreeing=1)), TRIGGERS, texts(), "last")
-    assert (row.passage.marked, row.agrees) == ("a[U+202E]b", True)
+    assert (row["passage"].marked, row["agrees"]) == ("a[U+202E]b", True)
 
 
 def test_table2_takes_the_most_probable_first_and_keys_without_triggers_as_they_are():
     values = frame("values", value(4, 0.1, key=0), value(5, 0.9, key=1, triggers=0), value(6, 0.5, key=2))
     rows = table2(values, TRIGGERS, texts(), "next", most=2)
-    assert [row.key for row in rows] == [1, 2]
-    assert rows[0].prediction.precision is None and rows[0].passage is None
+    assert [row["name"] for row in rows] == ["1", "2"]
+    assert rows[0]["precision"] is None and rows[0]["passage"] is None
     assert "no triggers" in render("tables123/table2.html.j2", rows=rows, scope="paper", target="next")
 
 
@@ -65,10 +63,10 @@ def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_pro
     people = annotation([1, 2], "theirs", "ann", key=0)
     labels = frame("pattern_labels", *(label(r, a, k) for a, k in (("proxy", 1), ("ann", 0)) for r in (1, 2, 3, 4)))
     (row,) = table1(frame("annotations", *proxy), labels, TRIGGERS, texts(), 16)
-    assert (row.pattern, row.mark, row.covered, row.shown) == ("wide", "automatic proxy", 3, 4)
+    assert (row["pattern"], row["mark"], row["covered"], row["shown"]) == ("wide", "automatic proxy", 3, 4)
     (row,) = table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
-    assert (row.pattern, row.mark) == ("theirs", "")
-    assert [p.marked for p in row.passages] == [HOSTILE[1], "a[U+202E]b"]
+    assert (row["pattern"], row["mark"]) == ("theirs", "")
+    assert [p.marked for p in row["passages"]] == [HOSTILE[1], "a[U+202E]b"]
 
 
 def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers():
@@ -80,10 +78,10 @@ def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers(
         annotation([1], "ends d", layer=9), annotation([1, 3], "topic e", layer=16, key=1) | semantic,
     ]  # fmt: skip
     rows = table1(frame("annotations", *held), LABELS, TRIGGERS, texts(), 16)
-    assert [row.pattern for row in rows] == ["ends a", "topic c", "ends d", "topic e"]
-    assert [row.type for row in rows] == ["shallow", "semantic"] * 2
+    assert [row["pattern"] for row in rows] == ["ends a", "topic c", "ends d", "topic e"]
+    assert [row["type"] for row in rows] == ["shallow", "semantic"] * 2
     rows = table1(frame("annotations", *held[:2]), LABELS, TRIGGERS, texts(), 16)
-    assert [row.pattern for row in rows] == ["ends a"]
+    assert [row["pattern"] for row in rows] == ["ends a"]
 
 
 def test_tables_1_and_3_say_once_that_no_person_found_their_patterns():
@@ -93,25 +91,6 @@ def test_tables_1_and_3_say_once_that_no_person_found_their_patterns():
         first, third = (f"tables123/table{n}.{kind}.j2" for n in (1, 3))
         for made in (render(first, rows=rows, scope="paper"), render(third, key=found, scope="paper")):
             assert made.count("automatic proxy") == 1
-
-
-@pytest.mark.parametrize("types, said", [("trained", "without never-trained"), ("all", "with never-trained")])
-def test_table2_shows_what_a_value_predicts_by_the_other_choice_of_types(types, said):
-    own = value(4, agreeing=0, triggers=2)
-    names = ("top_token", "top_probability", "next_token_rank", "agrees", "agreeing_triggers")
-    other = {f"{n}_{types}": own[n] for n in names} | {f"top_token_{types}": 7, f"agreeing_triggers_{types}": 1}
-    kinds = tables.TABLES["values"].optional
-    values = frame("values", own).with_columns(pl.lit(v).cast(kinds[n]).alias(n) for n, v in other.items())
-    assert other_types(values, "top_token") == types and other_types(frame("values", own), "top_token") is None
-    (row,) = table2(values, TRIGGERS, texts(), "next")
-    assert (row.prediction.precision, row.other.precision) == (0, 0.5)
-    html = render("tables123/table2.html.j2", rows=[row], scope="paper", target="next", other=OTHER_TYPES[types])
-    assert said in html and "50 %" in html.replace("\u202f", " ").replace("\u00a0", " ")
-    (read,) = csv.DictReader(io.StringIO(csv2([row], "paper", types)))
-    assert read[f"precision_{types}"] == "0.5" and read["precision"] == "0"
-    tex = render("tables123/table2.tex.j2", rows=[row], scope="surrogate", other=OTHER_TYPES[types])
-    assert said in tex.lower() and tex.count(" & ") == 8
-    assert csv2([row], "paper", types).splitlines()[0].startswith("layer,key,prediction,top_probability,")
 
 
 def test_table2_says_how_many_keys_agree_by_id_and_folded_where_the_run_has_both():
@@ -129,13 +108,13 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
     proxy = [annotation([1, 2, 3], "wide", key=2), *both]
     triggers = frame("triggers", *(trigger(rank, 0, rank + 1, 5, key=key) for key in (1, 2) for rank in (1, 2, 3)))
     found = table3(frame("annotations", *proxy), triggers, texts(), shown=2)
-    assert (found.key, found.mark) == (1, "automatic proxy")
-    assert found.patterns == ((1, "ends", "shallow"), (2, "ends", "semantic"))
-    assert [(rank, held) for rank, held, _ in found.prefixes] == [(1, (1,)), (2, (2,))]
-    assert [p.marked for *_, p in found.prefixes] == [HOSTILE[1], "a[U+202E]b"]
+    assert (found["name"], found["mark"]) == ("1", "automatic proxy")
+    assert found["patterns"] == [(1, "ends", "shallow"), (2, "ends", "semantic")]
+    assert [(rank, held) for rank, held, _ in found["prefixes"]] == [(1, [1]), (2, [2])]
+    assert [p.marked for *_, p in found["prefixes"]] == [HOSTILE[1], "a[U+202E]b"]
     people = annotation([1, 2], "theirs", "ann", key=2)
     found = table3(frame("annotations", *proxy, people), triggers, texts(), shown=3)
-    assert (found.key, found.mark, [held for _, held, _ in found.prefixes]) == (2, "", [(1,), (1,), ()])
+    assert (found["name"], found["mark"], [held for _, held, _ in found["prefixes"]]) == ("2", "", [[1], [1], []])
     rows = list(csv.DictReader(io.StringIO(csv3(found, "paper"))))
     assert [row["descriptions"] for row in rows] == ["theirs (shallow)"] * 2 + [""]
     assert {row["annotator"] for row in rows} == {"people"}
@@ -155,6 +134,7 @@ def test_no_cell_of_a_csv_file_is_a_formula():
     rows = table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
     read = list(csv.reader(io.StringIO(csv2(rows, "paper"))))
     assert {len(row) for row in read} == {len(read[0])}
+    assert read[0][:4] == ["layer", "key", "prediction", "top_probability"]
     assert not [c for row in read[1:] for c in row if c[:1] in ("=", "@", "+", "-")]
     assert {row[2] for row in read} >= {"'=cmd()", "'@SUM(1)", HOSTILE[1]}
     assert (cell(" =1"), cell(-0.5), cell(None), cell("\t=1")) == ("' =1", -0.5, "", "[U+0009]=1")
@@ -182,9 +162,6 @@ def test_ids_in_figures_cannot_collide_and_nothing_in_them_runs():
     assert not tags.open and "script" not in {tag for tag, _ in tags.found} and "onclick" not in made
     assert tags.found[0][1]["aria-label"] == 'what it "shows" <now>' and tags.found[0][1]["viewbox"] == "0 0 10 5"
     assert 'id="figure3-c"' in made and made.count("url(#figure3-c)") == 2 and '"#figure3-c"' in made
-    for bad in ("<svg>", "<html/>", "no"):
-        with pytest.raises(ValueError, match="not SVG"):
-            inline(bad, "figure3", "")
 
 
 def test_every_claim_and_figure_has_its_place_in_the_outline():
@@ -282,13 +259,13 @@ def test_tables_name_a_key_of_negative_coefficients_by_its_mark():
     folded = pl.lit(5, pl.UInt16)
     found, labels, triggers = (table.with_columns(key=folded) for table in (ANNOTATIONS, LABELS, TRIGGERS))
     rows = table1(found.unique(["annotator", "layer", "key", "pattern"]), labels, triggers, texts(), 16, neurons=3)
-    assert rows and {row.name for row in rows} == {"2−"}
+    assert rows and {row["name"] for row in rows} == {"2−"}
     tex = render("tables123/table1.tex.j2", rows=rows, scope="model")
     assert "_{2-}" in tex and "surrogate" not in tex
     head, first, *_ = csv1(rows, "model").splitlines()
     assert head.startswith("layer,key,sign,") and first.startswith("1,2,-1,")
     (row,) = table2(frame("values", value(4, key=5)), TRIGGERS, texts(), "next", neurons=3)
-    assert row.name == "2−" and csv2([row], "model").splitlines()[1].startswith("1,2,-1,")
+    assert row["name"] == "2−" and csv2([row], "model").splitlines()[1].startswith("1,2,-1,")
 
 
 def test_the_numbers_of_all_figures_stand_in_one_table_in_the_reports_order(tmp_path):

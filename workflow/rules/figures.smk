@@ -37,9 +37,3 @@ for section, figures in SECTIONS_OF_FIGURES.items():
             caption="\n\n".join(DRAWN[name].caption for name in figures),
         shell:
             command("figures")
-
-
-rule projection_seeds:
-    """Make the table and the figure of how random projections change ranks."""
-    input:
-        rules.figures_projection_seeds.output,

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup, escape
 
-from ff_memories.atlas import chart, match, panels
+from ff_memories.atlas import chart, panels, runs
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.atlas.runs import Member
 from ff_memories.base.errors import UserError
@@ -39,19 +39,12 @@ def build(
 ) -> tuple[list[str], list[str]]:
     """Write an atlas, and replace an old one only when the new one is complete. Return its warnings and notes.
 
-    Args:
-        members: the runs, in the order of their lines.
-        folder: what to write: ``atlas.html``, ``numbers.csv`` and ``figures/``; of the runs' own figures,
-            ``side-by-side.html`` and their numbers, ``plotted.parquet``.
-        any_text: whether runs may have read unrelated texts.
-        over: what the lines are coloured by, if the runs have a ``step``.
-
-    Raises:
-        UserError: runs on unrelated texts, too many runs, or a folder with something other than an atlas.
+    ``any_text``: runs may have read unrelated texts. ``over``: what lines are coloured by, if runs have a ``step``.
+    Raises ``UserError`` for unrelated texts, too many runs, or a folder with something other than an atlas.
     """
     chart.check([member.label for member in members], over)
-    texts = match.texts(members, any_text)
-    different = match.without_folders(match.differences(members))
+    texts = runs.relations(members, any_text)
+    different = runs.without_folders(runs.differences(members))
     _require_atlas(folder)
     warnings, notes = _remarks(members, texts, list(different))
     numbers = {panel.name: panels.numbers(panel, members) for panel in PANELS}
@@ -88,21 +81,16 @@ def _require_atlas(folder: Path) -> None:
 def _remarks(
     members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Return what makes the runs hard to compare, and what else a reader should know.
-
-    Args:
-        texts: each run's relation to the first one's text.
-        different: the settings that differ.
-    """
+    """Return what makes the runs hard to compare, and what else to know, from relations of ``texts`` and settings."""
     first = f"“{members[0].label}”"
     warnings, notes = [], []
     by_relation: dict[tuple[str, str], list[str]] = {}
     for member, relation in zip(members, texts, strict=True):
         by_relation.setdefault(relation, []).append(_quoted(member))
     for (how, why), quoted in by_relation.items():
-        if how == match.OTHER:
+        if how == runs.OTHER:
             warnings += [f"{one}: {why}. The text may cause differences from {first}." for one in quoted]
-        elif how == match.RELATED:
+        elif how == runs.RELATED:
             notes.append(f"Text, compared with {first}: {why} ({listed(quoted)}).")
         elif len(quoted) > 1:
             notes.insert(0, f"{listed(quoted)} read the same text.")
@@ -129,7 +117,7 @@ def _figure(
     """Write one panel's files and return what the page shows of it."""
     frame = numbers[panel.name]
     lacking = listed([_quoted(m) for m in members if m.label not in set(frame["label"].to_list())])
-    differing = listed([n for n in different if n.partition(".")[0] in (*match.ALWAYS, *panel.sections)])
+    differing = listed([n for n in different if n.partition(".")[0] in (*runs.ALWAYS, *panel.sections)])
     faint = [f"{'grey' if over else 'faint'}, dashed: untrained models"] if frame["untrained"].count() else []
     level = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
     notes = [
@@ -214,15 +202,7 @@ def page(
     different: Mapping[str, Sequence[Any]],
     figures: Sequence[Mapping[str, Any]],
 ) -> str:
-    """Return the page as one self-contained HTML document.
-
-    Args:
-        members: the runs, in order.
-        warnings: what makes the runs hard to compare.
-        notes: what a reader should know besides.
-        different: {setting: each run's value} of the settings that differ.
-        figures: each panel with its SVG and rows of numbers.
-    """
+    """Return the page as one self-contained HTML document; ``different``: {setting that differs: each run's value}."""
     many, of_runs = len(members) > MANY, [_facts(member) for member in members]
     facts = {name: [of_run[name] for of_run in of_runs] for name in of_runs[0]}
     claims = [

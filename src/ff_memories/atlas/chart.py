@@ -39,18 +39,9 @@ def chart(
     top: float | None = None,
     over: str | None = None,
 ) -> alt.LayerChart:
-    """Return a panel's chart.
+    """Return a panel's chart of ``label``, ``depth`` (0..1), ``value``, ``low``, ``high``, ``untrained`` and ``step``.
 
-    Args:
-        frame: columns ``label``, ``depth`` in 0..1, ``value``, ``low``, ``high``, ``untrained`` and, with ``over``,
-            ``step``.
-        panel: its title, its axis, and how its numbers are written.
-        labels: all models' labels, in order; a model has the same colour and shape in every panel.
-        notes: small print under the title.
-        mark: whose results these are, under the x axis.
-        describes: a text for those who do not see the figure.
-        top: the upper end of a shared y axis, if there is one.
-        over: the name of what lines are coloured by instead of by model, the column ``step``.
+    ``mark``: whose results. ``top``: the end of a shared y axis. ``over``: what ``step`` is, which then colours lines.
     """
     x = alt.X(
         "depth:Q",

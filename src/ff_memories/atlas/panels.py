@@ -23,21 +23,11 @@ from ff_memories.paper.values import measures as values_measures
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
 MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
 CAUSAL, REMOVALS = BEYOND_PAPER
-NUMBERS = {
-    "panel": pl.String(),
-    "run": pl.String(),
-    "label": pl.String(),
-    "layer": pl.Int64(),
-    "depth": pl.Float64(),
-    "value": pl.Float64(),
-    "low": pl.Float64(),
-    "high": pl.Float64(),
-    "n": pl.Int64(),
-    "untrained": pl.Float64(),
-    "untrained_low": pl.Float64(),
-    "untrained_high": pl.Float64(),
-    "untrained_seeds": pl.Int64(),
-}
+NUMBERS: dict[str, pl.DataType] = {
+    **dict.fromkeys(("panel", "run", "label"), pl.String()), "layer": pl.Int64(),
+    **dict.fromkeys(("depth", "value", "low", "high"), pl.Float64()), "n": pl.Int64(),
+    **dict.fromkeys(("untrained", "untrained_low", "untrained_high"), pl.Float64()), "untrained_seeds": pl.Int64(),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

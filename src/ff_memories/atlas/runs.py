@@ -1,9 +1,9 @@
-"""The runs of an atlas, as they are read: model info, text, tables, untrained baselines, verdicts and settings."""
+"""The runs of an atlas: their model info, text, tables, untrained baselines, verdicts and settings; what differs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import polars as pl
@@ -29,14 +29,9 @@ Tables = dict[str, pl.DataFrame]
 
 @dataclass(frozen=True)
 class Text:
-    """What a run read, as far as it is known.
+    """What a run read, as far as it is known: a ``source`` of the registry, or ``files``; ``sha256`` of all together.
 
-    Attributes:
-        source: the text's name in the registry of sources.
-        form: ``raw`` for models of `transformers`, ``tokenised`` for fairseq's.
-        sha256: of all files together.
-        files: the files' paths, if the config names files instead of a source.
-        sentences: a digest of the table ``sentences``.
+    ``form`` is ``raw`` for models of `transformers`, else ``tokenised``; ``sentences`` is a digest of that table.
     """
 
     source: str | None = None
@@ -62,21 +57,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Member:
-    """One run of an atlas.
+    """One run of an atlas: its ``folder`` as typed, its ``label`` in figures, and its ``claims`` with verdicts.
 
-    Attributes:
-        folder: as the user typed it.
-        name: of the run.
-        label: its name in figures and tables.
-        info: its model info.
-        resolved: its config as plain data without ``auto``; ``None`` if unknown.
-        unknown: why its config is unknown; empty if it is known.
-        text: what it read.
-        tables: by name; ``pattern_labels`` has only the proxy's rows, and is absent if it has none; those of
-            ``BEYOND_PAPER`` may be absent or have no rows.
-        untrained: the same tables of models of its shape with random weights, one mapping per seed.
-        claims: {claim: its verdict, as the report shows it, and its measured value}.
-        step: what its line is coloured by, if the atlas is drawn over something.
+    ``resolved``: its config as plain data, or ``None`` and why it is ``unknown``. ``tables``: those of ``BEYOND_PAPER``
+    may be absent or empty, and ``pattern_labels`` has the proxy's rows alone, if any. ``untrained``: the same tables of
+    models with random weights, by seed. ``step``: what its line is coloured by, if the atlas is over something.
     """
 
     folder: Path
@@ -120,16 +105,10 @@ class Verdict(BaseModel):
 def members(
     folders: Sequence[Path], labels: Sequence[str] = (), configs: Sequence[str] = (), over: str | None = None
 ) -> list[Member]:
-    """Read runs in the order given.
+    """Read runs in the order given; with ``over``, what their labels count, in the order of these numbers.
 
-    Args:
-        folders: the runs' folders, such as ``results/demo``.
-        labels: ``RUN=TEXT``, where RUN is a run's name or its folder.
-        configs: ``RUN=FILE``, likewise: the config file of a run.
-        over: what the labels count, if they are numbers; a run without a label is at the number its name ends with.
-
-    Raises:
-        UserError: fewer than two runs, a folder that is no finished run, a run given twice, or a bad label.
+    ``labels`` and ``configs`` have ``RUN=TEXT`` and ``RUN=FILE``; a run's default number is the end of its name. Raises
+    ``UserError`` for fewer than two runs, a folder that is no finished run, a run given twice, or a bad label.
     """
     if len(folders) < 2:
         raise UserError("an atlas compares runs, and only one was given", "name at least two runs")
@@ -212,12 +191,9 @@ def _member(folder: Path, label: str, configfile: Path | None, over: str | None)
 
 
 def _config(folder: Path, info: dict[str, Any], given: Path | None) -> tuple[Config | None, str]:
-    """Return a run's config, or ``None`` and the reason if there is none to rely on.
+    """Return the given config, or the project's own that names run and model, or ``None`` and why there is none.
 
-    It is the given one, or the one in the run's project that names the run and the model of the run's info.
-
-    Raises:
-        UserError: the given config file is of another run or another model.
+    Raises ``UserError`` if the given one is of another run or model.
     """
     if given is not None:
         config = load(given)
@@ -266,3 +242,93 @@ def _claims(path: Path) -> dict[str, dict[str, Any]]:
         row = rows[claim.id].model_dump() | {"by_construction": claim.by_construction}
         out[claim.id] = row | {"standing": wording.standing(row)}
     return out
+
+
+# -------------------------------------- whether runs read the same text with the same settings, and what differs
+
+SAME, RELATED, OTHER = "same", "related", "other"  # two runs' texts
+ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
+SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition", "causal", "removals")
+NAMES = ("corpus.source", "corpus.sha256", "files")  # what text it is, not what a run does with it
+
+
+def relation(one: Text, other: Text) -> tuple[str, str]:
+    """Return how two texts relate, ``same``, ``related`` or ``other``, and what a reader must know about it."""
+    if one.sentences and one.sentences == other.sentences:
+        return SAME, ""
+    if one.sha256 and one.sha256 == other.sha256:
+        return SAME, ""
+    if one.source and one.source == other.source:
+        if one.form != other.form:
+            return RELATED, f"the same source, {one.source}, in another form: {other.form} instead of {one.form}"
+        if one.sha256 and other.sha256:
+            return RELATED, f"another state of the source {one.source}: its digest differs"
+        return RELATED, f"the same source, {one.source}; its digest is not recorded for both runs"
+    if one.files and one.files == other.files and not (one.sha256 and other.sha256):
+        return RELATED, "the same files by name; their digest is not recorded for both runs"
+    if not (one.known and other.known):
+        return OTHER, "its text is not recorded"
+    return OTHER, "another text"
+
+
+def relations(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:
+    """Return how each run's text relates to the first's. Raises ``UserError`` if it does not, unless ``any_text``."""
+    first = members[0]
+    to_first = [relation(first.text, member.text) for member in members]
+    for member, (how, _) in zip(members, to_first, strict=True):
+        if how != OTHER or member is first or any_text:
+            continue
+        unknown = [m for m in (first, member) if not m.text.known]
+        if unknown:
+            raise UserError(
+                f"{unknown[0].folder}: the text of this run is not recorded ({unknown[0].unknown})",
+                "name its config with --config RUN=FILE, or compare runs on any texts with --any-text",
+            )
+        raise UserError(
+            f"{member.folder}: read another text than {first.folder}, so their numbers do not compare",
+            "compare runs on the same text, or give --any-text",
+        )
+    return [(SAME, ""), *to_first[1:]]
+
+
+def flat(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (``section.key``, value) of nested settings."""
+    for key, value in data.items():
+        name = f"{path}{key}"
+        if isinstance(value, Mapping) and not name.endswith(".keys"):
+            yield from flat(value, f"{name}.")
+        else:
+            yield name, value
+
+
+def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
+    """Return {setting: each run's value} for the settings that measures depend on and that are not all equal.
+
+    A run whose config is unknown has ``None`` everywhere, and is left out of the comparison.
+    """
+    settings = [
+        None if member.resolved is None else dict(flat({name: member.resolved[name] for name in SECTIONS}))
+        for member in members
+    ]
+    given = [values for values in settings if values is not None]
+    names = dict.fromkeys(name for values in given for name in values)
+    out = {}
+    for name in names:
+        if name in NAMES or name.endswith(".files"):
+            continue
+        if any(values.get(name) != given[0].get(name) for values in given):
+            out[name] = [None if values is None else values.get(name) for values in settings]
+    return out
+
+
+def without_folders(value: Any) -> Any:
+    """Return plain data in which every absolute path is cut to its last part."""
+    if isinstance(value, dict):
+        return {name: without_folders(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [without_folders(inner) for inner in value]
+    if isinstance(value, str):
+        for kind in (PurePosixPath, PureWindowsPath):
+            if value.startswith("~") or (kind(value).is_absolute() and kind(value).name):
+                return kind(value).name
+    return value

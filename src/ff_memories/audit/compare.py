@@ -24,7 +24,7 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
-from ff_memories.schema import COEFFICIENT, COUNT, EXACT, FOLLOWS, LOGIT, PROBABILITY, STATISTIC, Rule, Schema
+from ff_memories.schema import Rule, Schema
 from ff_memories.tables import TABLES
 from ff_memories.workflow.opening import run_of
 from ff_memories.workflow.run import Run
@@ -187,7 +187,7 @@ def in_order(names: Iterable[str]) -> list[str]:
     """Return tables with measurements before what follows from them."""
     every = list(TABLES)
     table = lambda name: run_files.table_of(f"{name}.parquet") or ""
-    return sorted(names, key=lambda n: (TABLES[table(n)].compared == FOLLOWS, every.index(table(n)), n))
+    return sorted(names, key=lambda n: (TABLES[table(n)].compared == "follows", every.index(table(n)), n))
 
 
 def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[str, Outcome]:
@@ -220,12 +220,12 @@ def _compare_rows(
         out.differs(frame.filter(frame.select(key).is_duplicated()), "several rows of this key")
     only = [one.join(other, on=key, how="anti", nulls_equal=True) for one, other in ((a, b), (b, a))]
     noise = pl.lit(0.0)
-    if COEFFICIENT in rules.values() and all({"layer", "coefficient"} <= set(frame.columns) for frame in (a, b)):
+    if "coefficient" in rules.values() and all({"layer", "coefficient"} <= set(frame.columns) for frame in (a, b)):
         most = pl.concat([f.group_by("layer").agg(pl.col("coefficient").max()) for f in (a, b)])
         most = most.group_by("layer").agg(pl.col("coefficient").min())
         noise = pl.col("layer").replace_strict(most["layer"], most["coefficient"], return_dtype=pl.Float64, default=0.0)
         noise = limits.noise * noise
-    size = next((name for name, rule in rules.items() if name == score or rule == COUNT), None)
+    size = next((name for name, rule in rules.items() if name == score or rule == "count"), None)
     for frame in only:
         out.cells["rows"] = out.cells.get("rows", 0) + len(frame)
         if out.schema.open_rows and size is not None:  # what one run lacks may be no more than noise
@@ -241,9 +241,9 @@ def _compare_rows(
     )
     for name in columns:
         out.cells[name] = int(judged[f"{name}_differs"].sum())
-        if rules[name] not in (EXACT, FOLLOWS):
+        if rules[name] not in ("exact", "follows"):
             out.within[name] = int((judged[f"{name}_differs"] & judged[f"{name}_near"]).sum())
-    out.follows = out.schema.compared == FOLLOWS and any(out.cells.values())
+    out.follows = out.schema.compared == "follows" and any(out.cells.values())
     of_model = out.schema.measured and model_of(out.folder) is not None
     for name in columns if not of_model else [score] if score else []:
         out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} differs")
@@ -276,24 +276,24 @@ def _own(table: str, frame: pl.DataFrame) -> list[pl.Expr]:
 def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: bool, columns: list[str]) -> pl.Expr:
     """Return whether a column's cells agree within its class."""
     one, other = pl.col(name), pl.col(f"{name}_b")
-    if rule == EXACT:
+    if rule == "exact":
         return one.eq_missing(other)
-    if rule == FOLLOWS:  # from its own row, or from other tables
+    if rule == "follows":  # from its own row, or from other tables
         return one & other if name == "change" else pl.lit(True)
     missing = one.eq_missing(other)
     one, other = one.cast(pl.Float64), other.cast(pl.Float64)
     size, width = pl.max_horizontal(one.abs(), other.abs()), pl.lit(0.0)
-    if rule == COEFFICIENT and "coefficient" in columns:  # a changed coefficient is as exact as the one it was
+    if rule == "coefficient" and "coefficient" in columns:  # a changed coefficient is as exact as the one it was
         size = pl.max_horizontal(size, pl.col("coefficient").cast(pl.Float64).abs())
-    if rule == STATISTIC and interval:
+    if rule == "statistic" and interval:
         each = [(pl.col(f"high{s}") - pl.col(f"low{s}")).abs().fill_null(0.0) for s in ("", "_b")]
         width = pl.min_horizontal(each)
     may = {
-        COEFFICIENT: limits.coefficient * size + noise,
-        PROBABILITY: limits.probability * size,
-        LOGIT: pl.lit(limits.probability),
-        COUNT: limits.count * size + FEW_COUNTED,
-        STATISTIC: limits.probability * size + INTERVAL * width,
+        "coefficient": limits.coefficient * size + noise,
+        "probability": limits.probability * size,
+        "logit": pl.lit(limits.probability),
+        "count": limits.count * size + FEW_COUNTED,
+        "statistic": limits.probability * size + INTERVAL * width,
     }[rule]
     finite = one.is_finite() & other.is_finite()
     return (finite & ((one - other).abs() <= may)).fill_null(missing)

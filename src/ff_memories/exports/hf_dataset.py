@@ -22,37 +22,25 @@ import yaml
 
 import ff_memories
 from ff_memories import tables
-from ff_memories.atlas.match import without_folders
+from ff_memories.atlas.runs import without_folders
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new, sha256, write_whole
 from ff_memories.base.text import environment
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import Types, read_types
-from ff_memories.model.info import neurons, quantised, read_info
+from ff_memories.model.info import ABOUT, neurons, quantised, read_info
 from ff_memories.schema import SENTENCE, TOKEN
 from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person
 from ff_memories.workflow import opening
 from ff_memories.workflow.run import Run, corpus_of, refuse_unfinished
 
-IDENTIFIER = re.compile(r"[a-z0-9][a-z0-9.-]*")
 TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")
 TEXTS = {
     "texts": "the sentences that `triggers`, `examples` and `samples` name: their token ids, and their text. A trigger "
     "is the first `position` tokens of its sentence",
     "token_types": "the text of every token id",
 }
-SCOPE = {
-    "paper": "the paper's model",
-    "surrogate": "not the paper's model and text: its results say nothing about the paper's numbers",
-    "model": "a model of `transformers`, not the paper's: its results say nothing about the paper's numbers",
-}
-
-
-def licence_of(text: str) -> str:
-    if not IDENTIFIER.fullmatch(text):
-        raise argparse.ArgumentTypeError(f"{text[:60]}: expected an identifier of the hub, such as cc-by-4.0")
-    return text
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,9 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     parser.add_argument("--with-text", action="store_true", help="add the text that the tables refer to")
     parser.add_argument("--names", action="store_true", help="keep annotators' names; default: person-1, person-2, ...")
-    parser.add_argument(
-        "--licence", type=licence_of, help="the dataset's licence, as the hub calls it: cc-by-4.0; default: unknown"
-    )
+    parser.add_argument("--licence", help="the dataset's licence, as the hub calls it: cc-by-4.0; default: unknown")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -94,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
 def _about(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the card says about run and model, as (name, value); digests are those that the run read."""
     model, half = run_.config.model, neurons(info)
-    out = [("run", f"`{run_.config.run}`"), ("scope", f"`{info['scope']}`: {SCOPE[info['scope']]}")]
+    out = [("run", f"`{run_.config.run}`"), ("scope", f"`{info['scope']}`: {ABOUT[info['scope']]}")]
     out.append(("model", f"`{model.called or Path(run_.inputs.model_file('checkpoint')).name}`"))
     if pinned := run_.inputs.pinned_on_hub:
         out.append(("revision", f"`{pinned.revision}`"))
@@ -129,13 +115,7 @@ def available(folder: Path) -> dict[str, Path]:
 
 
 def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_names: bool = False) -> Contents:
-    """Copy tables to ``folder``/data, without what must not be shared unasked.
-
-    Args:
-        found: from ``available``.
-        with_text: whether to keep the columns that quote the text.
-        with_names: whether to keep people's names; otherwise they are called ``person-1``, ``person-2``, ...
-    """
+    """Copy tables to ``folder``/data, without columns that quote the text and people's names unless asked."""
     out = Contents()
     people = {} if with_names else _people(found)
     out.renamed = len(people)
@@ -198,14 +178,7 @@ def card(
     licence: tuple[str, str | None],
     text_licence: str | None,
 ) -> str:
-    """Return the dataset's card: YAML between lines of ``---``, then Markdown.
-
-    Args:
-        about: names and values of what the run is.
-        config: the run's resolved config as plain data.
-        licence: the hub's identifier, and a name if that is ``other``.
-        text_licence: the licence of the text that the dataset quotes; ``None`` if it quotes none.
-    """
+    """Return the card, YAML, then Markdown; ``licence``: the hub's identifier, and a name if that is ``other``."""
     plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
     return (
         environment("exports")

@@ -5,30 +5,14 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 import polars as pl
 
-from ff_memories.figures import controls, paper
+from ff_memories.figures import controls, marks, paper
 from ff_memories.figures.context import Drawing, FigureContext, Headline, Measure
-from ff_memories.figures.marks import (
-    HALO,
-    INTERVAL,
-    SEEN_THROUGH,
-    THIN,
-    Options,
-    counted,
-    finish,
-    layer_axis,
-    legend_columns,
-    length,
-    linked,
-    share_axis,
-    source,
-    thin,
-    tooltips,
-)
+from ff_memories.figures.marks import Options
 from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE
 
 Looks = Mapping[str, tuple[list[float], str]]  # a dash and a shape for each line
 BOXES = "boxes: quartiles; whiskers: within 1.5 box lengths"
-EDGES = f"lines: {INTERVAL}s of the bottom and top segments"
+EDGES = f"lines: {marks.INTERVAL}s of the bottom and top segments"
 
 
 def lines(
@@ -40,17 +24,14 @@ def lines(
     y: alt.Y,
     legend: alt.Legend | None = None,
 ) -> list[alt.Chart]:
-    """Return a line through ``mean`` for each series, distinguished by colour, lightness, dash and shape.
-
-    Bars have the intervals; ticks are at the medians, if the frame has them.
-    """
+    """Return a line through ``mean`` per series, by colour, dash and shape, with bars, and ticks at any ``median``."""
     names = list(looks)
     paint = alt.Scale(domain=names, range=[colours[name] for name in names])
     marks_of = alt.Scale(domain=names, range=[shape for _, shape in looks.values()])
     dashes = alt.Scale(domain=names, range=[dash for dash, _ in looks.values()])
     field = f"{series}:N"
     stroke = alt.Stroke(field, legend=None, scale=paint)
-    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
+    base = alt.Chart(marks.source(marks.linked(frame, context.figure))).encode(x=marks.layer_axis(context))
     ticks = base.mark_point(shape="stroke", size=30, strokeWidth=0.9, opacity=1, clip=True)
     return [
         base.mark_line(strokeWidth=1.2, clip=True).encode(
@@ -62,7 +43,7 @@ def lines(
             y="mean:Q",
             color=alt.Color(field, title=None, scale=paint, legend=legend or alt.Undefined),
             shape=alt.Shape(field, title=None, scale=marks_of, legend=legend or alt.Undefined),
-            tooltip=tooltips(frame),
+            tooltip=marks.tooltips(frame),
             href="href:N",
         ),
     ]
@@ -70,55 +51,39 @@ def lines(
 
 def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
     """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
-    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
+    base = alt.Chart(marks.source(marks.linked(frame, context.figure))).encode(x=marks.layer_axis(context))
     return [
-        base.mark_bar(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=thin(context), fillOpacity=SEEN_THROUGH).encode(
-            y=y, tooltip=tooltips(frame), href="href:N"
-        ),
-        base.mark_rule(color=BLACK, strokeWidth=thin(context)).encode(y="low:Q", y2="high:Q"),
+        base.mark_bar(
+            color=LIGHT_BLUE, stroke=BLUE, strokeWidth=marks.thin(context), fillOpacity=marks.SEEN_THROUGH
+        ).encode(y=y, tooltip=marks.tooltips(frame), href="href:N"),
+        base.mark_rule(color=BLACK, strokeWidth=marks.thin(context)).encode(y="low:Q", y2="high:Q"),
     ]
 
 
 def rates(
     measure: Measure, headline: Headline, title: str | list[str], unit: str, pairs: str = "", whole: bool = True
 ) -> Drawing:
-    """Return how rates are drawn: between the paper's bands and the lines of chance and of untrained models.
-
-    Args:
-        title: of the y axis.
-        unit: what each bar counts.
-        pairs: of what the random pairs are that chance is known by, if the frame has it.
-        whole: whether the axis always reaches 100 %.
-    """
+    """Return how rates of ``unit`` and of any random ``pairs`` are drawn; ``whole``: the axis always reaches 100 %."""
 
     def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-        y = share_axis("mean", title, [0, 1] if whole or frame.is_empty() else None)
+        y = marks.share_axis("mean", title, [0, 1] if whole or frame.is_empty() else None)
         theirs = paper.by_layer(context)
-        marks = [
-            *theirs.behind,
-            *bars(frame, context, y),
-            *controls.by_layer(frame, context),
-            *controls.other_types_by_layer(frame, "mean", context),
-            *theirs.above,
-        ]
-        notes = [counted(frame, context, unit), f"lines: {INTERVAL}", *controls.untrained(frame)]
+        layers = [*theirs.behind, *bars(frame, context, y), *controls.by_layer(frame, context), *theirs.above]
+        notes = [marks.counted(frame, context, unit), f"lines: {marks.INTERVAL}", *controls.untrained(frame)]
         notes += [f"dotted: chance (random pairs of {pairs})"] if pairs else []
-        return finish(marks, context, frame, notes + controls.other_types_note(frame, "mean"), headline)
+        return marks.finish(layers, context, frame, notes, headline)
 
     return Drawing(measure, chart, headline)
 
 
 def boxes(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
-    """Return one box per layer from its quartiles: ``layer``, ``low``, ``q1``, ``median``, ``q3``, ``high``.
-
-    ``y`` is the axis of ``low``. Marks beyond the axis's domain are clipped.
-    """
-    base = alt.Chart(source(linked(frame, context.figure))).encode(x=layer_axis(context))
+    """Return a box per layer: ``low`` (its axis ``y`` cuts what lies beyond), ``q1``, ``median``, ``q3``, ``high``."""
+    base = alt.Chart(marks.source(marks.linked(frame, context.figure))).encode(x=marks.layer_axis(context))
     return [
-        base.mark_rule(color=INK, strokeWidth=thin(context), clip=True).encode(y=y, y2="high:Q"),
+        base.mark_rule(color=INK, strokeWidth=marks.thin(context), clip=True).encode(y=y, y2="high:Q"),
         base.mark_bar(
-            color=LIGHT_BLUE, stroke=BLUE, strokeWidth=thin(context), fillOpacity=SEEN_THROUGH, clip=True
-        ).encode(y="q1:Q", y2="q3:Q", tooltip=tooltips(frame), href="href:N"),
+            color=LIGHT_BLUE, stroke=BLUE, strokeWidth=marks.thin(context), fillOpacity=marks.SEEN_THROUGH, clip=True
+        ).encode(y="q1:Q", y2="q3:Q", tooltip=marks.tooltips(frame), href="href:N"),
         base.mark_tick(color=BLACK, thickness=1.4, width={"band": 1}, clip=True).encode(y="median:Q"),
     ]
 
@@ -131,27 +96,11 @@ def box_chart(
     headline: Headline,
     scale: float | None = 1,
     behind: Sequence[alt.Chart] = (),
-    above: Sequence[alt.Chart] = (),
 ) -> alt.LayerChart:
-    """Return boxes between the paper's bands and the lines of untrained models.
-
-    Args:
-        scale: a factor that converts the paper's values to the axis's unit; ``None``: without them.
-        behind: further marks below the boxes.
-        above: further marks over all others.
-    """
+    """Return boxes over ``behind``; ``scale`` turns the paper's values into the axis's unit; ``None``: without them."""
     theirs = paper.Overlay([], []) if scale is None else paper.by_layer(context, scale=scale)
-    marks = [
-        *theirs.behind,
-        *behind,
-        *boxes(frame, context, y),
-        *controls.by_layer(frame, context),
-        *controls.other_types_by_layer(frame, "median", context),
-        *theirs.above,
-        *above,
-    ]
-    notes = [*notes, *controls.untrained(frame), *controls.other_types_note(frame, "median")]
-    return finish(marks, context, frame, notes, headline)
+    layers = [*theirs.behind, *behind, *boxes(frame, context, y), *controls.by_layer(frame, context), *theirs.above]
+    return marks.finish(layers, context, frame, [*notes, *controls.untrained(frame)], headline)
 
 
 def stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFrame:
@@ -170,27 +119,21 @@ def stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFram
 def segments(
     frame: pl.DataFrame, context: FigureContext, title: str, names: dict[str, str], colours: dict[str, str]
 ) -> list[alt.Chart]:
-    """Return stacked shares per layer, with intervals for the bottom and the top segment.
-
-    ``frame`` has ``layer``, ``series`` (a key of ``names``, which gives order and legend), ``start``, ``end``,
-    ``mean``, ``low``, ``high``. These two segments start or end at a fixed place, so their intervals apply to an edge;
-    they are drawn side by side. Intervals for all segments would overlap.
-    """
-    x = layer_axis(context)
+    """Return shares of ``stacked``, called ``names``, with intervals of bottom and top, which have a fixed end."""
+    x, y = marks.layer_axis(context), marks.share_axis("start", title, [0, 1])
     labels = list(names.values())
-    named = linked(frame, context.figure).with_columns(pl.col("series").replace_strict(names, return_dtype=pl.String))
+    called = pl.col("series").replace_strict(names, return_dtype=pl.String)
+    named = marks.linked(frame, context.figure).with_columns(called)
     fill = alt.Color(
         "series:N",
         title=None,
         scale=alt.Scale(domain=labels, range=[colours[name] for name in names]),
-        legend=alt.Legend(columns=legend_columns(context, labels)),
+        legend=alt.Legend(columns=marks.legend_columns(context, labels)),
     )
     bars = (
-        alt.Chart(source(named))
+        alt.Chart(marks.source(named))
         .mark_bar(stroke="white", strokeWidth=0.3)
-        .encode(
-            x=x, y=share_axis("start", title, [0, 1]), y2="end:Q", color=fill, tooltip=tooltips(frame), href="href:N"
-        )
+        .encode(x=x, y=y, y2="end:Q", color=fill, tooltip=marks.tooltips(frame), href="href:N")
     )
     step = context.width / context.layers / 12
     lowest, uppermost = (named.filter(pl.col("series") == label) for label in (labels[0], labels[-1]))
@@ -200,18 +143,19 @@ def segments(
         (uppermost.select("layer", low=end - pl.col("high"), high=end - pl.col("low")), step),
     ]
     return [bars] + [
-        alt.Chart(source(part)).mark_rule(**look, xOffset=aside, clip=True).encode(x=x, y="low:Q", y2="high:Q")
+        alt.Chart(marks.source(part)).mark_rule(**look, xOffset=aside, clip=True).encode(x=x, y="low:Q", y2="high:Q")
         for part, aside in ends
-        for look in (HALO | {"strokeWidth": 1.4}, THIN)
+        for look in (marks.HALO | {"strokeWidth": 1.4}, marks.THIN)
     ]
 
 
 def tag(text: str) -> list[alt.Chart]:
     """Return a label in the plot's lower corner, inside the axes, where cropping cannot remove it."""
-    ground: Options = {"x": {"expr": f"width - {length(text, 7) + 8}"}, "x2": {"expr": "width - 3"}, "cornerRadius": 2}
+    wide = marks.length(text, 7)
+    ground: Options = {"x": {"expr": f"width - {wide + 8}"}, "x2": {"expr": "width - 3"}, "cornerRadius": 2}
     height: Options = {"y": {"expr": "height - 14"}, "y2": {"expr": "height - 3"}, "color": "white", "opacity": 0.9}
-    at: Options = {"x": {"expr": f"width - {length(text, 7) / 2 + 5.5}"}, "y": {"expr": "height - 8.5"}}
-    nothing = alt.Chart(source([{}]))
+    at: Options = {"x": {"expr": f"width - {wide / 2 + 5.5}"}, "y": {"expr": "height - 8.5"}}
+    nothing = alt.Chart(marks.source([{}]))
     return [nothing.mark_rect(**ground, **height), nothing.mark_text(text=text, **at, baseline="middle")]
 
 
@@ -225,16 +169,9 @@ def stack_chart(
     headline: Headline,
     label: str = "",
 ) -> alt.LayerChart:
-    """Return stacked bars with the edges of untrained models' segments and the paper's values.
-
-    Args:
-        unit: what is counted.
-        names: of the segments in the legend, from below.
-        edges: the note on the intervals.
-        label: what stands inside the axes.
-    """
+    """Return stacked bars, the edges of untrained models' segments, the paper's values, and a ``label`` in the axes."""
     theirs = paper.by_layer(context, covered=True)
     ours = [*segments(frame, context, unit, names, colours), *controls.edges(frame, context)]
-    notes = [counted(frame, context, unit), edges, *controls.untrained(frame, same_sample=False)]
-    marks = [*theirs.behind, *ours, *theirs.above, *(tag(label) if label else [])]
-    return finish(marks, context, frame, notes, headline)
+    notes = [marks.counted(frame, context, unit), edges, *controls.untrained(frame, same_sample=False)]
+    layers = [*theirs.behind, *ours, *theirs.above, *(tag(label) if label else [])]
+    return marks.finish(layers, context, frame, notes, headline)

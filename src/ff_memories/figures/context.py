@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import altair as alt
 import polars as pl
 
 from ff_memories.config import Settings
 from ff_memories.config.sections import FigureOptions
-from ff_memories.figures.registry import DRAWN, refuse_useless
+from ff_memories.figures.registry import DRAWN
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
-from ff_memories.model.info import has_inactive, read_info
 
 DEFAULT_BINS = 9
 Tables = dict[str, pl.DataFrame]
@@ -19,17 +17,9 @@ Tables = dict[str, pl.DataFrame]
 
 @dataclass(frozen=True)
 class FigureContext:
-    """One figure of one run.
+    """One figure of one run: L ``layers``, d_m ``keys`` (with both signs still one), V ``vocab``, and whose, ``scope``.
 
-    Attributes:
-        figure: its name in ``registry.DRAWN``.
-        layers: L, the number of layers; layers are numbered 1..L.
-        keys: d_m, memories per layer; one with both signs counts once.
-        scope: whose results these are (``model.info``); if not the paper's, the image says so.
-        options: the figure's section of the config.
-        target: the token that values are compared with, ``next`` (after a trigger) or ``last``.
-        vocab: V, the number of token types; ``None`` if unknown.
-        active: whether the model has memories that are not active, with a coefficient of exactly zero, as with ReLU.
+    ``target``: the token, ``next`` or ``last``, that values are compared with. ``active``: coefficients may be zero.
     """
 
     figure: str
@@ -40,9 +30,6 @@ class FigureContext:
     target: str = "next"
     vocab: int | None = None
     active: bool = True
-
-    def __post_init__(self) -> None:
-        refuse_useless(self.figure, vars(self.options))
 
     @property
     def width(self) -> int:
@@ -72,18 +59,3 @@ class Drawing:
     chart: Callable[[pl.DataFrame, FigureContext], alt.LayerChart]
     headline: Headline
     of_a_model: Callable[[pl.DataFrame, Tables, Settings, FigureContext], pl.DataFrame] | None = None
-
-
-def from_info(figure: str, info: str | Path, options: FigureOptions, target: str = "next") -> FigureContext:
-    """Return the context of one figure, given the run's model info. Raises ``UserError`` if the info is invalid."""
-    facts = read_info(info)
-    return FigureContext(
-        figure,
-        facts["layers"],
-        facts.get("neurons", facts["keys"]),
-        facts["scope"],
-        options,
-        target,
-        facts["vocab"],
-        has_inactive(facts),
-    )

@@ -1,6 +1,6 @@
-"""Draw chance levels, untrained models, and the other choice of ``values.types`` beside a figure's own marks."""
+"""Draw chance levels and untrained models beside a figure's own marks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import altair as alt
 import polars as pl
@@ -8,12 +8,10 @@ import polars as pl
 from ff_memories.config.sections import SAME_SAMPLE, UNTRAINED
 from ff_memories.figures.context import FigureContext
 from ff_memories.figures.marks import HALO, Options, layer_axis, source
-from ff_memories.figures.theme import BLACK, FAINT, INK
+from ff_memories.figures.theme import FAINT, INK
 from ff_memories.judge import measures
-from ff_memories.judge.evidence import OTHER_TYPES, of_types, other_types
 
 LINE: Options = {"strokeWidth": 0.7, "strokeDash": [1.5, 1.5], "color": FAINT, "opacity": 1}
-TICK: Options = {"color": "white", "stroke": BLACK, "strokeWidth": 0.5, "opacity": 1, "clip": True}
 BAND: Options = {"color": FAINT, "opacity": 0.15}
 DASHES = {"chance": [1.5, 1.5], "untrained": [4, 2], "same_sentences": [1, 0]}
 ENDS = ("untrained_low", "untrained_high")
@@ -27,15 +25,9 @@ def with_chance(rates: pl.DataFrame, cases: pl.DataFrame, prediction: str, targe
 
 
 def with_models(frame: pl.DataFrame, models: Mapping[str, pl.DataFrame], shown: str) -> pl.DataFrame:
-    """Add what untrained models have in the column ``shown``, and what the run's own has on the sentences they saw.
+    """Add what any untrained models and, on their sentences, the run itself have in the column ``shown`` to a frame.
 
-    Args:
-        frame: a figure's frame.
-        models: the frames of the models of ``baselines/``, by name; without an untrained one, nothing is added.
-
-    Returns:
-        The frame with ``untrained``, their mean, ``untrained_low`` and ``untrained_high``, their minimum and maximum
-        over seeds, and ``same_sentences``.
+    ``untrained``, ``untrained_low`` and ``untrained_high``: mean and extremes over seeds; ``same_sentences``: the run.
     """
     by, value = [name for name in MARKED_BY if name in frame.columns], pl.col(shown)
     untrained = [model.select(*by, shown) for name, model in models.items() if name.startswith(UNTRAINED)]
@@ -111,50 +103,3 @@ def untrained(frame: pl.DataFrame, same_sample: bool = True) -> list[str]:
 def level(value: float) -> list[alt.Chart]:
     """Return a horizontal line at a value."""
     return [alt.Chart(source([{"chance": value}])).mark_rule(**LINE).encode(y="chance:Q")]
-
-
-# ------------------------------------------------------- the same numbers under the other choice of ``values.types``
-
-
-def _chart(frame: pl.DataFrame, column: str) -> alt.Chart:
-    return alt.Chart(source(frame.drop_nulls(column)))
-
-
-def with_other_types(
-    frame: pl.DataFrame, table: pl.DataFrame, column: str, shown: str, measure: Callable[[pl.DataFrame], pl.DataFrame]
-) -> pl.DataFrame:
-    """Add the column ``shown`` of the same measure under the other choice to a frame by layer, with its suffix.
-
-    ``column``: a column that the table repeats with a suffix if it has the other choice. Without it, the frame is
-    returned unchanged.
-    """
-    types = other_types(table, column)
-    if types is None:
-        return frame
-    others = measure(of_types(table, types)).select("layer", pl.col(shown).alias(f"{shown}_{types}"))
-    return frame.join(others, on="layer", how="left", maintain_order="left")
-
-
-def other_types_by_layer(frame: pl.DataFrame, column: str, context: FigureContext) -> list[alt.Chart]:
-    """Return a hollow tick at each value of ``column`` under the other choice, on the layer axis."""
-    types = other_types(frame, column)
-    if types is None:
-        return []
-    mark = _chart(frame, f"{column}_{types}").mark_tick(thickness=1.4, width={"band": 0.4}, **TICK)
-    return [mark.encode(x=layer_axis(context), y=f"{column}_{types}:Q")]
-
-
-def other_types_across(frame: pl.DataFrame, column: str, x: alt.X) -> list[alt.Chart]:
-    """Return such ticks on a numeric axis ``x``, from ``tick_from`` to ``tick_to``."""
-    types = other_types(frame, column)
-    if types is None:
-        return []
-    y = f"{column}_{types}:Q"
-    halo = _chart(frame, y[:-2]).mark_rule(strokeWidth=2.8, color=BLACK).encode(x=x, x2="tick_to", y=y)
-    return [halo, _chart(frame, y[:-2]).mark_rule(strokeWidth=1.8, color="white").encode(x=x, x2="tick_to", y=y)]
-
-
-def other_types_note(frame: pl.DataFrame, column: str) -> list[str]:
-    """Return the note that explains the ticks, if there are any."""
-    types = other_types(frame, column)
-    return [f"hollow ticks: the same {OTHER_TYPES[types]}"] if types else []

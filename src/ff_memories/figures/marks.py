@@ -19,13 +19,8 @@ NO_DATA = "No data"
 INTERVAL = "95% bootstrap interval"
 SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
 HALO: Options = {"stroke": "white", "strokeWidth": 2.2, "opacity": 0.9}  # under a thin line that crosses other marks
-WIDTHS = (
-    ("ijl'|", 0.23),
-    (" .,:;!ftI/\u00a0", 0.29),
-    ("r-()[]", 0.34),
-    ("mwMW%", 0.89),
-    ("ABCDEFGHKNOPQRSUVXYZ+", 0.72),
-)
+WIDTHS = (("ijl'|", 0.23), (" .,:;!ftI/\u00a0", 0.29), ("r-()[]", 0.34), ("mwMW%", 0.89),
+          ("ABCDEFGHKNOPQRSUVXYZ+", 0.72))  # fmt: skip
 OTHERS = 0.56  # digits and most small letters
 THIN: Options = {"color": INK, "strokeWidth": 0.6}
 

@@ -17,17 +17,11 @@ from ff_memories.figures.theme import BAND, BLACK
 PAPER_LAYERS = 16  # its values apply to a model of this depth only
 VOCABULARY = 267_744  # token types of its model, to turn its ranks into shares
 STATED, READ_OFF = "stated", "read off the figure"
-SCHEMA = {
-    "figure": pl.String,
-    "series": pl.String,
-    "first_layer": pl.Int64,
-    "last_layer": pl.Int64,
-    "left": pl.Float64,
-    "right": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "known": pl.String,
-    "named": pl.String,
+SCHEMA: dict[str, type[pl.DataType]] = {
+    **dict.fromkeys(("figure", "series"), pl.String),
+    **dict.fromkeys(("first_layer", "last_layer"), pl.Int64),
+    **dict.fromkeys(("left", "right", "low", "high"), pl.Float64),
+    **dict.fromkeys(("known", "named"), pl.String),
 }
 IN_FULL = {STATED: "stated in text", READ_OFF: "read off figure"}
 BRIEFLY = {STATED: "text", READ_OFF: "figure"}
@@ -74,27 +68,19 @@ class Overlay(NamedTuple):
 def by_layer(
     context: FigureContext, colours: dict[str, str] | None = None, scale: float = 1, covered: bool = False
 ) -> Overlay:
-    """Return the paper's values by layer, or nothing if there are none to show.
+    """Return the paper's values by layer; all are black, without a colour for each of several series.
 
-    Args:
-        context: the figure's context.
-        colours: the colour of each series if the figure has several; otherwise all are black.
-        scale: a factor that converts the values to the axis's unit.
-        covered: whether our marks hide what is behind them; outlines of ranges are then drawn above.
+    ``scale`` converts to the axis's unit. ``covered``: our marks hide what is behind, so outlines are drawn above.
     """
     by = values(context).rename({"first_layer": "from", "last_layer": "to"})
     by = by.with_columns(pl.col("low", "high") * scale)
-    return _overlay(context, by, layer_axis(context, "from"), colours, covered)
+    return overlay(context, by, layer_axis(context, "from"), colours, covered)
 
 
-def by_probability(context: FigureContext, x: alt.X) -> Overlay:
-    """Return the paper's values by top probability, on the axis ``x``, whose field is ``from``."""
-    return _overlay(context, values(context).rename({"left": "from", "right": "to"}), x)
-
-
-def _overlay(
+def overlay(
     context: FigureContext, rows: pl.DataFrame, x: alt.X, colours: dict[str, str] | None = None, covered: bool = False
 ) -> Overlay:
+    """Return rows of ``values`` as charts; ``from`` and ``to`` say where on the axis ``x`` each one holds."""
     if rows.is_empty():
         return Overlay([], [])
     form = (

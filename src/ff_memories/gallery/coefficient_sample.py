@@ -31,15 +31,9 @@ def tables(
     batch_tokens: int,
     shard: Shard = WHOLE,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tables `histogram` and `samples` of the keys that have triggers.
+    """Return `histogram` and `samples` of the keys that have ``triggers``, whose first ends a key's histogram.
 
-    Args:
-        triggers: rows of the ``triggers`` table; a key's histogram ends at the coefficient of its first.
-        n: sentences to draw, of those with a prefix; at most all.
-        positions: prefix lengths, see ``POSITIONS``.
-        seed: of the draw.
-        batch_tokens: rows of one forward pass.
-        shard: of groups of layers; a group is one pass over the sample.
+    ``n`` sentences with a prefix (``positions``: ``POSITIONS``) are drawn. ``shard``: of groups of layers, a pass each.
     """
     best = triggers.filter(pl.col("rank") == 1).select("layer", "key", "coefficient").sort("layer", "key")
     of_layer = {layer: part for (layer,), part in best.group_by("layer", maintain_order=True)}
@@ -108,12 +102,7 @@ class _Sample:
 
 
 def _histogram(layer: int, keys: np.ndarray, top: np.ndarray, m: np.ndarray) -> pl.DataFrame:
-    """Return a layer's rows of ``histogram``.
-
-    Args:
-        keys, top: (k,) the keys and their largest coefficients.
-        m: (k, P) their coefficients.
-    """
+    """Return a layer's rows of ``histogram``, from coefficients ``m`` (k, P) of ``keys`` (k,) and the ``top`` (k,)."""
     row, at = np.nonzero(m > 0)
     bins = np.minimum((m[row, at].astype(np.float64) / top[row] * BINS).astype(np.int64), BINS - 1)
     counts = np.bincount(row * BINS + bins, minlength=len(keys) * BINS)
@@ -122,13 +111,7 @@ def _histogram(layer: int, keys: np.ndarray, top: np.ndarray, m: np.ndarray) -> 
 
 
 def _samples(layer: int, keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, position: np.ndarray) -> pl.DataFrame:
-    """Return a layer's rows of ``samples``; of percentiles that fall on one prefix the first alone.
-
-    Args:
-        keys: (k,).
-        m: (k, P) their coefficients.
-        sentence, position: (P,) the prefixes.
-    """
+    """Return a layer's rows of ``samples``, from ``m`` (k, P); percentiles that fall on one prefix give one row."""
     fires = np.count_nonzero(m > 0, axis=1)
     ordered = np.sort(m, axis=1)
     parts = []

@@ -69,9 +69,7 @@ def extreme_tokens(
 ) -> tuple[ExtremeTokens, ExtremeTokens]:
     """Return the ``n`` most probable tokens of every value, best first, and the ``n`` with the lowest logits.
 
-    Args:
-        values: rows of the ``values`` table, sorted; the top token is listed first.
-        n: at most; of a smaller vocabulary all tokens.
+    ``values``: rows of that table, sorted; its top token is listed first. Of a smaller vocabulary, all tokens.
     """
     rows = max(1, LOGITS // vocabulary.size)
     n = min(n, vocabulary.size)

@@ -28,12 +28,7 @@ def table(decoder: LanguageModel, corpus: Corpus, triggers: pl.DataFrame, batch_
 
 
 def levels(along: pl.DataFrame, triggers: pl.DataFrame) -> pl.DataFrame:
-    """Return the ``levels`` table.
-
-    Args:
-        along: rows as of ``table``.
-        triggers: rows of the ``triggers`` table; the coefficient of a key's first is its largest.
-    """
+    """Return the ``levels`` table of rows of ``table``; the coefficient of a key's first trigger is its largest."""
     best = triggers.filter(pl.col("rank") == 1).select("layer", "key", pl.col("coefficient").alias("best"))
     share = pl.col("coefficient").cast(pl.Float64) / pl.col("best")
     level = (share * TOP_LEVEL).round().clip(0, TOP_LEVEL).cast(pl.UInt8).alias("level")

@@ -16,12 +16,9 @@ SPARE = 8  # candidates beyond those asked for, so that rounding in float32 leav
 
 
 def table(decoder: LanguageModel, shown: pl.DataFrame, n: int, shard: Shard = WHOLE) -> pl.DataFrame:
-    """Return the ``similar`` table: the ``n`` memories closest to each shown one, by key and by value.
+    """Return the ``similar`` table: the ``n`` memories (or all) closest to each ``shown`` one, by key and by value.
 
-    Args:
-        shown: ``layer`` and ``key`` of the memories; both signs of a memory count once.
-        n: at most; a model with fewer memories gives fewer.
-        shard: of the vectors that are compared at once.
+    ``shown``: ``layer`` and ``key``; both signs of a memory count once. ``shard``: of the vectors compared at once.
     """
     neurons, both = decoder.description.keys, decoder.signs == 2
     memory = shown.select("layer", pl.col("key").cast(pl.Int64) % neurons).unique().sort("layer", "key")

@@ -15,8 +15,6 @@ from ff_memories.judge.measures import NEAR_ZERO
 from ff_memories.model.info import has_inactive
 from ff_memories.tables import annotation as annotators
 
-OTHER_TYPES = {"trained": "without never-trained types", "all": "with never-trained types"}
-
 
 class Missing(Exception):
     """Raised if this run did not collect the data that a claim needs."""
@@ -26,11 +24,6 @@ def of_types(frame: pl.DataFrame, types: str) -> pl.DataFrame:
     """Return a table whose columns with the suffix ``_<types>`` replace those without a suffix."""
     suffixed = [column for column in frame.columns if column.endswith(f"_{types}")]
     return frame.with_columns(pl.col(c).alias(c.removesuffix(f"_{types}")) for c in suffixed).drop(suffixed)
-
-
-def other_types(frame: pl.DataFrame, column: str) -> str | None:
-    """Return the other choice of ``values.types`` of which a frame has this column, with its suffix, if any."""
-    return next((types for types in OTHER_TYPES if f"{column}_{types}" in frame.columns), None)
 
 
 @dataclass(frozen=True)

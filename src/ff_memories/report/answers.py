@@ -5,7 +5,6 @@ What is said of a claim is in ``claims.toml``.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -24,43 +23,23 @@ SOURCES = {
 }
 
 
-@dataclass(frozen=True)
-class FirstLines:
-    """What a reader learns first of a run, on its page and on the terminal.
+def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a reader learns first of a run, from all claims (of ``outline.rows``) and the table counts.
 
-    Attributes:
-        run: what was run.
-        findings: what was found, as far as it was measured: one or two claims each, the sentence and its control.
-        common: what is not due to training.
-        open: what the run cannot say.
+    What was ``run``; the ``findings``, one or two claims each, as sentence and control; what is ``common`` to random
+    networks; what is ``open``; and all of it as ``lines`` of text.
     """
-
-    run: str
-    findings: list[list[tuple[str, str]]]
-    common: str
-    open: str
-
-    @property
-    def lines(self) -> list[str]:
-        """Return all of it as lines of text."""
-        findings = ["; ".join(f"{sentence} ({control})" for sentence, control in finding) for finding in self.findings]
-        return [
-            self.run,
-            *(f"{finding}." for finding in findings),
-            f"Not due to training: {self.common}",
-            f"What cannot be said: {self.open}",
-        ]
-
-
-def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> FirstLines:
-    """Return a run's first lines, from all claims (of ``outline.rows``) and the table counts."""
     paper = [row for row in rows if not row["beyond"]]
-    findings = [
-        [(sentence(row), control(row)) for row in together]
-        for together in _shown(rows)
-        if together[0]["shown"] == FIRST
-    ]
-    return FirstLines(_what_was_run(counts, config, info), findings, _common(paper), _open(paper, info["scope"]))
+    shown = [together for together in _shown(rows) if together[0]["shown"] == FIRST]
+    run, common, left_open = _what_was_run(counts, config, info), _common(paper), _open(paper, info["scope"])
+    told = [f"{'; '.join(map(clause, together))}." for together in shown]
+    return {
+        "run": run,
+        "findings": [[(sentence(row), control(row)) for row in together] for together in shown],
+        "common": common,
+        "open": left_open,
+        "lines": [run, *told, f"Not due to training: {common}", f"What cannot be said: {left_open}"],
+    }
 
 
 def _shown(rows: Sequence[Row]) -> list[list[Row]]:
@@ -158,12 +137,7 @@ def _open(rows: Sequence[Row], scope: str) -> str:
 
 
 def looked_at(asked: int | dict[int, list[int]] | None, neurons: int, seed: int) -> str:
-    """Return in words which memories a run looks at (``triggers.keys``); empty for all.
-
-    Args:
-        neurons: d_m.
-        seed: of the sample.
-    """
+    """Return in words which of d_m memories, ``neurons``, a run looks at (``triggers.keys``); empty for all."""
     if asked is None:
         return ""
     if isinstance(asked, int):

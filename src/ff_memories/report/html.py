@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from ff_memories.base.text import environment as templates
 from ff_memories.base.text import latex, opened
+from ff_memories.figures.registry import title
 from ff_memories.figures.render import face
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, number, spread
@@ -41,23 +42,10 @@ def render(template: str, **context: object) -> str:
 
 
 def inline(source: str, name: str, label: str) -> str:
-    """Return an SVG document as an element of a page, without its font, which the page embeds once (``face``).
-
-    Args:
-        source: the SVG file's text.
-        name: the prefix of its ids.
-        label: the description for screen readers.
-
-    Raises ``ValueError`` if the source is not SVG.
-    """
+    """Return an SVG document as part of a page that embeds its font (``face``): its ids start with ``name``."""
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
-    try:
-        root = ElementTree.fromstring(source)
-    except ElementTree.ParseError as error:
-        raise ValueError(f"not SVG: {error}") from None
-    if root.tag != f"{{{SVG}}}svg":
-        raise ValueError(f"not SVG: its root is {root.tag}")
+    root = ElementTree.fromstring(source)
     for parent in root.iter():
         for child in [c for c in parent if str(c.tag).endswith(("}script", "}foreignObject", "}style"))]:
             parent.remove(child)
@@ -106,18 +94,16 @@ def script() -> str:
     return _enclosed(f"{vega()}\n{_ours('report/interactive.js')}")
 
 
-def figure_page(name: str, title: str, caption: str, specification: dict[str, Any], version: str) -> str:
-    """Return a self-contained page with one figure that fills its window, using this version of Vega-Lite.
-
-    ``name``: the figure's place in the report of its run, to which the page leads back.
-    """
+def figure_page(name: str, specification: dict[str, Any]) -> str:
+    """Return a self-contained page with one figure that fills its window, from its Vega-Lite."""
+    version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
     plain = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(plain)};\n{_ours('report/figure.js')}")
     return render(
         "report/figure.html.j2",
         name=name,
-        title=title,
-        caption=caption,
+        title=title(name),
+        caption=specification["description"],
         face=Markup(face()),
         policy=Markup(policy(text)),
         script=Markup(text),

@@ -19,10 +19,7 @@ MEASURED = ("s", "cpu_time", "max_rss")  # columns of a benchmark file
 
 @dataclass(frozen=True)
 class Cost:
-    """Total cost of one rule's jobs: wall-clock and processor seconds, and the largest peak memory.
-
-    ``None``: all jobs ended before Snakemake could measure it.
-    """
+    """Total cost of one rule's jobs, in s and MiB; ``None``: all of them ended before Snakemake could measure it."""
 
     rule: str
     jobs: int

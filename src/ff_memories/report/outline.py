@@ -52,10 +52,7 @@ SECTIONS = tuple(PaperSection(**section) for section in _declared["section"])
 
 
 def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[dict[str, Any]]:
-    """Return the rows of the `claims` table in natural order, with what the register and the outline say of each.
-
-    ``baselines``: the table, if the run has it; each claim's rows in it stand under that name.
-    """
+    """Return `claims` in natural order, with what the register, the outline and any `baselines` say of each."""
     by_id = {claim.id: claim for claim in register()}
     out = []
     for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"])):
@@ -93,10 +90,7 @@ def _needed(row: dict[str, Any], claim: Claim) -> str:
 
 
 def section_of(claim: Claim) -> str:
-    """Return the number of the paper's section that makes the claim, or ``BEYOND``.
-
-    Raises ``ValueError`` if its source names none.
-    """
+    """Return the number of the section that makes the claim, or ``BEYOND``. Raises ``ValueError`` if none is named."""
     if claim.beyond:
         return BEYOND
     section = _SECTION.search(claim.source)

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.text import MINUS, csv_text, escape_invisible, key_and_sign, memory_name
+from ff_memories.base.text import csv_text, escape_invisible, key_and_sign, memory_name
 from ff_memories.config import Settings
-from ff_memories.judge.evidence import OTHER_TYPES, other_types
 from ff_memories.model.info import neurons as neurons_of
 from ff_memories.paper.values.measures import predictive_values
 from ff_memories.report.html import render
 from ff_memories.report.passages import Passage, Texts
-from ff_memories.tables.annotation import TYPES, marks, preferred
+from ff_memories.tables.annotation import PEOPLE, TYPES, marks, preferred
 
 PREFIXES = 3  # of a key in Table 1
 SHOWN = 10  # values in Table 2's HTML and LaTeX; its CSV has 100
@@ -25,91 +24,18 @@ COLUMNS = {  # of each CSV, between the key's and ``scope``
     ),
     "table3": ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token"),
 }  # fmt: skip
-OTHER = ("prediction", "top_probability", "agreeing_triggers", "precision")  # also by the other choice of types
 Tables = Mapping[str, pl.DataFrame]
 Info = Mapping[str, Any]
+Row = dict[str, Any]  # what a template shows of a key or value
 Formats = tuple[str, str, str]  # HTML, CSV and LaTeX
 
 
-@dataclass(frozen=True)
-class Memory:
-    """A key or its value; ``neurons``: d_m where both signs of a coefficient count, else ``None``."""
-
-    layer: int
-    key: int
-    neurons: int | None
-
-    @property
-    def name(self) -> str:
-        """Return the key as readers see it (``base.text``)."""
-        return memory_name(self.key, self.neurons)
-
-    @property
-    def fields(self) -> dict[str, int]:
-        """Return the CSV's fields that name the key; with both signs, there are three."""
-        if self.neurons is None:
-            return {"layer": self.layer, "key": self.key}
-        key, sign = key_and_sign(self.key, self.neurons)
-        return {"layer": self.layer, "key": key, "sign": sign}
-
-    def latex(self, letter: str) -> str:
-        """Return the key's name in LaTeX, a bold ``letter`` with indices."""
-        return f"$\\mathbf{{{letter}}}_{{{self.name.replace(MINUS, '-')}}}^{{{self.layer}}}$"
-
-
-@dataclass(frozen=True)
-class AnnotatedKey(Memory):
-    """A key with patterns that this annotator found."""
-
-    annotator: str
-
-    @property
-    def mark(self) -> str:
-        """Return the mark of an annotator who is not a person, or nothing."""
-        return ", ".join(marks([self.annotator])).lower()
-
-
-@dataclass(frozen=True)
-class ClearKey(AnnotatedKey):
-    """A row of Table 1: a key with its clearest pattern, which ``covered`` of its ``shown`` annotated triggers have."""
-
-    pattern: str
-    type: str
-    covered: int
-    shown: int
-    passages: tuple[Passage, ...]
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """A value's top token, and its precision over its key's triggers (``None`` without any)."""
-
-    token: str
-    probability: float
-    agreeing: int
-    precision: float | None
-
-
-@dataclass(frozen=True)
-class Value(Memory):
-    """A row of Table 2: a value's prediction, and one of its key's ``triggers``.
-
-    ``other``: its prediction under the other choice of ``values.types``, if the `values` table has it.
-    """
-
-    prediction: Prediction
-    triggers: int
-    passage: Passage | None
-    agrees: bool
-    other: Prediction | None = None
-
-
-@dataclass(frozen=True)
-class KeyPatterns(AnnotatedKey):
-    """Table 3: patterns of a key as (number, description, type), and its prefixes as (rank, patterns, passage)."""
-
-    patterns: tuple[tuple[int, str, str], ...]
-    prefixes: tuple[tuple[int, tuple[int, ...], Passage], ...]
+def _memory(layer: int, memory: int, neurons: int | None, annotator: str = PEOPLE) -> Row:
+    """Return a row's memory: its ``name``, the CSV's ``fields``, and the ``mark`` of an annotator who is no person."""
+    key, sign = key_and_sign(memory, neurons)
+    fields = {"layer": layer, "key": key} | ({} if neurons is None else {"sign": sign})
+    mark = ", ".join(marks([annotator])).lower()
+    return {"layer": layer, "name": memory_name(memory, neurons), "neurons": neurons, "fields": fields, "mark": mark}
 
 
 # -- Table 1 -----------------------------------------------------------------------------------------------------------
@@ -122,7 +48,7 @@ def table1(
     texts: Texts,
     layers: int,
     neurons: int | None = None,
-) -> list[ClearKey]:
+) -> list[Row]:
     """Return up to four rows: a shallow and a semantic key from the lower and the upper half of the layers.
 
     The table thus covers the paper's claim: shallow patterns below, semantic ones above. Each key is the one with the
@@ -143,17 +69,14 @@ def table1(
         shown = triggers.filter(pl.col("rank").is_in(row["ranks"]), **of_key).sort("rank")
         passages = [texts.passage(s, p) for s, p in shown.select("sentence", "position").iter_rows()]
         rows.append(
-            ClearKey(
-                row["layer"],
-                row["key"],
-                neurons,
-                row["annotator"],
-                escape_invisible(row["description"]),
-                row["type"],
-                row["covered"],
-                labels.filter(annotator=row["annotator"], **of_key).height,
-                tuple(dict.fromkeys(passages))[:PREFIXES],
-            )
+            _memory(row["layer"], row["key"], neurons, row["annotator"])
+            | {
+                "pattern": escape_invisible(row["description"]),
+                "type": row["type"],
+                "covered": row["covered"],
+                "shown": labels.filter(annotator=row["annotator"], **of_key).height,  # annotated triggers
+                "passages": list(dict.fromkeys(passages))[:PREFIXES],
+            }
         )
     return rows
 
@@ -166,12 +89,9 @@ def write_table1(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     return html, csv1(rows, scope), latex
 
 
-def csv1(rows: Sequence[ClearKey], scope: str) -> str:
-    lines = [
-        (row, (row.pattern, row.type, row.mark or "people", row.covered, row.shown, passage.plain, passage.marked))
-        for row in rows
-        for passage in row.passages
-    ]
+def csv1(rows: Sequence[Row], scope: str) -> str:
+    of = lambda row: [row["pattern"], row["type"], row["mark"] or PEOPLE, row["covered"], row["shown"]]
+    lines = [(row, [*of(row), passage.plain, passage.marked]) for row in rows for passage in row["passages"]]
     return _csv("table1", lines, scope)
 
 
@@ -180,38 +100,29 @@ def csv1(rows: Sequence[ClearKey], scope: str) -> str:
 
 def table2(
     values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: str, most: int = 100, neurons: int | None = None
-) -> list[Value]:
+) -> list[Row]:
     """Return the values with the highest top probability, highest first.
 
-    The trigger shown is the first one that the value agrees with, or else the key's top trigger.
-
-    Args:
-        target: the token that a value's prediction is compared with: ``next`` (after the trigger) or ``last``.
+    The trigger shown is the first whose ``next`` or ``last`` token, the ``target``, the value predicts, or the top one.
     """
-    rows, types = [], other_types(values, "top_token")
+    rows = []
     for value in predictive_values(values, most).iter_rows(named=True):
         of_key = triggers.filter(layer=value["layer"], key=value["key"]).sort("rank")
         agreeing = _targets(of_key, texts, target) == value["top_token"]
         shown = of_key.row(int(agreeing.argmax()), named=True) if of_key.height else None
         rows.append(
-            Value(
-                value["layer"],
-                value["key"],
-                neurons,
-                _prediction(value, texts),
-                value["triggers"],
-                _passage(texts, shown, target) if shown else None,
-                bool(agreeing.any()),
-                _prediction(value, texts, f"_{types}") if types else None,
-            )
+            _memory(value["layer"], value["key"], neurons)
+            | {
+                "token": texts.word(value["top_token"]),
+                "probability": value["top_probability"],
+                "agreeing": value["agreeing_triggers"],
+                "triggers": value["triggers"],
+                "precision": value["agreeing_triggers"] / value["triggers"] if value["triggers"] else None,
+                "passage": _passage(texts, shown, target) if shown else None,
+                "agrees": bool(agreeing.any()),
+            }
         )
     return rows
-
-
-def _prediction(value: Mapping[str, Any], texts: Texts, suffix: str = "") -> Prediction:
-    agreeing, triggers = value[f"agreeing_triggers{suffix}"], value["triggers"]
-    token, probability = texts.word(value[f"top_token{suffix}"]), value[f"top_probability{suffix}"]
-    return Prediction(token, probability, agreeing, agreeing / triggers if triggers else None)
 
 
 def _targets(triggers: pl.DataFrame, texts: Texts, target: str) -> np.ndarray:
@@ -242,34 +153,19 @@ def agreement(values: pl.DataFrame) -> tuple[float, float] | None:
 def write_table2(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 2, with one line per value; its HTML and LaTeX have ``SHOWN``, its CSV all of ``table2``."""
     values, target, scope = tables["values"], config.values.target, info["scope"]
-    types = other_types(values, "top_token")
     rows = table2(values, tables["triggers"], texts, target, neurons=neurons_of(info))
-    html, latex = _rendered(
-        "table2",
-        rows=rows[:SHOWN],
-        scope=scope,
-        target=target,
-        other=types and OTHER_TYPES[types],
-        agreement=agreement(values),
-    )
-    return html, csv2(rows, scope, types), latex
+    html, latex = _rendered("table2", rows=rows[:SHOWN], scope=scope, target=target, agreement=agreement(values))
+    return html, csv2(rows, scope), latex
 
 
-def csv2(rows: Sequence[Value], scope: str, types: str | None = None) -> str:
-    """Return Table 2 as CSV. Columns for the other choice of types stand last and end in its name."""
-    lines, others = [], []
+def csv2(rows: Sequence[Row], scope: str) -> str:
+    lines = []
     for row in rows:
-        token, probability, agreeing, precision = _cells(row.prediction)
-        passage = (row.passage.plain, row.passage.marked) if row.passage else (None, None)
-        agrees = str(row.agrees).lower()
-        lines.append((row, (token, probability, agreeing, row.triggers, precision, *passage, agrees)))
-        others.append(_cells(row.other) if row.other else ())
-    return _csv("table2", lines, scope, [f"{name}_{types}" for name in OTHER if types], others)
-
-
-def _cells(prediction: Prediction) -> tuple[str, str, int, str | None]:
-    precision = None if prediction.precision is None else f"{prediction.precision:.6g}"
-    return prediction.token, f"{prediction.probability:.6g}", prediction.agreeing, precision
+        precision = None if row["precision"] is None else f"{row['precision']:.6g}"
+        passage = (row["passage"].plain, row["passage"].marked) if row["passage"] else (None, None)
+        predicted = (row["token"], f"{row['probability']:.6g}", row["agreeing"], row["triggers"], precision)
+        lines.append((row, [*predicted, *passage, str(row["agrees"]).lower()]))
+    return _csv("table2", lines, scope)
 
 
 # -- Table 3 (Appendix A) ----------------------------------------------------------------------------------------------
@@ -277,7 +173,7 @@ def _cells(prediction: Prediction) -> tuple[str, str, int, str | None]:
 
 def table3(
     annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, shown: int, neurons: int | None = None
-) -> KeyPatterns | None:
+) -> Row | None:
     """Return the key whose patterns cover most of its first ``shown`` triggers, preferring keys with both types.
 
     People's annotations take precedence over the proxy's. Ties go to lower layers, then to lower keys.
@@ -292,17 +188,13 @@ def table3(
     annotator, layer, key, *_ = best.row(0)
     patterns = list(annotations.filter(annotator=annotator, layer=layer, key=key).sort("pattern").iter_rows(named=True))
     rows = triggers.filter(pl.col("rank") <= shown, layer=layer, key=key).sort("rank")
-    return KeyPatterns(
-        layer,
-        key,
-        neurons,
-        annotator,
-        tuple((row["pattern"], escape_invisible(row["description"]), row["type"]) for row in patterns),
-        tuple(
-            (rank, tuple(row["pattern"] for row in patterns if rank in row["ranks"]), texts.passage(sentence, position))
+    return _memory(layer, key, neurons, annotator) | {
+        "patterns": [(row["pattern"], escape_invisible(row["description"]), row["type"]) for row in patterns],
+        "prefixes": [
+            (rank, [row["pattern"] for row in patterns if rank in row["ranks"]], texts.passage(sentence, position))
             for rank, sentence, position in rows.select("rank", "sentence", "position").iter_rows()
-        ),
-    )
+        ],
+    }
 
 
 def write_table3(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
@@ -313,13 +205,13 @@ def write_table3(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     return html, csv3(key, scope), latex
 
 
-def csv3(key: KeyPatterns | None, scope: str) -> str:
-    lines: list[tuple[Memory, Sequence[Any]]] = []
+def csv3(key: Row | None, scope: str) -> str:
+    lines = []
     if key is not None:
-        named = {n: f"{text} ({kind})" for n, text, kind in key.patterns}
-        for rank, numbers, passage in key.prefixes:
+        named = {n: f"{text} ({kind})" for n, text, kind in key["patterns"]}
+        for rank, numbers, passage in key["prefixes"]:
             patterns = " ".join(map(str, numbers)), "; ".join(named[n] for n in numbers)
-            lines.append((key, (key.mark or "people", rank, *patterns, passage.plain, passage.marked)))
+            lines.append((key, [key["mark"] or PEOPLE, rank, *patterns, passage.plain, passage.marked]))
     return _csv("table3", lines, scope)
 
 
@@ -331,25 +223,10 @@ def _rendered(table: str, **shown: object) -> tuple[str, str]:
     return render(f"tables123/{table}.html.j2", **shown), render(f"tables123/{table}.tex.j2", **shown)
 
 
-def _csv(
-    table: str,
-    lines: Sequence[tuple[Memory, Sequence[Any]]],
-    scope: str,
-    more: Sequence[str] = (),
-    others: Sequence[Sequence[Any]] = (),
-) -> str:
-    """Return a table as CSV.
-
-    Args:
-        table: whose ``COLUMNS`` it has.
-        lines: each line's key, and its cells of these columns.
-        scope: whose results these are.
-        more, others: columns behind ``scope``, and their cells of each line.
-    """
-    header = [*(lines[0][0].fields if lines else ("layer", "key")), *COLUMNS[table], "scope", *more]
-    last = others or [()] * len(lines)
-    rows = [(*key.fields.values(), *cells, scope, *end) for (key, cells), end in zip(lines, last, strict=True)]
-    return csv_text(header, rows)
+def _csv(table: str, lines: Sequence[tuple[Row, list[Any]]], scope: str) -> str:
+    """Return a table as CSV, from each line's key and its cells of the table's ``COLUMNS``."""
+    header = [*(lines[0][0]["fields"] if lines else ("layer", "key")), *COLUMNS[table], "scope"]
+    return csv_text(header, [(*key["fields"].values(), *cells, scope) for key, cells in lines])
 
 
 @dataclass(frozen=True)

@@ -51,15 +51,7 @@ def record(
     values: Vocabulary,
     among: str = "all",
 ) -> dict[str, Any]:
-    """Return a text's trace.
-
-    Args:
-        tokens: (tokens,) ids of the text.
-        words: its words; of a dictionary one for each token.
-        layers: what its layers do.
-        values: how values are read.
-        among: ``values.types``.
-    """
+    """Return the trace of ``tokens`` (tokens,) and their ``words``; ``values`` reads values, ``among`` these types."""
     shape = decoder.description
     positions = [_position(types, decoder.start, 0, "")]
     written = words if isinstance(types, Dictionary) else [""] * len(tokens)
@@ -131,14 +123,9 @@ _SETTING = re.compile(rf"(\d+):(\d+[-{MINUS}]?)=(.+)")
 
 
 def read_setting(text: str, model: Any, results: str | Path | None) -> Setting:
-    """Return the setting that a text says.
+    """Return the setting that a text says, of an ``api.Model``; ``mean`` needs the run's folder, ``results``.
 
-    Args:
-        model: an ``api.Model``.
-        results: the run's folder, for ``mean``.
-
-    Raises:
-        UserError: it is none, the model has no such memory, or its mean or value cannot be had.
+    Raises ``UserError`` if it is none, the model has no such memory, or its mean or value cannot be had.
     """
     match = _SETTING.fullmatch(text.strip())
     if match is None:
@@ -204,15 +191,9 @@ Memory = tuple[int, int]  # layer, and the memory's number in it: with both sign
 
 
 def join(found: dict[str, Any], results: Path, neurons: int | None) -> dict[str, Any]:
-    """Return a trace with what a run knows of its memories.
+    """Return a trace of ``record`` with what a run's folder knows of its memories; ``neurons``: d_m with both signs.
 
-    Args:
-        found: from ``record``.
-        results: the run's folder, ``results/<run>``.
-        neurons: d_m where the model counts both signs, else ``None``.
-
-    Raises:
-        UserError: a table cannot be read, or belongs to a model with other signs.
+    Raises ``UserError`` if a table cannot be read, or belongs to a model with other signs.
     """
     number = lambda memory: (memory["layer"], memory["key"] + (neurons or 0) * (memory["sign"] < 0))
     triggers, patterns = _triggers(results, neurons), _patterns(results, neurons)
@@ -288,13 +269,9 @@ LONGEST = 14  # characters of a token in the grid; the details have all of them
 
 
 def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper") -> str:
-    """Return the page.
+    """Return a trace of ``api.trace`` as one page, which lies in ``folder``: its links to the gallery begin there.
 
-    Args:
-        found: from ``api.trace``, with ``results`` or without.
-        folder: where the page will lie: its links to the gallery begin there.
-        run: the run's name.
-        scope: the scope of its model.
+    ``run``: the run's name. ``scope``: that of its model (``model.info``).
     """
     script = Markup(files("ff_memories.report").joinpath("templates", "trace", "trace.js").read_text(encoding="utf-8"))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -352,10 +329,7 @@ def _grid_cell(cell: dict[str, Any], following: int | None) -> dict[str, Any]:
 
 
 def _data(found: dict[str, Any], folder: Path) -> Markup:
-    """Return what the page's script shows, as JSON that may stand in a script element.
-
-    Tokens are listed once, and a cell names them and its memories by number.
-    """
+    """Return what the page's script shows as JSON for a script element; cells name tokens and memories by number."""
     words: dict[str, int] = {}
     pairs = lambda tops: [[words.setdefault(shown(t["token"]), len(words)), number(t["probability"], 3)] for t in tops]
     index_of = {(m["layer"], m["key"], m["sign"]): i for i, m in enumerate(found["memories"])}

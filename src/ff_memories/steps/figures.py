@@ -6,10 +6,8 @@ bytes.
 """
 
 import json
-import re
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
@@ -20,8 +18,9 @@ from ff_memories.base.parameters import AnyInputs, Input, Param, Params, Tables
 from ff_memories.config import Settings
 from ff_memories.config.sections import FigureOptions
 from ff_memories.figures import draw, render
-from ff_memories.figures.context import from_info
-from ff_memories.figures.registry import DRAWN, title
+from ff_memories.figures.context import FigureContext
+from ff_memories.figures.registry import DRAWN
+from ff_memories.model.info import has_inactive, read_info
 from ff_memories.report.html import figure_page
 
 
@@ -35,6 +34,8 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
         models: the same tables of the models of the baselines, below folders with their names
         out: folder to write to
     """
+    facts = read_info(info)
+    keys = facts.get("neurons", facts["keys"])
     of_models: dict[str, dict[str, pl.DataFrame]] = {}
     for path in models:
         of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
@@ -44,18 +45,15 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
         entry = DRAWN[figure]
         options = config.figures.get(figure, FigureOptions())
         values = vars(config).get("values")  # of a figure that compares predictions
-        context = from_info(figure, info, options, "next" if values is None else values.target)
+        target = "next" if values is None else values.target
+        context = FigureContext(
+            figure, facts["layers"], keys, facts["scope"], options, target, facts["vocab"], has_inactive(facts)
+        )
         run_tables = {name: schemas.read(tables[name]) for name in entry.tables}
         beside = of_models if entry.untrained else {}
         frame = draw.data(run_tables, config, context, beside)
         files = render.files(draw.chart(frame, context), figure) | {".csv": frame.write_csv().encode()}
-        files[".html"] = interactive(figure, json.loads(files[".vl.json"])).encode()
+        files[".html"] = figure_page(figure, json.loads(files[".vl.json"])).encode()
         with ExitStack() as whole:  # all files of a figure, or none
             for suffix, content in files.items():
                 whole.enter_context(atomic_write(Path(out, figure + suffix))).write_bytes(content)
-
-
-def interactive(figure: str, specification: dict[str, Any]) -> str:
-    """Return a figure's page as HTML, given its Vega-Lite."""
-    version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
-    return figure_page(figure, title(figure), specification["description"], specification, version)

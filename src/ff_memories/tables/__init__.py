@@ -80,14 +80,9 @@ def conform(frame: pl.DataFrame, schema: Schema) -> pl.DataFrame:
 
 
 def write(frame: pl.DataFrame, path: str | Path, precision: Precision = "float32", neurons: int | None = None) -> None:
-    """Check a table against its schema and write it atomically, sorted by its key.
+    """Check a table against its schema and write it atomically, sorted by its key. Raises ``UserError`` for NaN.
 
-    Raises:
-        UserError: a number is none, as what comes of numbers that overflow.
-
-    Args:
-        precision: if it is not float32, the file's metadata record it.
-        neurons: d_m, where keys count both signs; the metadata record it.
+    The metadata record ``precision``, if it is not float32, and ``neurons``: d_m, where keys count both signs.
     """
     metadata = {} if precision == "float32" else {PRECISION: str(precision)}
     if neurons is not None:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import polars as pl
 
-from ff_memories.schema import EXAMPLE, FOLLOWS, KEY, LAYER, RANK, Column, Schema
+from ff_memories.schema import EXAMPLE, KEY, LAYER, RANK, Column, Schema
 
 ANNOTATOR = "proxy"
 PEOPLE = "people"  # all people together
@@ -27,7 +27,7 @@ TABLES = {
             "prefixes": Column(pl.UInt16),
             "order": Column(pl.UInt16),
         },
-        compared=FOLLOWS,
+        compared="follows",
         open_rows=True,
     ),
     "annotation_scores": Schema(
@@ -35,7 +35,7 @@ TABLES = {
         "what they see in foils; `who` is an annotator, `people` (all together) or `proxy`",
         by={"who": pl.String, "measure": pl.String},
         fields={**dict.fromkeys(("value", "low", "high"), Column(pl.Float64, null=True)), "n": Column(pl.UInt32)},
-        compared=FOLLOWS,
+        compared="follows",
         open_rows=True,
         names_people="who",
     ),
@@ -47,7 +47,7 @@ TABLES = {
             "type": Column(pl.Enum(["shallow", "semantic"])),
             "ranks": Column(pl.List(RANK)),
         },
-        compared=FOLLOWS,
+        compared="follows",
         open_rows=True,
         names_people="annotator",
         quotes_text="description",
@@ -57,7 +57,7 @@ TABLES = {
         about="E2: the label of every annotated trigger",
         by={"annotator": pl.String, "layer": LAYER, "key": KEY, "rank": RANK},
         fields={"label": Column(pl.Enum(["shallow", "semantic", "both", "none"]))},
-        compared=FOLLOWS,
+        compared="follows",
         open_rows=True,
         names_people="annotator",
         of_baselines=True,
@@ -66,7 +66,7 @@ TABLES = {
         about="E14: whether last-layer compositions are related to the predictions that they compose",
         by={"annotator": pl.String, "example": EXAMPLE},
         fields={"label": Column(pl.Enum(["distant", "related"]))},
-        compared=FOLLOWS,
+        compared="follows",
         open_rows=True,
         names_people="annotator",
         of_baselines=True,

@@ -2,20 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import (
-    COEFFICIENT,
-    COUNT,
-    KEY,
-    LAYER,
-    LOGIT,
-    POSITION,
-    PROBABILITY,
-    RANK,
-    SENTENCE,
-    TOKEN,
-    Column,
-    Schema,
-)
+from ff_memories.schema import KEY, LAYER, POSITION, RANK, SENTENCE, TOKEN, Column, Schema
 
 HISTOGRAM_BINS = 20
 TOP_LEVEL = 61  # of the table `levels`
@@ -28,8 +15,8 @@ TABLES = {
         by={"layer": LAYER, "key": KEY, "token_rank": pl.UInt16},
         fields={
             "token": Column(TOKEN),
-            "probability": Column(pl.Float32, compared=PROBABILITY),
-            "logit": Column(pl.Float32, optional=True, compared=LOGIT),
+            "probability": Column(pl.Float32, compared="probability"),
+            "logit": Column(pl.Float32, optional=True, compared="logit"),
         },
         measured=True,
         score="probability",
@@ -38,14 +25,14 @@ TABLES = {
         about="the tokens that every value demotes most, for the gallery; `token_rank` 0 has the lowest `logit` "
         "(as in `promoted`)",
         by={"layer": LAYER, "key": KEY, "token_rank": pl.UInt16},
-        fields={"token": Column(TOKEN), "logit": Column(pl.Float32, compared=LOGIT)},
+        fields={"token": Column(TOKEN), "logit": Column(pl.Float32, compared="logit")},
         measured=True,
         score="logit",
     ),
     "shading": Schema(
         about="every key's memory coefficient after each token of its best triggers, for the gallery",
         by={"layer": LAYER, "key": KEY, "rank": RANK, "position": POSITION},
-        fields={"coefficient": Column(pl.Float32, compared=COEFFICIENT)},
+        fields={"coefficient": Column(pl.Float32, compared="coefficient")},
         measured=True,
         open_rows=True,
     ),
@@ -62,7 +49,7 @@ TABLES = {
         f"many lie in each of {HISTOGRAM_BINS} equal bins from 0 to the coefficient of its top trigger; empty bins "
         "have no row",
         by={"layer": LAYER, "key": KEY, "bin": pl.UInt8},
-        fields={"n": Column(pl.UInt32, compared=COUNT)},
+        fields={"n": Column(pl.UInt32, compared="count")},
         measured=True,
         open_rows=True,
     ),
@@ -71,7 +58,7 @@ TABLES = {
         "positive coefficients; a key that fires on few prefixes has fewer",
         by={"layer": LAYER, "key": KEY, "percentile": pl.UInt8},
         fields={
-            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
+            "coefficient": Column(pl.Float32, compared="coefficient"),
             "sentence": Column(SENTENCE),
             "position": Column(POSITION),
         },
@@ -87,7 +74,7 @@ TABLES = {
         fields={
             "other_layer": Column(LAYER),
             "other_key": Column(KEY),
-            "cosine": Column(pl.Float32, compared=COEFFICIENT),
+            "cosine": Column(pl.Float32, compared="coefficient"),
         },
         measured=True,
     ),

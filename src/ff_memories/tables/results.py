@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import EXACT, FOLLOWS, LAYER, STATISTIC, Column, Schema
+from ff_memories.schema import LAYER, Column, Schema
 
 SAMPLED = "tokens_sampled_from_the_model"  # a reason in the table `counts` of the step `corpus`
 # whether a model shows what the paper claims: {the answer: (the verdict on the paper's model, on other models)}
@@ -15,17 +15,8 @@ SHOWS = {
 TRAINING = ("higher", "lower", "same", "undecided")  # a number against those of untrained models
 GROUPS = ("signal", "common", "absent", "open")  # seen here, and in random networks too? not here; cannot tell
 LIMITS = ("paper", "figure", "ours")  # where a claim's limit comes from
-VERDICTS = (
-    "reproduced",
-    "not_reproduced",
-    "holds",
-    "too_small",
-    "fails",
-    "undecided",
-    "measured",
-    "not_applicable",
-    "not_attempted",
-)
+VERDICTS = ("reproduced", "not_reproduced", "holds", "too_small", "fails", "undecided", "measured", "not_applicable",
+            "not_attempted")  # fmt: skip
 VERDICT = pl.Enum(VERDICTS)
 BASELINES = ("untrained", "same_sample", "together", "shuffled", "random_pairs", "unigram", "every_case")
 NUMBER = Column(pl.Float64, null=True)
@@ -56,21 +47,21 @@ TABLES = {
                 for end in ("low", "high")
             },
         },
-        compared=FOLLOWS,
+        compared="follows",
         measured=True,
     ),
     "counts": Schema(
         about="how many items each step skipped, split, cut or left unfilled, and why",
         by={"step": pl.String, "reason": pl.String},
         fields={"n": Column(pl.UInt64)},
-        compared=FOLLOWS,
+        compared="follows",
         open_rows=True,
     ),
     "sensitivity": Schema(
         about="every claim under each alternative choice; the choice `baseline` is the run itself",
         by={"claim": pl.String, "choice": pl.String, "value": pl.String},
         fields={
-            **dict.fromkeys(("measured", "low", "high"), Column(pl.Float64, null=True, compared=STATISTIC)),
+            **dict.fromkeys(("measured", "low", "high"), Column(pl.Float64, null=True, compared="statistic")),
             "verdict": Column(VERDICT),
         },
     ),
@@ -89,7 +80,7 @@ TABLES = {
             "deviation": NUMBER,
             "error": NUMBER,
         },
-        compared=FOLLOWS,
+        compared="follows",
     ),
     "claims": Schema(
         about="every claim of the paper, with the value measured here and a verdict. `low` and `high` bound the "
@@ -104,12 +95,12 @@ TABLES = {
         "of the direction, if there is one, and `p_holm` the same after Holm's correction",
         by={"claim": pl.String},
         fields={
-            **dict.fromkeys(("statement", "source", "paper_value"), Column(pl.String, compared=EXACT)),
+            **dict.fromkeys(("statement", "source", "paper_value"), Column(pl.String, compared="exact")),
             **dict.fromkeys(("measured", "low", "high"), NUMBER),
             "n": Column(pl.UInt64, null=True),
-            "scope": Column(pl.Enum(["paper", "surrogate", "model"]), compared=EXACT),
-            "verdict": Column(VERDICT, compared=EXACT),
-            "shows": Column(pl.Enum(list(SHOWS)), null=True, compared=EXACT),
+            "scope": Column(pl.Enum(["paper", "surrogate", "model"]), compared="exact"),
+            "verdict": Column(VERDICT, compared="exact"),
+            "shows": Column(pl.Enum(list(SHOWS)), null=True, compared="exact"),
             **bounded("judged"),
             "limit": NUMBER,
             "limit_source": Column(pl.Enum(LIMITS), null=True),
@@ -127,6 +118,6 @@ TABLES = {
             "p_holm": NUMBER,
             "reason": Column(pl.String, null=True),
         },
-        compared=FOLLOWS,
+        compared="follows",
     ),
 }

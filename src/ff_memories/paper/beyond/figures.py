@@ -7,22 +7,9 @@ import numpy as np
 import polars as pl
 
 from ff_memories.config import Settings
-from ff_memories.figures import controls
+from ff_memories.figures import controls, marks
 from ff_memories.figures.charts import Looks, lines
 from ff_memories.figures.context import Drawing, FigureContext, Tables
-from ff_memories.figures.marks import (
-    INTERVAL,
-    Options,
-    counted,
-    finish,
-    legend_columns,
-    linked,
-    percent,
-    share_axis,
-    source,
-    tooltips,
-    x_title,
-)
 from ff_memories.figures.theme import BLACK, BLUE, CONTROL_COLOURS, ORANGE
 from ff_memories.judge.sensitivity import changes
 from ff_memories.paper.beyond import measures as removal
@@ -56,26 +43,26 @@ def effects_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart
     """Figure B1: a line for what is changed, on an axis that fits none and all of the effect and memories' means."""
     shown = [0.0, 1.0, *frame.filter(pl.col("series") != SERIES["direction"])["mean"].to_list()]
     room = 0.15 * (max(shown) - min(shown))
-    y = share_axis("mean", ["share of the", "direct effect left"], [min(shown) - room, max(shown) + room])
-    legend = alt.Legend(columns=legend_columns(context, list(CONTROL_LOOKS)))
-    marks = [
+    y = marks.share_axis("mean", ["share of the", "direct effect left"], [min(shown) - room, max(shown) + room])
+    legend = alt.Legend(columns=marks.legend_columns(context, list(CONTROL_LOOKS)))
+    layers = [
         *controls.by_series(frame, context, "series", CONTROL_COLOURS),
         *controls.level(1),
         *lines(frame, context, "series", CONTROL_LOOKS, CONTROL_COLOURS, y, legend),
     ]
     notes = [
-        counted(frame, replace(context, layers=context.layers - 1), "memories"),
-        f"bars: {INTERVAL} over memories, cut at the axis",
+        marks.counted(frame, replace(context, layers=context.layers - 1), "memories"),
+        f"bars: {marks.INTERVAL} over memories, cut at the axis",
         "dotted line: all of it is left",
         *controls.untrained(frame, same_sample=False),
     ]
-    return finish(marks, context, frame, notes, effects_headline)
+    return marks.finish(layers, context, frame, notes, effects_headline)
 
 
 def effects_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure B1: how much of a memory's direct effect is left, and how much another memory does."""
     means = [frame.filter(pl.col("series") == SERIES[name])["mean"].to_numpy() for name in ("none", "matched")]
-    share, *other = [percent(float(np.median(of))) for of in means if len(of)]
+    share, *other = [marks.percent(float(np.median(of))) for of in means if len(of)]
     text = f"Of a memory's direct effect, {share} is left in the median layer"
     return f"{text}; removing a matched memory does {other[0]}" if other else text
 
@@ -91,28 +78,28 @@ def memories_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     """Figure B2: a point for each memory, coloured by its layer, and the line where nothing is lost."""
     least, most = (frame["direct"].min(), frame["direct"].max()) if len(frame) else (-1.0, 1.0)
     ends = [{"direct": end, "total": end} for end in (least, most)]
-    x = alt.X("direct:Q", title=x_title(context, "direct effect (change of logit)"))
+    x = alt.X("direct:Q", title=marks.x_title(context, "direct effect (change of logit)"))
     y = alt.Y("total:Q", title="total effect")
     colour = alt.Color(
         "layer:Q",
         scale=alt.Scale(domain=[1, max(2, context.layers - 1)], range=[ORANGE, BLUE], interpolate="rgb"),
         legend=alt.Legend(gradientLength=90, gradientThickness=6, tickCount=3, format="d"),
     )
-    marks = [
-        alt.Chart(source(ends)).mark_line(**controls.LINE).encode(x=x, y=y),
-        alt.Chart(source(linked(frame, context.figure)))
+    layers = [
+        alt.Chart(marks.source(ends)).mark_line(**controls.LINE).encode(x=x, y=y),
+        alt.Chart(marks.source(marks.linked(frame, context.figure)))
         .mark_point(size=14, strokeWidth=0.8, opacity=0.9)
-        .encode(x=x, y=y, color=colour, tooltip=tooltips(frame), href="href:N"),
+        .encode(x=x, y=y, color=colour, tooltip=marks.tooltips(frame), href="href:N"),
     ]
     below = replace(context, layers=context.layers - 1)
-    notes = [counted(frame, below, "memories"), "line: total = direct"]
-    return finish(marks, context, frame, notes, memories_headline)
+    notes = [marks.counted(frame, below, "memories"), "line: total = direct"]
+    return marks.finish(layers, context, frame, notes, memories_headline)
 
 
 def memories_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure B2: how many memories' total effects have the sign of their direct ones."""
     kept = frame.select((pl.col("direct") * pl.col("total") > 0).mean()).item()
-    return f"The layers above keep the sign of the direct effect for {percent(kept)} of the memories"
+    return f"The layers above keep the sign of the direct effect for {marks.percent(kept)} of the memories"
 
 
 def predictions(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -128,11 +115,11 @@ def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
     position = pl.col("removed").cast(pl.Int64).replace_strict(places, return_dtype=pl.Int64)
     panel = pl.when(pl.col("series") == "model").then(second + 1).otherwise(0)
     shown, whole = (
-        part.with_columns(place=position + panel) for part in (linked(frame, context.figure), _whole(frame))
+        part.with_columns(place=position + panel) for part in (marks.linked(frame, context.figure), _whole(frame))
     )
     x = alt.X(
         "place:Q",
-        title=x_title(context, "memories removed, the largest ones"),
+        title=marks.x_title(context, "memories removed, the largest ones"),
         scale=alt.Scale(domain=[-0.5, 2 * second + 0.5], nice=False),
         axis=alt.Axis(
             values=[i for i in range(2 * second + 1) if i != second],
@@ -140,24 +127,25 @@ def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
             labelOverlap=False,
         ),
     )
-    y = share_axis("mean", ["share of predictions", "that change"], [0, TOP])
+    y = marks.share_axis("mean", ["share of predictions", "that change"], [0, TOP])
     paint = alt.Scale(domain=[1, max(2, context.layers)], range=[ORANGE, BLUE], interpolate="rgb")
     legend = alt.Legend(gradientLength=90, gradientThickness=6, tickCount=3, format="d")
     stroke = alt.Stroke("layer:Q", scale=paint, legend=None)
-    base = alt.Chart(source(shown)).encode(x=x)
-    notes = [counted(frame, context, "prefixes"), "thick: all layers", *controls.untrained(frame, same_sample=False)]
+    base = alt.Chart(marks.source(shown)).encode(x=x)
+    notes = [marks.counted(frame, context, "prefixes"), "thick: all layers"]
+    notes += controls.untrained(frame, same_sample=False)
     titles = [{"place": i * (second + 1) - 0.4, "mean": TOP, "text": text} for i, text in enumerate(PANELS.values())]
-    marks = [
-        alt.Chart(source([{"place": second}])).mark_rule(**controls.LINE).encode(x=x),
+    layers = [
+        alt.Chart(marks.source([{"place": second}])).mark_rule(**controls.LINE).encode(x=x),
         base.mark_line(strokeWidth=0.7, opacity=0.6).encode(y=y, detail=["layer:N", "series:N"], stroke=stroke),
         base.mark_point(filled=True, size=5, opacity=1).encode(
-            y=y, color=alt.Color("layer:Q", scale=paint, legend=legend), tooltip=tooltips(frame), href="href:N"
+            y=y, color=alt.Color("layer:Q", scale=paint, legend=legend), tooltip=marks.tooltips(frame), href="href:N"
         ),
-        alt.Chart(source(whole)).mark_line(strokeWidth=1.6, color=BLACK).encode(x=x, y=y, detail="series:N"),
+        alt.Chart(marks.source(whole)).mark_line(strokeWidth=1.6, color=BLACK).encode(x=x, y=y, detail="series:N"),
         *_untrained_line(whole, x),
-        alt.Chart(source(titles)).mark_text(align="left", baseline="top", dy=2).encode(x=x, y=y, text="text:N"),
+        alt.Chart(marks.source(titles)).mark_text(align="left", baseline="top", dy=2).encode(x=x, y=y, text="text:N"),
     ]
-    return finish(marks, context, frame, notes, predictions_headline)
+    return marks.finish(layers, context, frame, notes, predictions_headline)
 
 
 def _whole(frame: pl.DataFrame) -> pl.DataFrame:
@@ -174,13 +162,13 @@ def _untrained_line(whole: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
     """Return the untrained models' line over the prefixes of all layers."""
     if "untrained" not in whole.columns:
         return []
-    dashed: Options = {"strokeWidth": 1.2, "strokeDash": controls.DASHES["untrained"], "color": BLACK}
-    return [alt.Chart(source(whole)).mark_line(**dashed).encode(x=x, y="untrained:Q", detail="series:N")]
+    dashed: marks.Options = {"strokeWidth": 1.2, "strokeDash": controls.DASHES["untrained"], "color": BLACK}
+    return [alt.Chart(marks.source(whole)).mark_line(**dashed).encode(x=x, y="untrained:Q", detail="series:N")]
 
 
 def predictions_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure B3: how many of the layers' predictions, and of the model's, change without the largest memories."""
-    shares = {(row["removed"], row["series"]): percent(row["mean"]) for row in _whole(frame).to_dicts()}
+    shares = {(row["removed"], row["series"]): marks.percent(row["mean"]) for row in _whole(frame).to_dicts()}
     few, *more = frame["removed"].unique().sort().to_list()
     largest = "the largest memory" if few == 1 else f"the {few} largest memories"
     text = f"Without {largest}, {shares[few, 'layer']} of the layers' predictions change"
@@ -203,7 +191,7 @@ def sensitivity_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
     y = alt.Y("claim:N", title="claim", sort=None, scale=alt.Scale(domain=claims.to_list()))
     x = alt.X(
         "choice:N",
-        title=x_title(context, "choice"),
+        title=marks.x_title(context, "choice"),
         sort=None,
         scale=alt.Scale(domain=choices.to_list()),
         axis=alt.Axis(labelAngle=-60, labelLimit=0),
@@ -228,15 +216,14 @@ def sensitivity_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         legend=alt.Legend(labelExpr="replace(datum.label, '_', ' ')"),
     )
     addressed = frame.with_columns(("../report/report.html#" + pl.col("claim")).alias("href"))
-    cells = alt.Chart(source(addressed)).encode(x=x, y=y)
-    marks = [
-        cells.mark_rect(stroke="#E6E6E6", strokeWidth=0.5).encode(color=colour, tooltip=tooltips(frame), href="href:N")
-    ]
+    cells = alt.Chart(marks.source(addressed)).encode(x=x, y=y)
+    squares = cells.mark_rect(stroke="#E6E6E6", strokeWidth=0.5)
+    layers = [squares.encode(color=colour, tooltip=marks.tooltips(frame), href="href:N")]
     if became:
-        points = alt.Chart(source(changed)).encode(x=x, y=y, shape=shape)
-        marks.append(points.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1))
+        points = alt.Chart(marks.source(changed)).encode(x=x, y=y, shape=shape)
+        layers.append(points.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1))
     notes = ["each column: this run with one key changed; colours saturate at a change of 100 %"]
-    return finish(marks, context, frame, notes, sensitivity_headline).properties(
+    return marks.finish(layers, context, frame, notes, sensitivity_headline).properties(
         height=max(context.height, ROW * len(claims))
     )
 

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import COEFFICIENT, KEY, LAYER, LOGIT, PROBABILITY, Column, Schema
+from ff_memories.schema import KEY, LAYER, Column, Schema
 
 PREFIX = pl.UInt32  # the number of its last token in the corpus
 INTERVENTION = pl.Enum(["mean", "zero", "resample", "double"])
@@ -22,14 +22,14 @@ TABLES = {
         fields={
             "matched_key": Column(KEY, null=True),
             "other_prefix": Column(PREFIX, null=True),
-            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
-            "set_to": Column(pl.Float32, compared=COEFFICIENT),
+            "coefficient": Column(pl.Float32, compared="coefficient"),
+            "set_to": Column(pl.Float32, compared="coefficient"),
             **dict.fromkeys(
                 ("direct", "total", "total_frozen", "other_total", "top_log_probability"),
-                Column(pl.Float32, compared=LOGIT),
+                Column(pl.Float32, compared="logit"),
             ),
-            "loss": Column(pl.Float32, null=True, compared=LOGIT),
-            "kl": Column(pl.Float32, compared=LOGIT),
+            "loss": Column(pl.Float32, null=True, compared="logit"),
+            "kl": Column(pl.Float32, compared="logit"),
             "top_changed": Column(pl.Boolean),
         },
         measured=True,
@@ -44,12 +44,12 @@ TABLES = {
         "columns are the model's, as in `causal`",
         by={"layer": LAYER, "prefix": PREFIX, "by": CHOSEN_BY, "removed": pl.UInt16},
         fields={
-            "share": Column(pl.Float32, compared=PROBABILITY),
+            "share": Column(pl.Float32, compared="probability"),
             "layer_top_changed": Column(pl.Boolean),
             "top_changed": Column(pl.Boolean),
-            "top_log_probability": Column(pl.Float32, compared=LOGIT),
-            "loss": Column(pl.Float32, null=True, compared=LOGIT),
-            "kl": Column(pl.Float32, compared=LOGIT),
+            "top_log_probability": Column(pl.Float32, compared="logit"),
+            "loss": Column(pl.Float32, null=True, compared="logit"),
+            "kl": Column(pl.Float32, compared="logit"),
         },
         measured=True,
         of_baselines=True,

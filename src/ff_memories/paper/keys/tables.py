@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import COEFFICIENT, COUNT, FOLLOWS, KEY, LAYER, POSITION, RANK, SENTENCE, TOKEN, Column, Schema
+from ff_memories.schema import KEY, LAYER, POSITION, RANK, SENTENCE, TOKEN, Column, Schema
 
 MUTATION = pl.Enum(["first", "last", "random"])
 
@@ -11,7 +11,7 @@ TABLES = {
         about="E1: every key's triggers, the prefixes with its highest memory coefficients",
         by={"layer": LAYER, "key": KEY, "rank": RANK},
         fields={
-            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
+            "coefficient": Column(pl.Float32, compared="coefficient"),
             "sentence": Column(SENTENCE),
             "position": Column(POSITION),
             "next_token": Column(TOKEN, null=True),
@@ -24,7 +24,7 @@ TABLES = {
         about="how often every key fires: of so many prefixes of the training text (`triggers.positions`), "
         "`fired` have a positive memory coefficient",
         by={"layer": LAYER, "key": KEY},
-        fields={"fired": Column(pl.UInt64, compared=COUNT), "prefixes": Column(pl.UInt64)},
+        fields={"fired": Column(pl.UInt64, compared="count"), "prefixes": Column(pl.UInt64)},
         measured=True,
     ),
     "mutations": Schema(
@@ -33,9 +33,9 @@ TABLES = {
         by={"layer": LAYER, "key": KEY, "rank": RANK, "mutation": MUTATION},
         fields={
             "removed": Column(pl.UInt16),
-            "coefficient": Column(pl.Float32, compared=COEFFICIENT),
-            "mutated": Column(pl.Float32, compared=COEFFICIENT),
-            "change": Column(pl.Float32, compared=FOLLOWS),
+            "coefficient": Column(pl.Float32, compared="coefficient"),
+            "mutated": Column(pl.Float32, compared="coefficient"),
+            "change": Column(pl.Float32, compared="follows"),
             "removed_tokens": Column(pl.UInt16, optional=True),
         },
         measured=True,

@@ -1,7 +1,5 @@
 """Figures 7 to 11: active memories, agreement with the layer, and what predicts the output."""
 
-from functools import partial
-
 import altair as alt
 import polars as pl
 
@@ -64,8 +62,7 @@ def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
-    composition, measure = tables["composition"], partial(measures.zero_agreement, seed=settings.seed)
-    return controls.with_other_types(measure(composition), composition, "agreeing_memories", "mean", measure)
+    return measures.zero_agreement(tables["composition"], settings.seed)
 
 
 def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import EXAMPLE, FOLLOWS, LAYER, POSITION, PROBABILITY, SENTENCE, TOKEN, Column, Schema, both
+from ff_memories.schema import EXAMPLE, LAYER, POSITION, SENTENCE, TOKEN, Column, Schema, both
 
 KIND = pl.Enum(["residual", "agreement", "composition", "ffn"])
 
@@ -28,7 +28,7 @@ TABLES = {
             "ffn_top": Column(TOKEN),
             "output_top": Column(TOKEN),
             "agreeing_memories": Column(pl.UInt16),
-            "effective": Column(pl.Float32, optional=True, compared=PROBABILITY),
+            "effective": Column(pl.Float32, optional=True, compared="probability"),
             **both({"agreeing_memories": Column(pl.UInt16)}),
         },
         measured=True,
@@ -47,7 +47,7 @@ TABLES = {
             "agreeing_short": Column(pl.Float64, null=True),
             "every_short": Column(pl.Float64),
         },
-        compared=FOLLOWS,
+        compared="follows",
     ),
     "refinement": Schema(
         about="E11-E13: the predictions of the residual, the feed-forward and the output at every layer",
@@ -57,7 +57,7 @@ TABLES = {
             "ffn_top": Column(TOKEN),
             "output_top": Column(TOKEN),
             "model_top": Column(TOKEN),
-            "residual_probability": Column(pl.Float32, compared=PROBABILITY),
+            "residual_probability": Column(pl.Float32, compared="probability"),
             "kind": Column(KIND),
         },
         measured=True,

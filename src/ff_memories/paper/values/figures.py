@@ -1,32 +1,13 @@
-"""Figures 4 to 6, and our own of the table `projection_seeds`: how values agree with triggers."""
-
-from functools import partial
+"""Figures 4 to 6: how values agree with triggers."""
 
 import altair as alt
 import polars as pl
 
 from ff_memories.config import Settings
-from ff_memories.figures import controls, paper
+from ff_memories.figures import controls, marks, paper
 from ff_memories.figures.charts import BOXES, box_chart, rates
 from ff_memories.figures.context import Drawing, FigureContext, Tables
-from ff_memories.figures.marks import (
-    INTERVAL,
-    SEEN_THROUGH,
-    Options,
-    counted,
-    extremes,
-    finish,
-    layer_axis,
-    linked,
-    percent,
-    share_axis,
-    source,
-    tooltips,
-    x_title,
-)
-from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE, ORANGE
-from ff_memories.judge import measures as general_measures
-from ff_memories.judge.evidence import of_types, other_types
+from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE
 from ff_memories.paper.values import measures
 
 SHARE = "_share"  # suffix of ranks as shares of the vocabulary
@@ -34,9 +15,9 @@ SHARE = "_share"  # suffix of ranks as shares of the vocabulary
 
 def agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers."""
-    values, measure = tables["values"], partial(measures.agreement, seed=settings.seed)
-    rates_by_layer = controls.with_chance(measure(values), values.drop_nulls("agrees"), "top_token", "next_token")
-    return controls.with_other_types(rates_by_layer, values, "agrees", "mean", measure)
+    values = tables["values"]
+    rates_by_layer = measures.agreement(values, settings.seed)
+    return controls.with_chance(rates_by_layer, values.drop_nulls("agrees"), "top_token", "next_token")
 
 
 def agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -44,10 +25,10 @@ def agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     peak = frame.sort("mean", "layer", descending=[True, False]).row(0, named=True)
     if not peak["mean"]:
         return f"No value predicts its top trigger's {context.target} token"
-    text = f"At most {percent(peak['mean'])} of a layer's values predict the {context.target} token"
+    text = f"At most {marks.percent(peak['mean'])} of a layer's values predict the {context.target} token"
     text += f", in layer\u00a0{peak['layer']}" if context.layers > 1 else ""
     beside = [
-        f"{control}: {percent(peak[name])}"
+        f"{control}: {marks.percent(peak[name])}"
         for name, control in (("chance", "random pairs"), ("untrained", "random networks"))
         if peak.get(name) is not None
     ]
@@ -56,10 +37,7 @@ def agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def ranks(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 5: quartiles of the next token's rank per layer, also as vocabulary shares if the size is known."""
-    values = tables["values"]
-    frame = controls.with_other_types(
-        measures.next_token_ranks(values), values, "next_token_rank", "median", measures.next_token_ranks
-    )
+    frame = measures.next_token_ranks(tables["values"])
     if not context.vocab:
         return frame
     columns = [name for name in frame.columns if name not in ("layer", "n")]
@@ -80,7 +58,7 @@ def ranks_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     shown = frame.with_columns(
         pl.col(name).alias(name.removesuffix(SHARE)) for name in frame.columns if name.endswith(SHARE)
     ).with_columns(pl.col("^(untrained.*|same_sentences)$") / size)
-    notes = [counted(frame, context, "values"), BOXES + (f", axis cut at rank {limit:,}" if limit else "")]
+    notes = [marks.counted(frame, context, "values"), BOXES + (f", axis cut at rank {limit:,}" if limit else "")]
     if context.vocab:
         notes.append("rank 0 is the top; random tokens have a median of 50\u00a0%")
     scale = 1 / paper.VOCABULARY if context.vocab else 1
@@ -89,30 +67,14 @@ def ranks_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
 
 def ranks_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 5: the layers in which the target token ranks best and worst."""
-    rank = (lambda median: percent(median / context.vocab)) if context.vocab else (lambda median: f"{median:,.0f}")
+    rank = (lambda value: marks.percent(value / context.vocab)) if context.vocab else (lambda value: f"{value:,.0f}")
     unit = ", of the vocabulary" if context.vocab else ""
-    return f"Median rank of the {context.target} token{unit}: {extremes(frame, 'median', rank)}"
+    return f"Median rank of the {context.target} token{unit}: {marks.extremes(frame, 'median', rank)}"
 
 
 def by_probability(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 6: agreement rate per bin of the top probability, over the values of all layers.
-
-    If the table has the other choice of ``values.types``, also ``mean_...`` and ``n_...`` in the same bins.
-    """
-    values = tables["values"]
-    frame = measures.agreement_by_probability(values, context.bins, settings.seed)
-    types = other_types(values, "agrees")
-    if types is None or frame.is_empty():
-        return frame
-    width, number = frame["bin"][0] - frame["left"][0], pl.col("number")
-    rates = _in_bins(of_types(values, types), width).rename({"mean": f"mean_{types}", "n": f"n_{types}"})
-    placed = frame.with_columns((pl.col("bin") / width).round().alias("number"))
-    both = placed.join(rates, on="number", how="full", coalesce=True).filter(number <= context.bins).sort("number")
-    return both.with_columns(
-        pl.col("left").fill_null((number - 1) * width),
-        pl.col("bin").fill_null(number * width),
-        pl.col("n").fill_null(0),
-    ).drop("number")
+    """Figure 6: agreement rate per bin of the top probability, over the values of all layers."""
+    return measures.agreement_by_probability(tables["values"], context.bins, settings.seed)
 
 
 def by_probability_of_a_model(
@@ -121,14 +83,9 @@ def by_probability_of_a_model(
     """Return another model's agreement rate in the bins of the run's frame that have values of that model."""
     width = frame["bin"][0] - frame["left"][0]
     placed = frame.select("bin", (pl.col("bin") / width).round().alias("number"))
-    return placed.join(_in_bins(tables["values"], width), on="number", maintain_order="left").select("bin", "mean")
-
-
-def _in_bins(values: pl.DataFrame, width: float) -> pl.DataFrame:
-    """Return the agreement rate, ``mean``, and ``n`` in bins of a width, numbered from 1: ``place``."""
-    number = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1)
-    compared = values.drop_nulls("agrees").with_columns(number.alias("number"))
-    return compared.group_by("number").agg(pl.col("agrees").mean().alias("mean"), pl.len().alias("n"))
+    number = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1).alias("number")
+    rates_by_bin = tables["values"].drop_nulls("agrees").group_by(number).agg(pl.col("agrees").mean().alias("mean"))
+    return placed.join(rates_by_bin, on="number", maintain_order="left").select("bin", "mean")
 
 
 def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
@@ -148,7 +105,7 @@ def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.Lay
     )
 
     def x(field: str) -> alt.X:  # for every chart layer: one without an explicit axis would thin its ticks
-        return alt.X(f"{field}:Q", title=x_title(context, "top prediction probability"), scale=limits, axis=ticks)
+        return alt.X(f"{field}:Q", title=marks.x_title(context, "top prediction probability"), scale=limits, axis=ticks)
 
     inset = (edges[-1] - first) / context.bins * 0.06
     middle = (pl.col("left") + pl.col("bin")) / 2
@@ -156,31 +113,27 @@ def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.Lay
         (pl.col("left") + inset).alias("from"),
         (pl.col("bin") - inset).alias("to"),
         middle.alias("middle"),
-        (middle - 4 * inset).alias("tick_from"),
-        (middle + 4 * inset).alias("tick_to"),
         pl.max_horizontal("mean", "high").alias("upper"),
     )
-    types = other_types(frame, "mean")
-    tops = [theirs["high"], *bars.select("upper", pl.col(f"^(untrained_high|mean_{types})$"))]
+    tops = [theirs["high"], *bars.select("upper", pl.col("^untrained_high$"))]
     most = max((float(top) for values in tops for top in values.drop_nulls()), default=0) or 1
-    y = share_axis("mean", "agreement rate", [0, 1.15 * most])
-    base = alt.Chart(source(linked(bars, context.figure)))
-    angle: Options = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
-    marks = [
-        base.mark_rect(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=SEEN_THROUGH).encode(
-            x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=tooltips(frame), href="href:N"
+    y = marks.share_axis("mean", "agreement rate", [0, 1.15 * most])
+    base = alt.Chart(marks.source(marks.linked(bars, context.figure)))
+    angle: marks.Options = {"angle": 270, "align": "left", "baseline": "middle", "dx": 3} if crowded else {"dy": -5}
+    layers = [
+        base.mark_rect(color=LIGHT_BLUE, stroke=BLUE, strokeWidth=0.7, fillOpacity=marks.SEEN_THROUGH).encode(
+            x=x("from"), x2="to", y=y, y2=alt.datum(0), tooltip=marks.tooltips(frame), href="href:N"
         ),
         base.mark_rule(color=BLACK, strokeWidth=0.8).encode(x=x("middle"), y="low:Q", y2="high:Q"),
         base.mark_text(fontSize=7, color=INK, **angle).encode(
             x=x("middle"), y="upper:Q", text=alt.Text("n:Q", format=",")
         ),
     ]
-    notes = ["above each bar: n, its number of values", f"lines: {INTERVAL}; ticks: right edges of bins"]
-    marks += controls.other_types_across(bars, "mean", x("tick_from"))
-    overlay = paper.by_probability(context, x("from"))
-    notes += [*controls.untrained(frame), *controls.other_types_note(frame, "mean")]
-    marks = [*overlay.behind, *marks, *controls.across(bars, x("from")), *overlay.above]
-    return finish(marks, context, frame, notes, by_probability_headline)
+    notes = ["above each bar: n, its number of values", f"lines: {marks.INTERVAL}; ticks: right edges of bins"]
+    notes += controls.untrained(frame)
+    overlay = paper.overlay(context, theirs.rename({"left": "from", "right": "to"}), x("from"))
+    layers = [*overlay.behind, *layers, *controls.across(bars, x("from")), *overlay.above]
+    return marks.finish(layers, context, frame, notes, by_probability_headline)
 
 
 def by_probability_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -188,44 +141,16 @@ def by_probability_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     filled = frame.drop_nulls("mean").sort("bin")
     lowest, others = filled.row(0, named=True), filled[1:]
     if others.is_empty():
-        return f"Values agree in {percent(lowest['mean'])} of cases"
+        return f"Values agree in {marks.percent(lowest['mean'])} of cases"
     above = float((others["mean"] * others["n"]).sum()) / int(others["n"].sum())
     return (
-        f"Values with a top probability above {lowest['bin']:.2g} agree in {percent(above)} of cases, "
-        f"the others in {percent(lowest['mean'])}"
+        f"Values with a top probability above {lowest['bin']:.2g} agree in {marks.percent(above)} of cases, "
+        f"the others in {marks.percent(lowest['mean'])}"
     )
-
-
-def seeds(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Our own: quartiles over seeds of each layer's median rank, with the ``trained`` softmax's median."""
-    table = tables["projection_seeds"].drop_nulls("median")
-    trained = table.filter(pl.col("projection") == "adaptive").select("layer", trained="median")
-    random_medians = table.filter(pl.col("projection") == "random").select("layer", rank="median")
-    return general_measures.boxes(random_medians, "rank").join(trained, on="layer", how="left", maintain_order="left")
-
-
-def seeds_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Our own: boxes, and a point for the trained softmax."""
-    y = alt.Y("low:Q", title=["median rank of", "targets in the tails"], axis=alt.Axis(format="~s", tickCount=6))
-    points = alt.Chart(source(frame)).mark_point(
-        shape="diamond", filled=True, size=26, color=ORANGE, stroke=BLACK, strokeWidth=0.5, opacity=1
-    )
-    notes = [counted(frame, context, "seeds"), "boxes: random projections; diamonds: the trained softmax"]
-    above = [points.encode(x=layer_axis(context), y="trained:Q")]
-    return box_chart(frame, context, y, notes, seeds_headline, above=above)
-
-
-def seeds_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Our own: in how many layers the trained median lies outside the random projections' whiskers."""
-    compared = frame.drop_nulls("trained")
-    outside = compared.filter(~pl.col("trained").is_between("low", "high")).height
-    layers = f"{outside} of {compared.height} layers"
-    return f"The trained softmax's median lies outside the random projections' range in {layers}"
 
 
 DRAWINGS = {
     "figure4": rates(agreement, agreement_headline, "agreement rate", "values", "value and trigger", whole=False),
     "figure5": Drawing(ranks, ranks_chart, ranks_headline),
     "figure6": Drawing(by_probability, by_probability_chart, by_probability_headline, by_probability_of_a_model),
-    "projection_seeds": Drawing(seeds, seeds_chart, seeds_headline),
 }

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from ff_memories.schema import KEY, LAYER, PROBABILITY, TOKEN, Column, Schema, both
+from ff_memories.schema import KEY, LAYER, TOKEN, Column, Schema, both
 
 FOLDED = {  # of models of `transformers`
     "agrees_folded": Column(pl.Boolean, null=True, optional=True),
@@ -10,7 +10,7 @@ FOLDED = {  # of models of `transformers`
 }
 PREDICTED = {
     "top_token": Column(TOKEN),
-    "top_probability": Column(pl.Float32, compared=PROBABILITY),
+    "top_probability": Column(pl.Float32, compared="probability"),
     "next_token_rank": Column(pl.UInt32, null=True),
     "agrees": Column(pl.Boolean, null=True),
     "agreeing_triggers": Column(pl.UInt16),
