@@ -13,19 +13,11 @@ from ff_memories import tables
 from ff_memories.base.draws import interval, resamples
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.judge import statistics
 from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.measurement import Judged, Limit, Measurement
 from ff_memories.judge.register import BEYOND, register
-from ff_memories.judge.statistics import (
-    at,
-    between,
-    expanded,
-    highest,
-    in_layers,
-    lowest_of_joint,
-    share_interval,
-    wilson,
-)
+from ff_memories.judge.statistics import expanded, highest, lowest_of_joint, share_interval, wilson
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
 from ff_memories.judge.wording import beyond, natural
 from ff_memories.paper.keys import claims as keys_
@@ -559,7 +551,7 @@ def test_a_number_of_layers_is_seldom_judged_wrongly(margins, limit, never):
         seen = np.array(margins) + rng.standard_normal(16)
         drawn = seen + rng.standard_normal((400, 16)) < 0
         layers = dict(enumerate((seen < 0).tolist(), 1)), dict(enumerate(drawn.T, 1))
-        judged, _text = in_layers(*layers, 16, Limit(limit), None)
+        judged, _text = statistics.in_layers(*layers, 16, Limit(limit), None)
         assert judged is not None and judged.low <= judged.value <= judged.high
         wrong += judged.shows == never
     assert wrong / trials <= 0.06
@@ -580,13 +572,14 @@ def test_a_layer_of_one_key_is_sure_on_neither_side():
 
 
 def test_layers_and_counts_of_layers_scale_with_depth():
-    assert between([1, 10], 16) == list(range(1, 11)) and between([11, 16], 16) == list(range(11, 17))
-    assert between([1, 10], 6) == [1, 2, 3] and between([11, 16], 6) == [4, 5, 6]
-    assert [at(10, layers) for layers in (16, 12, 6, 1)] == [10, 7, 3, 1]
+    lower, upper = (statistics.between(bounds, 16) for bounds in ([1, 10], [11, 16]))
+    assert lower == list(range(1, 11)) and upper == list(range(11, 17))
+    assert statistics.between([1, 10], 6) == [1, 2, 3] and statistics.between([11, 16], 6) == [4, 5, 6]
+    assert [statistics.at(10, layers) for layers in (16, 12, 6, 1)] == [10, 7, 3, 1]
     for layers in (1, 2, 6, 12, 24):
-        parts = between([1, 10], layers) + between([11, 16], layers)
+        parts = statistics.between([1, 10], layers) + statistics.between([11, 16], layers)
         assert parts == list(range(1, layers + 1))
-    say = lambda holding, layers, needed: in_layers(holding, {}, layers, Limit(needed), None)[0]
+    say = lambda holding, layers, needed: statistics.in_layers(holding, {}, layers, Limit(needed), None)[0]
     assert say({1: True, 2: True, 3: False}, 3, 11).shows == "no"
     assert say({1: True, 2: True, 3: False}, 3, 10).shows == "yes"
     assert say({1: True}, 2, 16) is None and say({1: False}, 2, 16).shows == "no"
