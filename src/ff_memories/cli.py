@@ -42,6 +42,7 @@ WENT = {  # commands of versions before 0.1, and what does their work
     ),
     "model-row": "python -m tools.model_row",
     "record-size": "du -sh .dvc/artefacts",
+    "step projection-seeds": "python -m contrib.released_code seeds",
     "why": "snakemake --dry-run, which gives each job's reason",
 }
 GOES_ON = "run the same command again: finished jobs and shards are kept"
