@@ -82,9 +82,8 @@ class Stage:
     reads: set[str] = field(default_factory=set)  # what it depends on: files, and folders of annotations, other models
     writes: set[str] = field(default_factory=set)  # its outputs
     keys: set[str] = field(default_factory=set)  # of the config, that it depends on
-    does: set[tuple[str, ...]] = field(
-        default_factory=set
-    )  # its jobs' rules, commands, code's digests, config's values
+    # its jobs' rules, commands, digests of code, and values of the config
+    does: set[tuple[str, ...]] = field(default_factory=set)
     cmd: str = ""  # that makes its outputs
 
     @property
