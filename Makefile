@@ -20,8 +20,8 @@ QUICK = --hypothesis-profile quick -m "not workflow and not slow and not more an
 
 .PHONY: demo quick slow test test-all lint newest setup inputs models pull publish wheel release generated docs docs-pages gpu-campaign
 
-# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2, qwen or stories15m;
-# `make demo` also takes stories15m-stories, demo-gpt2 and demo-llama, which are not recorded
+# the recorded run that `make demo`, `make pull` and `make publish` are about: demo, smollm2, qwen, stories15m or
+# stories15m-stories; `make demo` also takes demo-gpt2 and demo-llama, which are not recorded
 RUN ?= demo
 READY = .venv/.ready
 ifeq ($(RUN),demo)

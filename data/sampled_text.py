@@ -1,8 +1,8 @@
 """A text that a model of the registry writes: sampled from it at temperature 1, with a seed.
 
 Each story begins behind the model's first token and ends where the model begins or ends a text, or at the last whole
-sentence that it takes. Probabilities are in float64 and draws are made beforehand, so another machine writes the same
-text. Next tokens in it are the model's own draws (``claims.wording``).
+sentence that it takes. All numbers are in float64 and draws are made beforehand, so another machine writes the same
+text. Next tokens in it are the model's own draws (``judge.wording``).
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from ff_memories.base.files import write_whole
 from ff_memories.base.progress import Progress
@@ -21,6 +22,18 @@ STORIES = {"train": 300, "validation": 100}
 AT_ONCE = 50
 
 
+class Float64(TorchFunctionMode):
+    """Keep float64 where `transformers` takes float32 whatever the weights are: norms, rotary positions.
+
+    Float32's last bits depend on the machine, and one of 60,000 draws may lie between two machines' probabilities.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        wide = lambda value: torch.float64 if value is torch.float32 else value
+        func = torch.Tensor.double if func is torch.Tensor.float else func
+        return func(*map(wide, args), **{name: wide(value) for name, value in (kwargs or {}).items()})
+
+
 def make(source: Source, model: Path) -> None:
     """Write a source's texts, a paragraph a line.
 
@@ -29,10 +42,11 @@ def make(source: Source, model: Path) -> None:
     """
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-    made = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64).eval()
+    with Float64():
+        made = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float64).eval()
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
     draws = np.random.default_rng(SEED)
-    with Progress(sum(STORIES.values()), "stories", source.folder) as bar:
+    with Float64(), Progress(sum(STORIES.values()), "stories", source.folder) as bar:
         for split, number in STORIES.items():
             stories: list[str] = []
             while len(stories) < number:

@@ -31,6 +31,18 @@ def test_every_token_is_the_one_that_its_draw_falls_on():
         assert not ends & set(text) and len(text) <= 12
 
 
+def test_norms_and_positions_are_in_float64_though_the_library_takes_float32():
+    with sampled_text.Float64():
+        model = tiny.model("llama", torch.float64).eval()
+        x = torch.linspace(-1, 2, model.config.hidden_size, dtype=torch.float64)
+        norm, (cos, _) = model.model.norm(x), model.model.rotary_emb(x, torch.tensor([[7]]))
+    exact = x / (x.square().mean() + model.config.rms_norm_eps).sqrt() * model.model.norm.weight
+    assert torch.allclose(norm, exact, rtol=1e-14, atol=0)
+    assert not torch.allclose(model.model.norm(x), exact, rtol=1e-10, atol=0)
+    angles = 7 * 10_000.0 ** (-torch.arange(0, cos.shape[-1], 2, dtype=torch.float64) / cos.shape[-1])
+    assert torch.allclose(cos[0, 0, : len(angles)], angles.cos(), rtol=1e-13, atol=0)
+
+
 def test_a_text_ends_where_the_model_ends_it():
     model = tiny.model("llama", torch.float64).eval()
     model.config.eos_token_id = sampled_text.sample(model, np.full((1, 12), 0.5))[0][3]

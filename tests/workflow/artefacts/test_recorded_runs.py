@@ -9,6 +9,7 @@ from running import ROOT
 RUNS = {
     "demo": ("dvc.yaml", "data/demo/model.pt.dvc", "data/demo/dict.txt.dvc"),
     "stories15m": ("runs/stories15m/dvc.yaml",),
+    "stories15m-stories": ("runs/stories15m-stories/dvc.yaml",),
     "smollm2": ("runs/smollm2/dvc.yaml",),
     "qwen": ("runs/qwen/dvc.yaml",),
 }
