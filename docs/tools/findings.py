@@ -49,6 +49,7 @@ COLUMNS = (
     "group",
 )  # fmt: skip
 DIGITS = 6  # of the numbers that are kept
+OPEN = "open"  # the group of claims that are not decided
 MANY, RAISED = 1e6, str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 CLAIMS = {claim.id: claim for claim in register()}
 PAGE = """\
@@ -190,7 +191,10 @@ def _grouped(count: Any) -> str:
 
 def first(every: Sequence[Run]) -> list[Run]:
     """Return the first run of each model, which the page compares."""
-    return list({run["model"]: run for run in reversed(every)}.values())[::-1]
+    by_model: dict[str, Run] = {}
+    for run in every:
+        by_model.setdefault(run["model"], run)
+    return list(by_model.values())
 
 
 def page(every: Sequence[Run], trained: Sequence[Mapping[str, str]], rounded: Sequence[Mapping[str, str]]) -> str:
@@ -256,11 +260,13 @@ def _again(run: Run, known: Sequence[Run]) -> str:
     before = next(one for one in known if one["model"] == run["model"])
     old = {row["claim"]: row for row in _rows(before) if row["standing"] in wording.GROUPS}
     both = [(old[row["claim"]], row) for row in _rows(run) if row["standing"] in wording.GROUPS and row["claim"] in old]
-    moved = [_moved(*pair) for pair in both if pair[0]["standing"] != pair[1]["standing"]]
+    moved = [(was, now) for was, now in both if was["standing"] != now["standing"]]
+    decided = [_moved(was, now) for was, now in moved if now["standing"] != OPEN]
     return (
-        f"On {run['text']}, the model of {before['run']} has perplexity {run['sizes']['perplexity']} ({run['run']}). "
-        f"Of {len(both)} claims that both texts decide on, {len(moved)} stand in another group there: "
-        f"{'; '.join(moved) or 'none'}. What predicts next tokens is not judged on a text that the model wrote itself."
+        f"The run {run['run']} has the model of {before['run']} on another text: perplexity "
+        f"{run['sizes']['perplexity']}. Of {len(both)} claims judged on both texts, these stand in another group there: "
+        f"{'; '.join(decided) or 'none'}. {len(moved) - len(decided)} more become {wording.GROUPS[OPEN]['mark']}, "
+        "many because the model drew the next tokens itself."
     )
 
 
