@@ -264,7 +264,7 @@ def _again(run: Run, known: Sequence[Run]) -> str:
     decided = [_moved(was, now) for was, now in moved if now["standing"] != OPEN]
     return (
         f"The run {run['run']} has the model of {before['run']} on another text: perplexity "
-        f"{run['sizes']['perplexity']}. Of {len(both)} claims judged on both texts, these stand in another group there: "
+        f"{run['sizes']['perplexity']}. Of {len(both)} claims judged on both texts, these stand in another group: "
         f"{'; '.join(decided) or 'none'}. {len(moved) - len(decided)} more become {wording.GROUPS[OPEN]['mark']}, "
         "many because the model drew the next tokens itself."
     )
