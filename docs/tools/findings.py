@@ -15,6 +15,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -138,10 +139,17 @@ def of_run(member: Member) -> dict[str, Any]:
     return {
         "run": member.name,
         "model": named(member.info),
+        "weights": _weights(member),
         "text": str(SOURCES.get(member.text.source, member.text.source)),
         "sizes": _sizes(member),
         "claims": [{key: _rounded(row[key]) for key in KEYS} for row in claims],
     }
+
+
+def _weights(member: Member) -> str:
+    """Return what tells a run's weights from others': a digest of its model's files, or else the run's name."""
+    files = next((member.info[name] for name in ("model_sha256", "checkpoint_sha256") if member.info.get(name)), "")
+    return sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:12] if files else member.name
 
 
 def _rounded(value: Any) -> Any:
@@ -191,10 +199,8 @@ def _grouped(count: Any) -> str:
 
 def first(every: Sequence[Run]) -> list[Run]:
     """Return the first run of each model, which the page compares."""
-    by_model: dict[str, Run] = {}
-    for run in every:
-        by_model.setdefault(run["model"], run)
-    return list(by_model.values())
+    weights = [run["weights"] for run in every]
+    return [run for place, run in enumerate(every) if run["weights"] not in weights[:place]]
 
 
 def page(every: Sequence[Run], trained: Sequence[Mapping[str, str]], rounded: Sequence[Mapping[str, str]]) -> str:
@@ -257,7 +263,7 @@ def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
 
 def _again(run: Run, known: Sequence[Run]) -> str:
     """Return what another text changes: a run beside the one of the same model."""
-    before = next(one for one in known if one["model"] == run["model"])
+    before = next(one for one in known if one["weights"] == run["weights"])
     old = {row["claim"]: row for row in _rows(before) if row["standing"] in wording.GROUPS}
     both = [(old[row["claim"]], row) for row in _rows(run) if row["standing"] in wording.GROUPS and row["claim"] in old]
     moved = [(was, now) for was, now in both if was["standing"] != now["standing"]]

@@ -163,6 +163,12 @@ def test_the_findings_are_those_of_the_runs_and_the_readme_has_three_of_their_ro
     for drawn in (findings_pictures.CLAIMS, findings_pictures.LAYERS):
         assert ET.parse(tmp_path / drawn).getroot().tag.endswith("svg")
     findings.main([*given, "--check"])
+    for run in runs:  # the same weights on another text
+        file = run / "model" / "info.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"model_sha256": {"config.json": "1a"}}))
+    findings.main([*given, "--results", *map(str, runs)])
+    said = page.read_text(encoding="utf-8")
+    assert "The run two has the model of one on another text" in said and "not attempted | 40 and" not in said
 
 
 def made(tool, page):
