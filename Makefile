@@ -62,7 +62,7 @@ test: .venv/.tests models
 # check style and types of code, workflow and pages
 lint: .venv/.tests
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check src tests contrib tools docs/tools
+	$(BIN)/ruff format --check src tests contrib data tools docs/tools
 	$(BIN)/mypy
 	$(BIN)/snakemake --lint
 	$(BIN)/snakefmt --check Snakefile workflow

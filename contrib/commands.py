@@ -4,12 +4,16 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from itertools import pairwise
 
+from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 
 
 def main(tool: str, commands: Iterable[str], words: Sequence[str] | None = None) -> None:
     """Run one command of ``contrib.TOOL``; on bad input, print a message to stderr and exit with status 2."""
+    for after in (after for word, after in pairwise(words or sys.argv) if word == "--arithmetic"):
+        arithmetic.use(after)  # before numpy and torch
     about = import_module(f"contrib.{tool}").__doc__
     parser = argparse.ArgumentParser(prog=f"python -m contrib.{tool}", description=about)
     listed = parser.add_subparsers(required=True, metavar="COMMAND")

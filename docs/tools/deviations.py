@@ -42,6 +42,9 @@ interval of the run's own value, or without an interval, if it changes at all. {
 
     snakemake --cores all sensitivity
     python docs/tools/deviations.py --tables results/demo/tables
+
+What random projections change (C5) is measured by `python -m contrib.released_code seeds`; its CSV is
+`docs/data/projection_seeds.csv`.
 """
 SURROGATE = "**All numbers come from a surrogate model, not the paper's.**"
 
@@ -229,11 +232,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--tables", type=Path, help="folder of a run's tables; without it, what docs/data holds")
     args = parser.parse_args(argv)
     kept, drawn = (args.out.parent / "data" / f"{name}.csv" for name in ("sensitivity", "projection_seeds"))
-    if args.tables is not None and not args.check:
-        write_whole(kept, taken(args.tables))
     sensitivity = taken(args.tables) if args.tables is not None else kept.read_text("utf-8") if kept.exists() else ""
     seeds = pl.read_csv(drawn) if drawn.exists() else None
-    renew(args.out, page(table(sensitivity) if sensitivity else None, seeds), args.check)
+    new = page(table(sensitivity) if sensitivity else None, seeds)
+    if args.tables is not None and not args.check:
+        write_whole(kept, sensitivity)
+    renew(args.out, new, args.check)
 
 
 if __name__ == "__main__":

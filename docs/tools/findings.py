@@ -264,15 +264,19 @@ def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
 def _again(run: Run, known: Sequence[Run]) -> str:
     """Return what another text changes: a run beside the one of the same model."""
     before = next(one for one in known if one["weights"] == run["weights"])
-    old = {row["claim"]: row for row in _rows(before) if row["standing"] in wording.GROUPS}
-    both = [(old[row["claim"]], row) for row in _rows(run) if row["standing"] in wording.GROUPS and row["claim"] in old]
+    judged = lambda row: row["standing"] in wording.GROUPS and row["standing"] != "check"
+    old = {row["claim"]: row for row in _rows(before) if judged(row)}
+    both = [(old[row["claim"]], row) for row in _rows(run) if judged(row) and row["claim"] in old]
     moved = [(was, now) for was, now in both if was["standing"] != now["standing"]]
     decided = [_moved(was, now) for was, now in moved if now["standing"] != OPEN]
+    names = "values compared with triggers", "tokens searched for triggers", "prefixes to test predictions"
+    sizes = ", ".join(f"{run['sizes'][name]} of {before['sizes'][name]} {name}" for name in names)
+    random = [max(row["random_models"] or 0 for row in one["claims"]) for one in (run, before)]
     return (
         f"The run {run['run']} has the model of {before['run']} on another text: perplexity "
-        f"{run['sizes']['perplexity']}. Of {len(both)} claims judged on both texts, these stand in another group: "
-        f"{'; '.join(decided) or 'none'}. {len(moved) - len(decided)} more become {wording.GROUPS[OPEN]['mark']}, "
-        "many because the model drew the next tokens itself."
+        f"{run['sizes']['perplexity']}. It is smaller: {sizes}, {random[0]} of {random[1]} random networks. "
+        f"Of {len(both)} claims judged in both, these stand in another group there: {'; '.join(decided) or 'none'}; "
+        f"{len(moved) - len(decided)} more become {wording.GROUPS[OPEN]['mark']}. The model drew next tokens itself."
     )
 
 

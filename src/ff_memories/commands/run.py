@@ -7,9 +7,9 @@
 
 The first form writes a config, as `init` does, and runs it; run again, it goes on where it stopped. With `--time`, it
 measures this machine and lowers the sizes of samples until the run ends in that time. The last form runs what the
-package brings a config of: demo (which needs the extra `demo`), stories15m, smollm2 or qwen. Results are in
-results/RUN/ of the working folder. Options after `--` go to Snakemake, such as `-- --until triggers`, which ends after
-a step.
+package brings a config of: demo (which needs the extra `demo`), stories15m, stories15m-stories, smollm2 or qwen.
+Results are in results/RUN/ of the working folder. Options after `--` go to Snakemake, such as `-- --until triggers`,
+which ends after a step.
 """
 
 import argparse

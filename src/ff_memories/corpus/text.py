@@ -81,13 +81,21 @@ def sentences(
     max_sentences: int | None = None,
     tokenize: Callable[[str], list[str]] | None = None,
 ) -> Sentences:
-    """Read text files into sentences of token ids; every line is a paragraph, and blank lines are skipped.
+    """Read text files into sentences of token ids.
 
-    With a dictionary, unlisted words become ``<unk>``. ``too_long``: ``refuse`` a sentence longer than ``max_tokens``,
-    the model's start token left out, or ``split`` it into pieces of so many; with a tokenizer, of whole words, or of
-    whole characters where a word is longer. ``tokenize`` maps a sentence's text to its tokens; ``None``: split at
-    spaces, as in the paper. Raises ``UserError``, naming the place, where a file is missing, empty or not UTF-8, or a
-    sentence is too long.
+    Args:
+        files: text files in reading order; every line is a paragraph, and blank lines are skipped.
+        dictionary: the model's dictionary; unlisted words become ``<unk>``. A tokenizer cuts words into pieces.
+        segmenter: returns where to cut a paragraph, given its words (split at spaces).
+        max_tokens: the longest sentence that the model takes, without its start token.
+        headings: ``keep`` WikiText headings as sentences, or ``drop`` them.
+        too_long: ``refuse`` a longer sentence, or ``split`` it into pieces of ``max_tokens``; with a tokenizer, into
+            pieces of whole words, or of whole characters where a word is longer than a piece.
+        max_sentences: stop after this many sentences.
+        tokenize: maps a sentence's text to its tokens; ``None``: split at spaces (as in the paper).
+
+    Raises:
+        UserError: a file is missing, empty or not UTF-8, or a sentence is too long; the message names the place.
     """
     out = Sentences()
     for path in files:

@@ -80,7 +80,9 @@ def run(args: argparse.Namespace) -> None:
 def _about(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the card says about run and model, as (name, value); digests are those that the run read."""
     model, half = run_.config.model, neurons(info)
-    out = [("run", f"`{run_.config.run}`"), ("scope", f"`{info['scope']}`: {ABOUT[info['scope']]}")]
+    scope = info["scope"]
+    said = ABOUT[scope] + ("" if scope == "paper" else "; its results say nothing about the paper's numbers")
+    out = [("run", f"`{run_.config.run}`"), ("scope", f"`{scope}`: {said}")]
     out.append(("model", f"`{model.called or Path(run_.inputs.model_file('checkpoint')).name}`"))
     if pinned := run_.inputs.pinned_on_hub:
         out.append(("revision", f"`{pinned.revision}`"))

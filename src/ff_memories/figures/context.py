@@ -19,7 +19,8 @@ Tables = dict[str, pl.DataFrame]
 class FigureContext:
     """One figure of one run: L ``layers``, d_m ``keys`` (with both signs still one), V ``vocab``, and whose, ``scope``.
 
-    ``target``: the token, ``next`` or ``last``, that values are compared with. ``active``: coefficients may be zero.
+    ``target``: the token, ``next`` or ``last``, that values are compared with.
+    ``active``: coefficients can be exactly zero, as with ReLU.
     """
 
     figure: str

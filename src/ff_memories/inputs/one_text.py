@@ -46,7 +46,8 @@ class Split:
 def split(text: Path, seed: int, place: Path = PLACE) -> Split:
     """Write a text's training and validation parts; the same text and seed give the same bytes.
 
-    Raises ``UserError`` where the file lacks, is not UTF-8 or has too few documents, or another text's parts are there.
+    Raises ``UserError`` where the file is missing, not UTF-8 or has too few documents, or another text's parts are
+    there.
     """
     larger = ""
     for by in BY:

@@ -82,9 +82,12 @@ class LastLayer:
 def run_changed(
     decoder: LanguageModel, prefixes: Sequence[np.ndarray], which: np.ndarray, layer: np.ndarray, vector: Vectors
 ) -> LastLayer:
-    """Run prefixes, by length and without the start token, once, and every change of their last token from its layer.
+    """Run prefixes once, and every change of their last token from its layer on.
 
-    ``which``, ``layer``: (changes,) which prefix, and which layer from 1; layers ascend.
+    Args:
+        prefixes: token ids without the start token, by length.
+        which, layer: (changes,) which prefix, and which layer from 1; layers ascend.
+        vector: what each change adds to m V.
     """
     base = torch.from_numpy(which).to(decoder.device)
     if decoder.forests:

@@ -54,7 +54,10 @@ def use_precision(precision: Precision, device: str) -> None:
 
 
 def load_decoder(weights: Path, description: Path, execution: Execution, precision: Precision = "float32") -> Decoder:
-    """Load as ``load_model`` does, but raise ``UserError`` for a model of `transformers`."""
+    """Load a run's own model of fairseq, to compute in ``extraction.precision``.
+
+    Raises ``UserError`` for a model of `transformers`, and where there is no such device or it lacks the precision.
+    """
     if is_transformer(description):
         raise UserError(f"{weights}: a model of transformers; this step reads fairseq checkpoints only")
     return Decoder(*converted.load(weights, description), _prepared(execution, precision), precision=precision)

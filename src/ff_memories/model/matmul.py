@@ -134,8 +134,13 @@ def attention_of_sentences(
     """Return attention's output (rows, heads, d_head) of sentences in one call of a GPU's kernel, which pads nothing.
 
     It is the kernel of ``scaled_dot_product_attention`` that takes float32, so the back end does not change with the
-    type, and nothing is planned anew for every shape, as cuDNN does. Arguments as of ``attention_along``; ``ends`` are
-    ``decoder.Batch.ends``, and ``scoring`` has no cap.
+    type, and nothing is planned anew for every shape, as cuDNN does.
+
+    Args:
+        q, k, v: (rows, heads, d_head) each; keys and values may have fewer heads.
+        ends: (sentences + 1,) int32, 0 and the row behind each sentence.
+        longest: rows of the longest sentence.
+        scoring: without a cap.
     """
     if k.shape[1] != q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))

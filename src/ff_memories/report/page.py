@@ -42,7 +42,19 @@ def report(
     figures_at: str,
     configfile: str | None = None,
 ) -> tuple[str, str]:
-    """Return the report as one HTML page, from which figures lie at ``figures_at``, and its summary as Markdown."""
+    """Return the report as one self-contained HTML page, and its summary as Markdown.
+
+    Args:
+        config: the run's settings.
+        info: the run's model info.
+        read: the tables claims and counts; annotation_scores, baselines and sensitivity, if the run made them.
+        figures: SVG documents by name, such as ``figure2``; the page omits the others.
+        excerpts: HTML fragments ``table1`` to ``table3``, rendered by this package.
+        specifications: Vega-Lite specifications of the interactive figures, by name; other figures stay static.
+        targets: the Snakemake target of each part (``figure3``, ``table1``, ``claims``).
+        figures_at: the folder of the figures, relative to the page.
+        configfile: the run's config file, for the commands; ``None`` if Snakemake finds it by default.
+    """
     counts, baselines, scope = read["counts"], read.get("baselines"), info["scope"]
     command = partial(_command, configfile)
     parts = _parts(figures, excerpts, specifications, targets, figures_at, command, config, has_inactive(info))

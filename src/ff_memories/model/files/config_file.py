@@ -35,7 +35,7 @@ POSITIVE = (
 def read(folder: Path) -> dict[str, Any]:
     """Return the content of a folder's config.json.
 
-    Raises ``UserError`` where it lacks, is no JSON object, names code, has odd numbers, or the weights are quantised.
+    Raises ``UserError`` where it is missing, no JSON object, names code, has odd numbers, or weights are quantised.
     """
     path = folder / "config.json"
     hint = SAVED if path.exists() else "give the folder that `transformers` saved the model in"

@@ -66,7 +66,7 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
 def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str) -> Any:
     """Load weights into a class of `transformers`, with eager attention.
 
-    Raises ``UserError`` for a weight that lacks, is unexpected or misshapen: `transformers` would draw it at random.
+    Raises ``UserError`` for a weight that is missing, unexpected or misshapen: `transformers` would draw it at random.
     """
     check(folder, config, architecture, str(folder))
     return _from_files(folder, config, architecture, str(folder), dtype=dtype).eval().requires_grad_(False)

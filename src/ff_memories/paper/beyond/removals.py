@@ -101,11 +101,11 @@ def _measured(
 def chosen(
     decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequence[int]
 ) -> list[tuple[torch.Tensor, np.ndarray, np.ndarray]]:
-    """Return what is removed from each layer at the ends of prefixes, which come by length: (prefixes, rows) each.
+    """Return what is removed from each layer at the ends of prefixes, which come by length.
 
-    Which memories are gone, also (d_m,) bool, what share these have of the sum of |m_i| |v_i|, float64, 0 where nothing
-    has any, and whether the layer predicts another token without them. The first row is that by margin, the others are
-    those by size, of ``numbers`` of memories.
+    Of each layer: which memories are gone, (prefixes, rows, d_m) bool; their share of the sum of |m_i| |v_i|,
+    (prefixes, rows) float64, 0 where nothing has any; and whether the layer predicts another token without them,
+    (prefixes, rows) bool. The first row is that by margin, the others those by size, of ``numbers`` of memories.
     """
     batch, vocabulary, out = decoder.pack(prefixes), decoder.vocabulary, []
     x = decoder.embed(batch)

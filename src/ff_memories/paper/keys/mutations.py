@@ -58,10 +58,15 @@ def sample(
 ) -> Sample:
     """Choose keys, triggers and the tokens, or words, to remove.
 
-    With ``single_token: bos``, the coefficient of a prefix of one token is read at the first token (``</s>``). With
-    words, of the triggers' corpus, a prefix has as many parts as words; with them, or ``random: earlier``, rows have
-    ``removed_tokens``: how many tokens are removed. ``looked_at``: how many keys have a list of triggers, which may be
-    empty; ``None``: all.
+    Args:
+        triggers: the ``triggers`` table.
+        layers, keys: L and d_m.
+        options: the config's section ``mutations``; with ``single_token: bos``, the coefficient of a prefix of one
+            token is read at the first token (``</s>``).
+        seed: of keys and random tokens.
+        looked_at: how many keys have a list of triggers, which may be empty; ``None``: all.
+        words: of the triggers' corpus, to remove them instead of tokens: a prefix then has as many parts as it has
+            words. With them, or ``random: earlier``, rows have ``removed_tokens``: how many tokens are removed.
     """
     shortest, unit = 2 if options.single_token == "skip" else 1, "token" if words is None else "word"
     shown = triggers.filter(pl.col("rank") <= options.top)

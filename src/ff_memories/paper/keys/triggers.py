@@ -47,14 +47,21 @@ def trigger_examples(
     keys: list[tuple[int, int]] | None = None,
     shard: Shard = WHOLE,
 ) -> TopTriggers:
-    """Find the ``top`` t prefixes of every key in blocks of the training text, and count those on which it fires.
+    """Find the ``top`` prefixes of every key in blocks of the training text, and count those on which it fires.
 
-    Blocks are (first, end) of sentences; ``per_sentence`` is ``best``, a sentence's best prefix alone (the first of
-    equals), or ``all``; ``duplicates: drop`` keeps a prefix text at most once per key; ``batch_tokens`` are rows of one
-    forward pass. ``keys``: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among
-    them. A shard is of the batches; shards of blocks need no list of all batches.
+    Args:
+        decoder: the model.
+        corpus, blocks: the text, and (first, end) of the blocks of sentences to look at.
+        top: t.
+        positions: prefix lengths, see ``POSITIONS``.
+        per_sentence: ``best``, a sentence's best prefix alone (the first of equals), or ``all``.
+        duplicates: ``drop`` keeps a prefix text at most once per key.
+        batch_tokens: rows of one forward pass.
+        keys: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among them.
+        shard: of the batches; shards of blocks need no list of all batches.
 
-    Raises ``UserError`` for coefficients that are not finite.
+    Raises:
+        UserError: coefficients that are not finite.
     """
     shape, starts = decoder.description, prefix_starts(corpus)
     low, high = POSITIONS[positions]
@@ -135,7 +142,10 @@ def run_batch(
 def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> torch.Tensor:
     """Return (signs * d_m,) int64: on how many rows each memory's coefficient is positive, each row by its weight.
 
-    ``weights``: (rows,) float32, whole numbers whose sum is below 2**24: float32 counts them exactly.
+    Args:
+        coefficients: (rows, d_m).
+        weights: (rows,) float32, whole numbers whose sum is below 2**24, so that float32 counts exactly.
+        signs: 2 also counts the negative coefficients, as those of memories ``d_m + i``.
     """
     rows, keys = coefficients.shape
     size = rows if coefficients.device.type == "cuda" else min(rows, ROWS)

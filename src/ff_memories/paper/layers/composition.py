@@ -32,11 +32,16 @@ Tops = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
 def sample_examples(
     lengths: np.ndarray, first: int, *, examples: int, sample: str, positions: str, seed: int
 ) -> pl.DataFrame:
-    """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn, all where there are fewer.
+    """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn.
 
-    ``lengths`` (sentences,) are of the validation sentences, of which the corpus has the first under the number
-    ``first``. The ``sample`` is ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or
-    ``uniform`` over all prefixes of all sentences.
+    Args:
+        lengths: (sentences,) tokens of the validation sentences.
+        first: number of the first of them in the corpus.
+        examples: how many; all there are where there are fewer.
+        sample: ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or ``uniform`` over all
+            prefixes of all sentences.
+        positions: prefix lengths, see ``POSITIONS``.
+        seed: of both draws.
     """
     low, high = POSITIONS[positions]
     choices = np.maximum(lengths + high - low + 1, 0)  # prefixes of each sentence
@@ -80,10 +85,14 @@ def observe(
 ) -> dict[str, np.ndarray]:
     """Run every example (``sentence`` and ``position``) and read all its layers: columns by name, (examples, layers).
 
-    A memory agrees with top(y), ``ffn``, or with top(o), ``output``. Those may agree that are ``active`` (coefficient
-    > 0), ``all``, or those of ``share:0.9``: the fewest that have 90 % of the sum of (m_i |v_i|)^2. ``residual``: r is
-    what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its input; a
-    sequential one reads what y is added to. ``agreeing_memories`` of the other choice than ``types`` has its suffix.
+    Args:
+        value_tops: see ``Tops``.
+        layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
+        memories: ``active`` memories may agree (coefficient > 0), ``all``, or those of ``share:0.9``: the fewest that
+            have 90 % of the sum of (m_i |v_i|)^2.
+        residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
+            input. A sequential block reads what y is added to.
+        types: ``agreeing_memories`` of the other choice than this has its suffix.
     """
     beside = residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
