@@ -76,7 +76,7 @@ test-all: .venv/.tests .venv/.readers models
 # up to date
 pull: $(READY)
 	$(LOOK)
-	@echo "Fetching the results of $(RUN) to results/$(RUN)/, then rebuilding what is not kept: about two minutes on two cores"
+	@echo "Fetching the results of $(RUN) to results/$(RUN)/, then rebuilding what is not kept, which takes minutes on two cores"
 	@$(BIN)/dvc pull --quiet $(PIPELINE) $(INPUTS)
 	@$(BIN)/ff-memories restore $(CONFIG)
 
