@@ -271,12 +271,14 @@ def _again(run: Run, known: Sequence[Run]) -> str:
     decided = [_moved(was, now) for was, now in moved if now["standing"] != OPEN]
     names = "values compared with triggers", "tokens searched for triggers", "prefixes to test predictions"
     sizes = ", ".join(f"{run['sizes'][name]} of {before['sizes'][name]} {name}" for name in names)
+    drew = any(wording.OWN_TEXT in (row["notes"] or "") for row in run["claims"])
     random = [max(row["random_models"] or 0 for row in one["claims"]) for one in (run, before)]
     return (
         f"The run {run['run']} has the model of {before['run']} on another text: perplexity "
-        f"{run['sizes']['perplexity']}. It is smaller: {sizes}, {random[0]} of {random[1]} random networks. "
+        f"{run['sizes']['perplexity']}. Its sizes are others: {sizes}, {random[0]} of {random[1]} random networks. "
         f"Of {len(both)} claims judged in both, these stand in another group there: {'; '.join(decided) or 'none'}; "
-        f"{len(moved) - len(decided)} more become {wording.GROUPS[OPEN]['mark']}. The model drew next tokens itself."
+        f"{len(moved) - len(decided)} more become {wording.GROUPS[OPEN]['mark']}."
+        + (" The model drew next tokens itself." if drew else "")
     )
 
 
