@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base import machine
-from ff_memories.base.parameters import WHOLE, Execution, Tables, remove_shards, shard_of, threads, tokens, whole
+from ff_memories.base.parameters import WHOLE, Execution, Tables, shard_of, threads, tokens, whole
 from ff_memories.base.progress import of_part
 
 PACKAGE = Path(__file__).parent
@@ -130,11 +130,7 @@ class Step:
         shards = [given[p.name] for p in self.parameters if p.type == "Shard"]
         parts += ["{}-of-{}".format(*shard) for shard in shards if shard != WHOLE]
         with of_part([part for part in parts if part]):
-            result = run(**given)
-        if WHOLE in shards:
-            for path in (given[p.name] for p in self.parameters if p.type == "Output"):
-                remove_shards(path)
-        return result
+            return run(**given)
 
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
@@ -166,9 +162,9 @@ def execution(args: argparse.Namespace) -> Execution:
 
 @cache
 def _modules() -> dict[str, Path]:
-    """Return {step: its file}: those of the paper's sections stand with them, the others in ``steps``."""
-    files = (*PACKAGE.glob("steps/*.py"), *PACKAGE.glob("paper/*/steps/*.py"))
-    return {file.stem: file for file in files if file.stem != "__init__"}
+    """Return {step: its file}: the modules of ``steps`` and of the paper's sections that have a ``run``."""
+    files = (*PACKAGE.glob("steps/*.py"), *PACKAGE.glob("paper/*/*.py"))
+    return {file.stem: file for file in files if "\ndef run(" in file.read_text(encoding="utf-8")}
 
 
 def module(name: str) -> Path:

@@ -16,7 +16,7 @@ from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch
 from ff_memories.paper.keys import mutations, trigger_table, triggers
 from ff_memories.paper.layers import composition
-from ff_memories.paper.values import predictions as values
+from ff_memories.paper.values import values
 
 SENTENCES = st.lists(st.lists(st.integers(4, 5), max_size=4), min_size=1, max_size=30)
 ADDED = {"inner": -1, "released": -1, "full": 0, "1..N": 0, "0..N": 0, "1..N-1": -1}  # to N: the longest prefix

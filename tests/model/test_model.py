@@ -14,7 +14,7 @@ from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint
 from ff_memories.paper.keys import mutations, trigger_table, triggers
-from ff_memories.paper.values import predictions as values
+from ff_memories.paper.values import values
 
 TYPES = words(44)  # 48 with fairseq's four specials
 

@@ -34,7 +34,7 @@ from ff_memories.model.loading import load_decoder
 from ff_memories.paper.keys import mutations, trigger_table, triggers
 from ff_memories.paper.keys.topk import TopTriggers
 from ff_memories.paper.layers import composition
-from ff_memories.paper.values import predictions as values
+from ff_memories.paper.values import values
 from ff_memories.report.gallery import TABLES, parts
 from ff_memories.workflow import speed
 
@@ -240,7 +240,7 @@ def test_composition_and_refinement(weights, projection, layer_prediction, memor
         decoder = model(weights, place)
         decoder.vocabulary = decoder.vocabulary.reading(projection)
         tops = values.value_tops(decoder, decoder.vocabulary)
-        return composition.tables(examples(), observed(decoder, tops, layer_prediction, memories), TEXT)
+        return composition.frames(examples(), observed(decoder, tops, layer_prediction, memories), TEXT)
 
     both(work)
 

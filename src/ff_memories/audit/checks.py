@@ -16,7 +16,7 @@ from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, Result, equal
 from ff_memories.corpus.dictionary import BOS
 from ff_memories.paper.beyond import causal as changes
 from ff_memories.paper.layers.composition import SHARES
-from ff_memories.paper.values.predictions import other
+from ff_memories.paper.values.values import other
 from ff_memories.tables import TABLES
 
 CLOSE = 10  # times the limit, within which a row that its own error explains is no near-tie

@@ -20,7 +20,7 @@ from ff_memories.corpus.dictionary import EOS, Dictionary
 from ff_memories.inputs import registry
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files.converted import Description
-from ff_memories.paper.values.predictions import value_predictions
+from ff_memories.paper.values.values import value_predictions
 
 WINDOWS_WITHOUT_GPU = 8
 

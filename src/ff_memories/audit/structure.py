@@ -21,7 +21,7 @@ from ff_memories.paper.beyond import causal, removals, survey
 from ff_memories.paper.keys import memory_selection, mutations, trigger_table
 from ff_memories.paper.layers import composition
 from ff_memories.paper.layers.composition import kinds
-from ff_memories.paper.values.predictions import other, targets
+from ff_memories.paper.values.values import other, targets
 
 Frame = pl.DataFrame
 KEY = ["layer", "key"]

@@ -64,31 +64,6 @@ def shard_of(text: str) -> Shard:
     return int(number), int(shards)
 
 
-def remove_shards(path: Path) -> None:
-    """Remove the shards of a file that one job has made: they are of a run that cut the step's work."""
-    for folder in path.parents:
-        for shard in (folder / "shards").glob(f"*-of-*/{path.relative_to(folder).as_posix()}"):
-            shard.unlink()
-
-
-def remove_other_shards(shards: Sequence[Path]) -> None:
-    """Remove the shards of a file that are of a run with another number of shards than these."""
-    for folder, inside in {(_folder_of_shard(part).parent, "/".join(path_in_shard(part))) for part in shards}:
-        for other in folder.glob(f"*-of-*/{inside}"):
-            if not _folder_of_shard(other).name.endswith(f"-of-{len(shards)}"):
-                other.unlink()
-
-
-def path_in_shard(part: Path) -> tuple[str, ...]:
-    """Return the parts of a file's path in the folder of its shard: the table's in the run's folder."""
-    return part.relative_to(_folder_of_shard(part)).parts
-
-
-def _folder_of_shard(part: Path) -> Path:
-    """Return the folder of a file's shard: ``shards/1-of-4``."""
-    return next(folder for folder in part.parents if re.fullmatch(r"\d+-of-\d+", folder.name))
-
-
 def share(units: Sequence[Unit], shard: Shard) -> Sequence[Unit]:
     """Return a shard's units, about as many as any other's; none if there are more shards than units."""
     number, shards = shard

@@ -15,7 +15,7 @@ from ff_memories.judge.register import TOGETHER, UNTRAINED, register
 from ff_memories.model.info import read_info
 from ff_memories.paper import baselines as measured
 from ff_memories.paper.layers import measures as layers_measures
-from ff_memories.paper.values.predictions import targets
+from ff_memories.paper.values.values import targets
 
 
 def run(

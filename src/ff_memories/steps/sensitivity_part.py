@@ -26,9 +26,9 @@ from ff_memories.base.parameters import Execution, Input, Output, Param, Wildcar
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.judge.sensitivity import parts, refused, rows, varied
-from ff_memories.paper.keys.steps import mutations, patterns, proxy, trigger_shard, triggers
-from ff_memories.paper.layers.steps import composition
-from ff_memories.paper.values.steps import values
+from ff_memories.paper.keys import mutations, patterns, proxy, trigger_shard, triggers
+from ff_memories.paper.layers import composition
+from ff_memories.paper.values import values
 from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
 from ff_memories.steps import join, model

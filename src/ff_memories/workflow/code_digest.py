@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ff_memories.base.errors import UserError
+from ff_memories import declaration
 
 PACKAGE = Path(__file__).parents[1]
 CONFIG = "ff_memories.config"  # its modules' content is in `params`
@@ -31,12 +31,8 @@ UNSEEN = {"ctx", "kind", "type_comment", "type_params"}  # fields of a syntax tr
 
 @cache
 def digest(step: str) -> str:
-    """Return the digest of a step's code (hexadecimal). Raises ``UserError`` if there is no such step."""
-    of_step = re.compile(rf"ff_memories\.(paper\.\w+\.)?steps\.{re.escape(step.replace('-', '_'))}")
-    start = next(filter(of_step.fullmatch, _modules()), None)
-    if start is None:
-        raise UserError(f"{step}: no such step", "ff-memories step --help lists them")
-    code, waiting = dict[str, str](), [start]
+    """Return the digest of a step's code (hexadecimal)."""
+    code, waiting = dict[str, str](), [_name(PACKAGE / declaration.module(step).relative_to(declaration.PACKAGE))]
     while waiting:
         if (name := waiting.pop()) not in code and not f"{name}.".startswith(f"{CONFIG}."):
             code[name], imported = _module(name)
@@ -58,8 +54,11 @@ def declarations() -> dict[str, str]:
 @cache
 def _modules() -> dict[str, Path]:
     """Return the package's modules by dotted name."""
-    named = lambda path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
-    return {named(path): path for path in PACKAGE.rglob("*.py")}
+    return {_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def _name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
 @cache

@@ -10,7 +10,7 @@ import tiny
 from ff_memories import tables
 from ff_memories.config.sections import Values
 from ff_memories.corpus.store import Corpus
-from ff_memories.paper.values import predictions as values
+from ff_memories.paper.values import values
 
 NAMES = ("agrees", "agreeing_triggers")
 

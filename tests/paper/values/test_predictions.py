@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 import tiny
 
-from ff_memories.paper.values import predictions
+from ff_memories.paper.values import values as predictions
 
 
 @pytest.mark.parametrize("never", [[], [3, 17, 40]])

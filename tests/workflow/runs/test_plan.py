@@ -20,7 +20,7 @@ from ff_memories.gallery import coefficient_sample, promoted
 from ff_memories.inputs import registry
 from ff_memories.model import perplexity
 from ff_memories.paper.beyond import causal, survey
-from ff_memories.paper.values import predictions as values
+from ff_memories.paper.values import values
 from ff_memories.steps.model import PAPER_SIZE
 from ff_memories.workflow import costs, planning, speed
 from ff_memories.workflow.costs import SENTENCE, Shape, Speed, Text

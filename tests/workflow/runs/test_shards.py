@@ -83,11 +83,3 @@ def test_baselines_in_shards_have_the_bytes_of_one_job(whole, tmp_path, model):
         assert (once / name).read_bytes() == (thrice / name).read_bytes(), name
     assert json.loads((once / "perplexity.json").read_text())["sentences"] > 30
     assert len(tables.read(thrice / "mutations.parquet")) > 20
-
-
-def test_shards_of_another_number_are_removed(whole, tmp_path):
-    out, given, types = whole
-    for shards in (3, 2):
-        in_shards(tmp_path, "values", shards, {"--values": "tables/values.parquet"}, *given, *types,
-                  "--triggers", out / "triggers.parquet")  # fmt: skip
-    assert {path.parts[-3] for path in tmp_path.rglob("shards/*/tables/values.parquet")} == {"1-of-2", "2-of-2"}

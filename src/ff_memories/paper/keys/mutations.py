@@ -12,15 +12,20 @@ import numpy as np
 import polars as pl
 import torch
 
+from ff_memories import tables
 from ff_memories.base.draws import generator
-from ff_memories.base.parameters import Shard, share
+from ff_memories.base.parameters import Execution, Input, Output, Shard, share
 from ff_memories.base.progress import Progress
+from ff_memories.config import Settings
 from ff_memories.config.sections import Mutations
+from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model.batches import prefix_tree
 from ff_memories.model.batches.batching import retry_smaller
 from ff_memories.model.decoder import LanguageModel, signed_coefficients
+from ff_memories.model.loading import load_model
 from ff_memories.model.matmul import require_finite
+from ff_memories.paper.keys import memory_selection, trigger_table
 
 NOTHING = 0  # `removed` of the sentence as it is
 
@@ -224,3 +229,33 @@ def table(rows: pl.DataFrame, mutated: np.ndarray) -> pl.DataFrame:
     return rows.with_columns(pl.Series("mutated", mutated)).select(
         "layer", "key", "rank", "mutation", "removed", *many, "coefficient", "mutated", ratio.alias("change")
     )
+
+
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    triggers: Input,
+    mutations: Output,
+    counts: Output,
+    execution: Execution,
+    shard: Shard = (1, 1),
+) -> None:
+    """Run one shard of the mutated triggers; the first one counts what was left out of all of them."""
+    options, text = config.mutations, store.read(corpus)
+    decoder = load_model(weights, description, execution, config.precision)
+    chosen = sample(
+        trigger_table.read(triggers, decoder, text, decoder.precision),
+        decoder.description.layers,
+        decoder.memories,
+        options,
+        config.seed,
+        looked_at=decoder.signs
+        * memory_selection.count(config.looked_at, decoder.description.layers, decoder.description.keys),
+        words=Words.of(text) if options.unit == "word" else None,
+    )
+    rows = of_shard(decoder, text, chosen.rows, execution.batch_tokens, shard)
+    mutated = mutated_coefficients(decoder, text, rows, execution.batch_tokens)
+    tables.write_counts("mutations", chosen.counts if shard[0] == 1 else dict.fromkeys(chosen.counts, 0), counts)
+    tables.write(table(rows, mutated), mutations, decoder.precision, decoder.neurons)

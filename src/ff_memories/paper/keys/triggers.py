@@ -4,18 +4,25 @@ One forward pass serves all layers and keys. No vocabulary projection is made, n
 """
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from ff_memories import tables
 from ff_memories.base.draws import generator
-from ff_memories.base.parameters import WHOLE, Shard, share
+from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import WHOLE, AnyInputs, Execution, Input, Output, Shard, share
 from ff_memories.base.progress import Progress
+from ff_memories.config import Settings
+from ff_memories.corpus import store
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, LanguageModel
+from ff_memories.model.loading import is_transformer, load_model
 from ff_memories.model.matmul import require_finite
-from ff_memories.paper.keys.topk import Entries, TopTriggers
+from ff_memories.paper.keys import memory_selection, trigger_table
+from ff_memories.paper.keys.topk import Entries, TopTriggers, merged
 from ff_memories.paper.keys.trigger_table import prefix_starts
 
 ROWS = 64  # compared at a time on a CPU, to count on how many each memory fires: as fits in a cache
@@ -300,3 +307,66 @@ def offer_hits(
             reaches = (along >= gate[k, None]) & (rows.steps[: along.shape[1]] < rows.length[s, None])
             which, at = reaches.nonzero(as_tuple=True)
             best.offer(layer, rows.entries(names[which], along[which, at], s[which], at))
+
+
+def search(
+    config: Settings, weights: Path, description: Path, text: Corpus, execution: Execution, shard: Shard = WHOLE
+) -> TopTriggers:
+    """Return the lists of one shard of the training text."""
+    options, lengths = config.triggers, text.lengths[: text.train]
+    decoder = load_model(weights, description, execution, config.precision)
+    if text.numbers is None:
+        trigger_table.require_enough(text, options.top, options.positions, options.per_sentence)
+        # other blocks change last bits: those of fairseq's models are the recorded runs'
+        block = batching.fitting(lengths) if is_transformer(description) else batching.BLOCK_TOKENS
+        blocks, of_batches = batching.shard(lengths, shard[0] - 1, shard[1], block), WHOLE
+        blocks = batching.joined(blocks, lengths) if decoder.device.type == "cuda" else blocks
+    else:
+        blocks, of_batches = [(0, text.train)], shard  # a sample is one block
+    return trigger_examples(
+        decoder,
+        text,
+        blocks,
+        top=options.top,
+        positions=options.positions,
+        per_sentence=options.per_sentence,
+        duplicates=options.duplicates,
+        batch_tokens=execution.batch_tokens,
+        keys=memory_selection.of_model(options.keys, decoder, config),
+        shard=of_batches,
+    )
+
+
+def run(
+    config: Settings,
+    weights: Input,
+    description: Input,
+    corpus: Input,
+    shards: AnyInputs,
+    triggers: Output,
+    firing: Output,
+    counts: Output,
+    execution: Execution,
+) -> None:
+    """Search the training text, or merge the shards of a search.
+
+    Args:
+        shards: the files that trigger-shard wrote; none: this job searches the whole text
+    """
+    text, options = store.read(corpus), config.triggers
+    best = merged(shards) if shards else search(config, weights, description, text, execution)
+    table = trigger_table.table(best, text)
+    if table.is_empty():
+        raise UserError(
+            "no memory coefficient in the training text is positive",
+            "check that checkpoint, dictionary and text belong together",
+        )
+    neurons = best.neurons or best.keys
+    asked = memory_selection.memories(options.keys, len(best.lists), neurons, config)
+    keys = best.keys // neurons * memory_selection.count(options.keys, len(best.lists), neurons)
+    tables.write_counts("triggers", trigger_table.reasons(table, text, options, keys), counts)
+    tables.write(table, triggers, best.precision, best.neurons)
+    total = int(store.available(text, options.positions).sum())
+    looked_at = None if asked is None else memory_selection.keys(asked, neurons, best.keys // neurons)
+    fired = trigger_table.firing(best.fired.cpu().numpy(), total, looked_at)
+    tables.write(fired, firing, best.precision, best.neurons)

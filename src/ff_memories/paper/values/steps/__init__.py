@@ -1,1 +1,0 @@
-"""The section's steps of the workflow, as ff_memories.declaration describes them."""
