@@ -52,7 +52,6 @@ def make(folder, nudge=0.0, verdict="holds", precision="float32"):
     held = json.dumps({"K1": {"measured": -0.8, "verdict": verdict}})
     (folder / "claims.json").write_text(held)
     (folder / "claims" / "K01-last.json").write_text(held)
-    (folder / "report" / "claims.tex").write_text(held)
     (folder / "figures" / "figure3.csv").write_text("layer,change\n1,-0.8\n")
     (folder / "logs/sensitivity/values.log").write_text(f"took {nudge} s")
     (folder / "corpus" / "corpus.safetensors").write_text(f"{nudge}")
@@ -92,8 +91,7 @@ def test_logs_and_text_are_no_part_of_a_run(two):
     a, b = two
     side = run_files.opened(a)
     assert set(side.digests) == {
-        "tables/triggers.parquet", "tables/claims.parquet", "claims", "claims.json", "report/claims.tex",
-        "figures/figure3.csv",
+        "tables/triggers.parquet", "tables/claims.parquet", "claims", "claims.json", "figures/figure3.csv",
     }  # fmt: skip
     assert not [path for path in side.files if path.startswith(("logs/", "corpus/"))]
     shutil.rmtree(b)

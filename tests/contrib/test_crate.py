@@ -49,7 +49,7 @@ def test_a_crate_holds_what_may_be_shared_and_describes_the_rest(here):
         assert file.read(FIGURE) == Path(FIGURE).read_bytes()
     assert {"workflow/Snakefile", "dvc.lock", "results/planted/tables/triggers.parquet"} <= names
     private = {name for name in names if re.search(r"/report/|/corpus/|\.txt$|\.pt$", name)}
-    assert private <= {"workflow/envs/constraints.txt", "results/planted/report/claims.tex"}  # which show no text
+    assert private <= {"workflow/envs/constraints.txt"}  # which shows no text
     page = "results/planted/report/report.html"
     assert graph[f"#{page}"]["md5"] == dvc_lock_file.digest(page)
     run = graph["#run/values"]

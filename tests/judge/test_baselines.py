@@ -13,7 +13,7 @@ from ff_memories.judge.verdicts import verdicts
 from ff_memories.paper import baselines
 from ff_memories.report import outline
 from ff_memories.report.page import markdown
-from ff_memories.steps.claims import to_latex, verdicts_of
+from ff_memories.steps.claims import verdicts_of
 
 LAYERS, KEYS, VOCAB, EXAMPLES = 4, 30, 12, 60
 
@@ -97,7 +97,6 @@ def test_on_text_of_the_models_own_every_number_on_next_tokens_says_so(run):
     found = verdicts_of(own, "4-bit weights")
     assert found["K11"]["text"] == wording.SAMPLED_TEXT and "text" not in found["K16"]
     assert {row["weights"] for row in found.values()} == {"4-bit weights"}
-    assert to_latex(own, "model").count("on text sampled from the model") == len(told)
     assert markdown("x", "model", [], outline.rows(own)).count(f"({wording.OWN_TEXT})") == len(told)
 
 

@@ -634,8 +634,7 @@ def run(folder, *more, counts="counts"):
     return ended("claims", "--config", json.dumps(CONFIG), "--info", f"{folder}/info.json", "--dictionary",
                  f"{folder}/dict.txt", "--tables", f"{folder}/mutations.parquet", "--counts", f"{folder}/counts",
                  *more, "--claims", f"{folder}/out/claims.parquet", "--out-counts", f"{folder}/out/{counts}.parquet",
-                 "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims",
-                 "--tex", f"{folder}/claims.tex")  # fmt: skip
+                 "--metrics", f"{folder}/claims.json", "--each", f"{folder}/claims")  # fmt: skip
 
 
 def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twice(tmp_path):
@@ -652,7 +651,6 @@ def test_the_step_writes_verdicts_counts_and_metrics_that_are_the_same_bytes_twi
         == {"measured": -0.669, "verdict": "undecided", "group": "open"}
     )
     assert len(list((tmp_path / "claims").iterdir())) == len(json.loads(first[2]))
-    assert r"\begin{longtable}" in (tmp_path / "claims.tex").read_text()
 
 
 def test_the_step_names_a_file_that_is_no_counts_table_and_writes_nothing(tmp_path, capsys):

@@ -14,7 +14,6 @@ rule claims:
         out_counts=run_.table("counts"),
         metrics=run_.path("claims.json"),
         each=directory(run_.path("claims")),
-        tex=run_.path("report", "claims.tex"),
     params:
         **step_params("claims", "seed mutations composition values extraction"),
     shell:

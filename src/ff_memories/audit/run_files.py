@@ -25,7 +25,7 @@ KINDS: dict[str, re.Pattern[str]] = {
     "table": re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$"),
     "exact": re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$"),
     "numbers": re.compile(r"models/[^/]+/perplexity\.json$|golden/\w+\.json$"),
-    "drawn": re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$"),
+    "drawn": re.compile(r"(figures|claims)/|claims(\.json)?$|summary\.md$"),
 }
 GIVE = "give a folder such as results/demo, or a dvc.lock"
 Kind = Literal["table", "exact", "numbers", "drawn"]

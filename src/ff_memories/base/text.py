@@ -93,15 +93,11 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return out.getvalue()
 
 
-def opened(environment: str, *columns: str | float) -> list[str]:
+def opened(*columns: str | float) -> list[str]:
     """Return the first lines of a LaTeX table. A letter is a column type, a number a column's share of the line."""
-    packages = ",".join(["array", "booktabs", *(["longtable"] if environment == "longtable" else [])])
     widths = [c if isinstance(c, str) else rf">{{\raggedright\arraybackslash}}p{{{c}\linewidth}}" for c in columns]
-    return [
-        rf"% \usepackage[T1]{{fontenc}} \usepackage{{{packages}}}",
-        rf"\begin{{{environment}}}{{{''.join(widths)}}}",
-        r"\toprule",
-    ]
+    packages = r"% \usepackage[T1]{fontenc} \usepackage{array,booktabs}"
+    return [packages, rf"\begin{{tabular}}{{{''.join(widths)}}}", r"\toprule"]
 
 
 def latex(text: str) -> str:

@@ -10,14 +10,12 @@ import polars as pl
 from ff_memories import tables as schemas
 from ff_memories.base.files import write_json, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output
-from ff_memories.base.text import latex, opened
 from ff_memories.config import Settings
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.numbers import measured, spread
 from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import verdicts
-from ff_memories.judge.wording import OWN_TEXT, SAMPLED_TEXT, natural, notes, self_sampled, standing, word
-from ff_memories.model.info import mark_latex, quantised, read_info
+from ff_memories.judge.wording import SAMPLED_TEXT, natural, self_sampled
+from ff_memories.model.info import quantised, read_info
 
 
 def run(
@@ -31,7 +29,6 @@ def run(
     out_counts: Output,
     metrics: Output,
     each: Output,
-    tex: Output,
 ) -> None:
     """Measure and judge every claim.
 
@@ -42,7 +39,6 @@ def run(
         out_counts: file to write: the table counts
         metrics: file to write: the verdicts as JSON
         each: folder to write: one JSON file per claim, for DVC's metrics
-        tex: file to write: the verdicts as a LaTeX table
     """
     described = read_info(info)
     run_tables = {schemas.name_of(path): schemas.read(path) for path in tables}
@@ -57,7 +53,6 @@ def run(
     for claim in register():
         _, letters, number = natural(claim.id)
         write_whole(each / f"{letters}{number:02}-{claim.name}.json", json.dumps(summary[claim.id]) + "\n")
-    write_whole(tex, to_latex(judged, described["scope"]))
 
 
 def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
@@ -85,32 +80,3 @@ def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, d
         }
         for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"]))
     }
-
-
-def to_latex(claims: pl.DataFrame, scope: str) -> str:
-    """Return the `claims` table as a LaTeX ``longtable`` (its packages in the first line), one line per claim."""
-    lines = opened("longtable", "l", 0.2, 0.13, 0.11, "r", "r", "r", "r", 0.14)
-    lines += mark_latex(scope, 9)
-    lines += [
-        r"Claim & Statement & The paper & This run & $n$ & Chance & Same sentences & Untrained & Seen \\",
-        r"\midrule",
-        r"\endhead",
-    ]
-    declared = {claim.id: {"unit": claim.unit, "by_construction": claim.by_construction} for claim in register()}
-    rows = [row | declared[row["claim"]] for row in claims.iter_rows(named=True)]
-    for row in sorted(rows, key=lambda row: natural(row["claim"])):
-        unit, interval = row["unit"], spread(row["low"], row["high"], row["unit"])
-        here = measured(row["measured"], unit) + (f" ({interval})" if interval else "")
-        note = f" ({OWN_TEXT})" if OWN_TEXT in notes(row["reason"]) else ""
-        cells = [row["claim"], row["statement"] + note, row["paper_value"], here]
-        cells += ["–" if row["n"] is None else f"{row['n']:,}"]
-        cells += [measured(row[column], unit) for column in ("expected", "sample", "baseline")]
-        cells += [word(standing(row))]
-        lines.append(" & ".join(map(_typeset, cells)) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{longtable}", ""])
-
-
-def _typeset(text: str) -> str:
-    """Return text for LaTeX, with signs that its fonts may lack set in math mode."""
-    signs = {"−": "$-$", "×": r"$\times$", "–": "--", "≥": r"$\geq$", "≤": r"$\leq$", "≈": r"$\approx$", "→": r"$\to$"}
-    return "".join(signs.get(c, c) for c in latex(text))

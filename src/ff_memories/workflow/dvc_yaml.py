@@ -38,7 +38,7 @@ ABOUT_MODELS = "Measure the other models that the run compares its own with: the
 # from these in seconds.
 SHARED = re.compile(
     r"/(tables|counts|sensitivity|golden|proxy)/|/figures/.*(?<!\.html)$|/models/[^/]+/perplexity\.json$"
-    r"|/claims(\.json|\.tex)?$|/model/(info|model)\.json$|/summary\.md$"
+    r"|/claims(\.json)?$|/model/(info|model)\.json$|/summary\.md$"
 )
 REBUILT = re.compile(r"/figures/|/summary\.md$")  # of these, what follows from tables byte for byte
 
