@@ -1,7 +1,7 @@
 """Hold a check's result: a number with its interval and n, and the number that is judged against the claim's limit."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import numpy as np
 
@@ -76,7 +76,8 @@ class Measurement:
         low, high: its 95 % interval; ``None`` if the value is neither a mean nor the highest or lowest of several.
         n: rows behind the value (keys, triggers, values, examples, pairs).
         units: independent units among them, which are resampled; ``None``: all of ``n``.
-        judged: what the claim is judged by; ``None`` if that cannot be decided here.
+        judged: what the claim is judged by; ``None`` if that cannot be decided here. With a ``limit``, it is the number
+            itself, and the direction is clear if the interval of ``draws`` lies on the claim's side of ``null``.
         expected: the number that chance gives, if it follows from the same tables.
         reason: additional information, or why there is no answer.
         few: why there is too little evidence for a judgement; nothing if there is enough.
@@ -95,30 +96,23 @@ class Measurement:
     few: str = ""
     proxy: bool = False
     draws: np.ndarray | None = field(default=None, compare=False, repr=False)
+    limit: InitVar[Limit | None] = None
+    null: InitVar[float] = 0.0
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, limit: Limit | None, null: float) -> None:
         for name in ("value", "low", "high", "expected"):
             object.__setattr__(self, name, _finite(getattr(self, name)))
         if self.n is not None:
             object.__setattr__(self, "n", int(self.n))
             object.__setattr__(self, "units", int(self.n if self.units is None else self.units))
+        if limit is not None and self.value is not None:
+            clear = is_clear(self.draws, null, limit.low is None)
+            object.__setattr__(self, "judged", Judged(self.value, self.low, self.high, limit, clear))
 
     @property
     def error(self) -> float | None:
         """The standard error of the number, from the width of its interval."""
         return None if self.low is None or self.high is None else (self.high - self.low) / (2 * 1.96)
-
-
-def itself(
-    value: float,
-    low: float | None,
-    high: float | None,
-    limit: Limit,
-    draws: np.ndarray | None = None,
-    null: float = 0.0,
-) -> Judged:
-    """Return a judgement by the measured number itself; ``draws``: of the number that shows the claim's direction."""
-    return Judged(value, low, high, limit, is_clear(draws, null, limit.low is None))
 
 
 def by_draws(value: float, draws: np.ndarray, limit: Limit, clear: bool | None = None) -> Judged:

@@ -8,7 +8,7 @@ import polars as pl
 
 from ff_memories.base.draws import ends
 from ff_memories.judge.evidence import Evidence, Missing
-from ff_memories.judge.measurement import Limit, Measurement, itself
+from ff_memories.judge.measurement import Limit, Measurement
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.statistics import percent, pooled_share, rank_correlation
 from ff_memories.paper.beyond import measures as removal
@@ -35,8 +35,7 @@ def sign_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
     estimate = difference, *ends(draws)
     kept, matched = (percent(float(pairs[name].cast(pl.Float64).to_numpy().mean())) for name in ("kept", "matched"))
     reason = f"{rows} rows have an equal; of any size, {kept} against {matched}"
-    judged = itself(*estimate, limit, draws=draws)
-    return Measurement(*estimate, n=len(pairs), units=units, judged=judged, reason=reason, draws=draws)
+    return Measurement(*estimate, n=len(pairs), units=units, limit=limit, reason=reason, draws=draws)
 
 
 def share_grows(evidence: Evidence, *, limit: None) -> Measurement:

@@ -1,5 +1,6 @@
 """Check the claims of section 3 (K1 to K9)."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy.stats import trim_mean
 
 from ff_memories.base.draws import ends, interval, resamples
 from ff_memories.judge.evidence import Evidence, Missing
-from ff_memories.judge.measurement import Judged, Limit, Measurement, is_clear, itself
+from ff_memories.judge.measurement import Judged, Limit, Measurement, is_clear
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.statistics import (
     OUTSIDE,
@@ -88,8 +89,7 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
     reason = (
         f"{percent(below)} in the lower layers, {percent(above)} in the upper; rank correlation of layer and change "
     )
-    judged = itself(*estimate, limit, draws=draws)
-    return Measurement(*estimate, n=len(keys), judged=judged, reason=f"{reason}{rho:.2f}", draws=draws)
+    return Measurement(*estimate, n=len(keys), limit=limit, reason=f"{reason}{rho:.2f}", draws=draws)
 
 
 def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -99,24 +99,23 @@ def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
     if not len(first):
         return Measurement(reason="no mutated trigger in the first layer")
     mean, draws = float(first.mean()), resamples(first, evidence.seed)
-    judged = itself(mean, *ends(draws), limit, draws=draws)
-    return Measurement(mean, *ends(draws), n=len(first), judged=judged, draws=draws)
+    return Measurement(mean, *ends(draws), n=len(first), limit=limit, draws=draws)
 
 
 KEY = ["annotator", "layer", "key"]
 FEWEST = 10  # keys with a semantic pattern: with fewer, resampled keys do not say how sure their share is
 
 
-def _judged(labels: pl.DataFrame, triggers: int, judged: Judged, reason: str = "") -> dict[str, Any]:
-    """Return a judgement and its reason; without the former if keys have fewer triggers than the paper's.
+def _of_patterns(labels: pl.DataFrame, triggers: int, found: Measurement) -> Measurement:
+    """Return a measurement, without its judgement if keys have fewer triggers than the paper's.
 
     A pattern recurs in three of a key's triggers, however many these are.
     """
     of_key = len(labels) / max(1, _keys(labels))
     if of_key >= 0.9 * triggers:  # a few keys have fewer than others
-        return {"judged": judged, "reason": reason}
+        return found
     fewer = f"not judged: {of_key:.3g} triggers a key, where the paper's patterns recur in three of {triggers}"
-    return {"judged": None, "reason": "; ".join(filter(None, [fewer, reason]))}
+    return replace(found, judged=None, reason="; ".join(filter(None, [fewer, found.reason])))
 
 
 def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame, bool]:
@@ -136,10 +135,9 @@ def keys_with_a_pattern(evidence: Evidence, *, triggers: int, limit: Limit, prox
     labels, keys, by_proxy = _patterns_per_key(evidence)
     has_pattern = (keys["patterns"] > 0).to_numpy()
     share, spread = float(has_pattern.mean()), share_interval(has_pattern, evidence.seed)
-    judged = (
-        itself(share, *spread, Limit(proxy)) if by_proxy else itself(share, share, share, limit)
-    )  # all of them, or not
-    return Measurement(share, *spread, n=len(has_pattern), proxy=by_proxy, **_judged(labels, triggers, judged))
+    judged = Judged(share, *spread, Limit(proxy)) if by_proxy else Judged(share, share, share, limit)  # all, or not
+    found = Measurement(share, *spread, n=len(has_pattern), judged=judged, proxy=by_proxy)
+    return _of_patterns(labels, triggers, found)
 
 
 def patterns_per_key(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
@@ -147,8 +145,8 @@ def patterns_per_key(evidence: Evidence, *, triggers: int, limit: Limit) -> Meas
     labels, keys, by_proxy = _patterns_per_key(evidence)
     counts = keys["patterns"].cast(pl.Float64).to_numpy()
     mean, spread = float(counts.mean()), interval(counts, evidence.seed)
-    judged = itself(mean, *spread, limit)
-    return Measurement(mean, *spread, n=len(counts), proxy=by_proxy, **_judged(labels, triggers, judged))
+    found = Measurement(mean, *spread, n=len(counts), limit=limit, proxy=by_proxy)
+    return _of_patterns(labels, triggers, found)
 
 
 def coverage(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
@@ -160,8 +158,9 @@ def coverage(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
     if share is None:
         raise Missing("nothing has been annotated")
     extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
-    judged = _judged(labels, triggers, itself(*share, limit), extremes)
-    return Measurement(*share, n=labels.height, units=_keys(labels), proxy=by_proxy, **judged)
+    n, units = labels.height, _keys(labels)
+    found = Measurement(*share, n=n, units=units, limit=limit, reason=extremes, proxy=by_proxy)
+    return _of_patterns(labels, triggers, found)
 
 
 def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:

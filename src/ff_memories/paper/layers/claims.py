@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from ff_memories.base.draws import ends
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear, itself
+from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear
 from ff_memories.judge.measures import boxes, means
 from ff_memories.judge.statistics import (
     PAPER,
@@ -137,7 +138,7 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
         return Measurement(reason=EMPTY)
     share, n, layer = lowest
     values = evidence.table("values")
-    found = _of_active(evidence, Measurement(*share, n, judged=itself(*share, limit), reason=f"in layer {layer}"))
+    found = _of_active(evidence, Measurement(*share, n, limit=limit, reason=f"in layer {layer}"))
     if values.select("layer", "key").n_unique() < evidence.layers * evidence.keys:  # active memories are among all
         return found
     by_chance = zero_agreement_by_chance(evidence.table("composition"), values, evidence.prediction)
@@ -158,12 +159,8 @@ def _agreeing_share(
     share, base = (pooled_share(part, hit, "example", evidence.seed) for part in (agreeing, pairs))
     if share is None or base is None:
         return Measurement(n=0, reason="no memory ever agrees with its layer")
-    judged, units, reason = (
-        itself(*share, limit),
-        agreeing["example"].n_unique(),
-        f"base rate {percent(base[0])}{beside}",
-    )
-    return _of_active(evidence, Measurement(*share, n=agreeing.height, units=units, judged=judged, reason=reason))
+    units, reason = agreeing["example"].n_unique(), f"base rate {percent(base[0])}{beside}"
+    return _of_active(evidence, Measurement(*share, n=agreeing.height, units=units, limit=limit, reason=reason))
 
 
 def agreeing_stop_words(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -192,14 +189,22 @@ def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Lim
     return _agreeing_share(evidence, pairs, pl.col("position") < shorter_than, limit)
 
 
+def _of_examples(evidence: Evidence, rows: pl.DataFrame, hit: pl.Expr, **judged: Any) -> Measurement:
+    """Return the measured share of hits among rows of examples, whose rows go together; ``judged``: by what."""
+    share = pooled_share(rows, hit, "example", evidence.seed)
+    if share is None:
+        return Measurement(reason=EMPTY)
+    return Measurement(*share, n=len(rows), units=rows["example"].n_unique(), **judged)
+
+
 def settled_early(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
     """K23: how often the lowest layers' residual already predicts the output, as a mean over those layers."""
     lowest = between(layers, evidence.layers)
     table = evidence.table("refinement").filter(pl.col("layer").is_in(lowest))
-    share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
-    if share is None:
-        return Measurement(reason=EMPTY if lowest else "too few layers")
-    return Measurement(*share, n=table["example"].n_unique(), judged=itself(*share, limit))
+    if not lowest:
+        return Measurement(reason="too few layers")
+    found = _of_examples(evidence, table, pl.col("residual_top") == pl.col("model_top"), limit=limit)
+    return replace(found, n=found.units)
 
 
 def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit: Limit) -> Measurement:
@@ -215,15 +220,13 @@ def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit
     draws = late_gain - early_gain
     estimate = after - before, *ends(draws)
     reason = f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late"
-    judged, n = itself(*estimate, limit, draws=draws), hits["example"].n_unique()
-    return Measurement(*estimate, n=n, judged=judged, reason=reason, draws=draws)
+    return Measurement(*estimate, n=hits["example"].n_unique(), limit=limit, reason=reason, draws=draws)
 
 
 def settled_at_the_end(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K31: how often the last layer's residual predicts the model's output."""
     table = evidence.table("refinement").filter(pl.col("layer") == evidence.layers)
-    share = pooled_share(table, pl.col("residual_top") == pl.col("model_top"), "example", evidence.seed)
-    return Measurement(reason=EMPTY) if share is None else Measurement(*share, len(table), judged=itself(*share, limit))
+    return _of_examples(evidence, table, pl.col("residual_top") == pl.col("model_top"), limit=limit)
 
 
 def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measurement:
@@ -239,25 +242,23 @@ def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measure
     end_draws = joint_medians(ends_, "residual_probability", evidence.seed)
     draws = end_draws[:, -1] - end_draws[:, 0]
     estimate = end - begin, *ends(draws)
-    judged, n = itself(*estimate, limit, draws=draws), evidence.table("refinement")["example"].n_unique()
+    n = evidence.table("refinement")["example"].n_unique()
     often = {0: "never falls", 1: "falls once"}.get(falls, f"falls {falls} times")
     reason = f"from {begin:.3g} in layer {layers[0]} to {end:.3g} in layer {layers[-1]}; the median {often}"
-    return Measurement(*estimate, n=n, judged=judged, reason=reason, draws=draws)
+    return Measurement(*estimate, n=n, limit=limit, reason=reason, draws=draws)
 
 
 def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K26: the share of predictions that a layer leaves unchanged, all layers together."""
     kept = pl.col("kind").is_in(["residual", "agreement"])
-    table = evidence.table("refinement").with_columns(hit=kept)
-    share = pooled_share(table, pl.col("hit"), "example", evidence.seed)
-    if share is None:
+    table, hit = evidence.table("refinement").with_columns(hit=kept), pl.col("hit")
+    if table.is_empty():
         return Measurement(reason=EMPTY)
     by = by_layer(table.group_by("layer").agg(pl.col("hit").mean()).sort("layer"), "hit")
     below = [f"{layer} ({percent(of)})" for layer, of in by.items() if limit.low is not None and of < limit.low]
     reason = f"below {percent(limit.low or 0)}: " + (f"layers {', '.join(below)}" if below else "no layer")
-    draws = pooled_draws(table, pl.col("hit"), "example", evidence.seed)
-    judged, units = itself(*share, limit, draws=draws, null=MOST), table["example"].n_unique()
-    return Measurement(*share, n=len(table), units=units, judged=judged, reason=reason, draws=draws)
+    draws = pooled_draws(table, hit, "example", evidence.seed)
+    return _of_examples(evidence, table, hit, limit=limit, null=MOST, reason=reason, draws=draws)
 
 
 def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, np.ndarray]]:
@@ -266,22 +267,18 @@ def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, d
     Layers with neither kind do not count.
     """
     table = evidence.table("refinement")
-    both = table.filter(pl.col("kind").is_in([most, least]))
-    share = pooled_share(both, pl.col("kind") == most, "example", evidence.seed)
-    if share is None:
+    both, larger = table.filter(pl.col("kind").is_in([most, least])), pl.col("kind") == most
+    if both.is_empty():
         return Measurement(n=0, reason="no layer changes a prediction" if len(table) else EMPTY), {}, {}
-    more = table.select(
-        "example", "layer", hit=(pl.col("kind") == most).cast(pl.Int8) - (pl.col("kind") == least).cast(pl.Int8)
-    )
+    more = table.select("example", "layer", hit=larger.cast(pl.Int8) - (pl.col("kind") == least).cast(pl.Int8))
     layers = sorted(both["layer"].unique().to_list())
     every = sorted(table["layer"].unique().to_list())
     margins = by_layer(more.group_by("layer").agg(pl.col("hit").mean()).sort("layer"), "hit")
     resampled = joint_shares(more, evidence.seed)
-    draws = pooled_draws(both, pl.col("kind") == most, "example", evidence.seed)
+    draws = pooled_draws(both, larger, "example", evidence.seed)
     holding = {layer: margins[layer] > 0 for layer in layers}
     more_often = {layer: resampled[:, every.index(layer)] > 0 for layer in layers}
-    measurement = Measurement(*share, n=both.height, units=both["example"].n_unique(), draws=draws)
-    return measurement, holding, more_often
+    return _of_examples(evidence, both, larger, draws=draws), holding, more_often
 
 
 def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -300,25 +297,19 @@ def compromise(evidence: Evidence, *, limit: Limit) -> Measurement:
     measurement, holding, _ = _compared(evidence, "composition", "ffn")
     if measurement.value is None:
         return measurement
-    judged = itself(measurement.value, measurement.low, measurement.high, limit, draws=measurement.draws, null=MOST)
-    return replace(
-        measurement,
-        judged=judged,
-        reason=f"the larger share {in_layers(holding, {}, evidence.layers, Limit(0), None)[1]}",
-    )
+    _, text = in_layers(holding, {}, evidence.layers, Limit(0), None)
+    return replace(measurement, limit=limit, null=MOST, reason=f"the larger share {text}")
 
 
 def no_third_token(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K29: residual and feed-forward never agree while the output differs, if the projection is linear."""
     table = evidence.table("refinement")
     third = (pl.col("residual_top") == pl.col("ffn_top")) & (pl.col("output_top") != pl.col("residual_top"))
-    share = pooled_share(table, third, "example", evidence.seed)
-    if share is None:
-        return Measurement(reason=EMPTY)
-    none = Judged(share[0], share[0], share[0], Limit(high=0.0))
+    found = _of_examples(evidence, table, third, limit=limit)
+    if found.value is None or not evidence.one_softmax:
+        return found
     # the logits add up under one flat softmax, so there cannot be a single case
-    judged = none if evidence.one_softmax else itself(*share, limit)
-    return Measurement(*share, n=table.height, units=table["example"].n_unique(), judged=judged)
+    return replace(found, judged=Judged(found.value, found.value, found.value, Limit(high=0.0)))
 
 
 def distant_compositions(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -326,4 +317,4 @@ def distant_compositions(evidence: Evidence, *, limit: Limit) -> Measurement:
     labels, proxy = evidence.labels("distance_labels")
     distant = (labels.sort("annotator", "example")["label"] == "distant").to_numpy()
     estimate = float(distant.mean()), *share_interval(distant, evidence.seed)
-    return Measurement(*estimate, n=len(distant), judged=itself(*estimate, limit), proxy=proxy)
+    return Measurement(*estimate, n=len(distant), limit=limit, proxy=proxy)

@@ -9,7 +9,7 @@ import polars as pl
 
 from ff_memories.base.draws import ends, resamples
 from ff_memories.judge.evidence import Evidence
-from ff_memories.judge.measurement import Limit, Measurement, by_draws, is_clear, itself
+from ff_memories.judge.measurement import Limit, Measurement, by_draws, is_clear
 from ff_memories.judge.statistics import (
     PAPER,
     area_by_chance,
@@ -67,7 +67,7 @@ def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> M
     if peak is None:
         return Measurement(reason=UNKNOWN)
     estimate, reason = (peak["mean"], peak["low"], peak["high"]), f"in layer {peak['layer']}; {peak['pooled']}"
-    return Measurement(*estimate, peak["n"], judged=itself(*estimate, limit), reason=reason)
+    return Measurement(*estimate, peak["n"], limit=limit, reason=reason)
 
 
 def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -78,7 +78,7 @@ def peak_above(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measur
         return Measurement(reason=UNKNOWN)
     estimate = peak["mean"], peak["low"], peak["high"]
     reason = f"in layer {peak['layer']}; the highest of all is in layer {anywhere['layer']}; {peak['pooled']}"
-    return Measurement(*estimate, peak["n"], judged=itself(*estimate, limit), reason=reason)
+    return Measurement(*estimate, peak["n"], limit=limit, reason=reason)
 
 
 def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
@@ -100,7 +100,7 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: L
     return Measurement(
         *estimate,
         n=n,
-        judged=itself(*estimate, limit, draws=differences),
+        limit=limit,
         reason=reason,
         few="the lower layers agree so rarely that the ratio has no upper end" if open_ else "",
         draws=differences,
@@ -127,7 +127,8 @@ def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Meas
     return Measurement(
         *estimate,
         n=int(rates.filter(pl.col("layer").is_in(upper))["n"].sum()),
-        judged=itself(*estimate, limit, draws=resampled, null=1.0),
+        limit=limit,
+        null=1.0,
         expected=1.0,
         reason=f"{peak['pooled']}; {others}; {uniform}",
         draws=resampled,
@@ -192,8 +193,7 @@ def predictive_values_above(
     above = best["layer"].is_in(upper).to_numpy()
     estimate, layers_above = (float(above.mean()), *share_interval(above, evidence.seed)), len(upper) / evidence.layers
     draws, few = resamples(above, evidence.seed) - layers_above, _too_many(evidence, most, share)
-    judged = itself(*estimate, limit, draws=draws)
-    return Measurement(*estimate, n=len(above), judged=judged, expected=layers_above, draws=draws, few=few)
+    return Measurement(*estimate, n=len(above), limit=limit, expected=layers_above, draws=draws, few=few)
 
 
 def _too_many(evidence: Evidence, most: int, share: float) -> str:
@@ -209,4 +209,4 @@ def predictive_values_agree(evidence: Evidence, *, most: int, share: float, limi
     if agree is None:
         return Measurement(reason="no value among the most predictive has a trigger")
     reason, few = f"{int(best['triggers'].to_numpy().max())} triggers a key at most", _too_many(evidence, most, share)
-    return Measurement(*agree, n=len(best), judged=itself(*agree, limit), reason=reason, few=few)
+    return Measurement(*agree, n=len(best), limit=limit, reason=reason, few=few)
