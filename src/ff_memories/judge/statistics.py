@@ -125,28 +125,24 @@ def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]
     wide = _wide(hits, "hit")
     units = (~np.isnan(wide)).sum(0)
     shares = np.nansum(1 - wide, 0) / units  # the lowest share of hits is the highest share of misses
-    low, high = highest(shares, units, 1 - _shares(wide, seed, RESAMPLES))
+    low, high = highest(shares, units, 1 - joint_shares(hits, seed, RESAMPLES))
     return 1 - high, 1 - low
 
 
-def joint_shares(hits: pl.DataFrame, seed: int | None) -> np.ndarray:
+def joint_shares(hits: pl.DataFrame, seed: int | None, draws: int = DRAWS) -> np.ndarray:
     """Return resamples (draws, layers) of each layer's share of hits, resampling examples with all their layers.
 
     ``hits``: as for ``lowest_of_joint``. Without a seed, there are no draws.
     """
     wide = _wide(hits, "hit")
-    return np.empty((0, wide.shape[1])) if seed is None else _shares(wide, seed, DRAWS)
+    present = ~np.isnan(wide)
+    return np.empty((0, wide.shape[1])) if seed is None else _ratios(np.where(present, wide, 0), present, seed, draws)
 
 
 def _wide(frame: pl.DataFrame, value: str) -> np.ndarray:
     """Return an array (examples, layers) with layers in order, and NaN for missing rows."""
     wide = frame.sort("layer", "example").pivot("layer", index="example", values=value).sort("example")
     return wide.drop("example").cast(pl.Float64).to_numpy()
-
-
-def _shares(wide: np.ndarray, seed: int, draws: int) -> np.ndarray:
-    present = ~np.isnan(wide)
-    return _ratios(np.where(present, wide, 0), present, seed, draws)
 
 
 def _ratios(hits: np.ndarray, rows: np.ndarray, seed: int, draws: int) -> np.ndarray:

@@ -1,6 +1,8 @@
 """Check the claims of section 5 (K18 to K30)."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +15,6 @@ from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, 
 from ff_memories.judge.measures import boxes, means
 from ff_memories.judge.statistics import (
     PAPER,
-    Share,
     at,
     average,
     between,
@@ -47,39 +48,27 @@ def _active_draws(evidence: Evidence) -> np.ndarray:
     return joint_medians(evidence.table("composition"), "active", evidence.seed) / evidence.keys
 
 
-def _effective(evidence: Evidence) -> dict[int, float]:
-    """Return the median effective number of memories by layer; nothing if no table has it."""
-    table = evidence.table("composition")
-    return by_layer(boxes(table, "effective"), "median") if "effective" in table.columns else {}
+def _not_defined(evidence: Evidence, instead: Callable[[dict[int, float]], str]) -> Measurement:
+    """Return a measurement without a number, for models none of whose memories is inactive.
+
+    ``instead``: what is said of the median effective number of memories by layer, if the table has it.
+    """
+    table, why = evidence.table("composition"), f"active memories are not defined with {evidence.activation}: "
+    why += "no coefficient is exactly zero"
+    if "effective" in table.columns and (medians := by_layer(boxes(table, "effective"), "median")):
+        why += f"; the effective number of memories is {instead(medians)}"
+    return Measurement(n=table.height, reason=why)
 
 
-def _not_defined(evidence: Evidence, instead: str) -> Measurement:
-    """Return a measurement without a number, for models none of whose memories is inactive."""
-    why = f"active memories are not defined with {evidence.activation}: no coefficient is exactly zero"
-    return Measurement(n=evidence.table("composition").height, reason="; ".join(filter(None, [why, instead])))
-
-
-def _effective_share(evidence: Evidence) -> str:
-    """Return in words the share of effective memories, for a model without inactive ones."""
-    if not (shares := {layer: median / evidence.keys for layer, median in _effective(evidence).items()}):
-        return ""
-    ends_ = f"medians from {percent(min(shares.values()))} to {percent(max(shares.values()))} by layer"
-    middle = percent(float(np.median(list(shares.values()))))
-    return f"the effective number of memories is {middle} of {evidence.keys:,} ({ends_})"
-
-
-def _fewest_effective(evidence: Evidence) -> str:
-    """Return in words where the effective number of memories is lowest, for a model without inactive ones."""
-    if not (medians := _effective(evidence)):
-        return ""
-    lowest = min(medians, key=lambda layer: (medians[layer], layer))
-    return f"the effective number of memories is lowest in layer {lowest}, with a median of {medians[lowest]:.3g}"
+def _effective_share(keys: int, medians: dict[int, float]) -> str:
+    low, middle, high = (percent(float(of(list(medians.values())) / keys)) for of in (min, np.median, max))
+    return f"{middle} of {keys:,} (medians from {low} to {high} by layer)"
 
 
 def minority_active(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K18: the median share of active memories, as the median over layers, is within a range."""
     if not evidence.inactive:
-        return _not_defined(evidence, _effective_share(evidence))
+        return _not_defined(evidence, partial(_effective_share, evidence.keys))
     medians = _active(evidence)
     if not medians:
         return Measurement(reason=EMPTY)
@@ -94,10 +83,15 @@ def minority_active(evidence: Evidence, *, limit: Limit) -> Measurement:
     )
 
 
+def _fewest_effective(medians: dict[int, float]) -> str:
+    lowest = min(medians, key=lambda layer: (medians[layer], layer))
+    return f"lowest in layer {lowest}, with a median of {medians[lowest]:.3g}"
+
+
 def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measurement:
     """K19: the layer with the fewest active memories is in a range (of the paper's 16 layers)."""
     if not evidence.inactive:
-        return _not_defined(evidence, _fewest_effective(evidence))
+        return _not_defined(evidence, _fewest_effective)
     medians = _active(evidence)
     below = average(medians, between(bottom, evidence.layers))
     dip = between([int(limit.low or 1), int(limit.high or PAPER)], evidence.layers)
@@ -114,17 +108,6 @@ def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measur
     )
 
 
-def _lowest_share(hits: pl.DataFrame, seed: int | None) -> tuple[Share, int, int] | None:
-    """Return the share of hits in the layer where it is lowest, with its n, and that layer; ``None`` for no rows.
-
-    ``hits``: ``example``, ``layer`` and ``hit``.
-    """
-    if hits.is_empty():
-        return None
-    row = means(hits, ["layer"], "hit", seed).sort("mean", "layer").row(0, named=True)
-    return (row["mean"], *lowest_of_joint(hits, seed)), row["n"], row["layer"]
-
-
 def _of_active(evidence: Evidence, measurement: Measurement) -> Measurement:
     """Return a measurement of active memories: without a judgement if these are all, where the paper's are few."""
     reason = f"{measurement.reason}; every memory is active, so it is not judged"
@@ -134,11 +117,12 @@ def _of_active(evidence: Evidence, measurement: Measurement) -> Measurement:
 def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K20: the share of examples without an agreeing memory, in the layer where it is lowest."""
     zero = evidence.table("composition").select("example", "layer", hit=pl.col("agreeing_memories") == 0)
-    if (lowest := _lowest_share(zero, evidence.seed)) is None:
+    if zero.is_empty():
         return Measurement(reason=EMPTY)
-    share, n, layer = lowest
-    values = evidence.table("values")
-    found = _of_active(evidence, Measurement(*share, n, limit=limit, reason=f"in layer {layer}"))
+    lowest, values = means(zero, ["layer"], "hit", evidence.seed).sort("mean", "layer"), evidence.table("values")
+    layer, share, _, _, n = lowest.row(0)
+    ends_ = lowest_of_joint(zero, evidence.seed)
+    found = _of_active(evidence, Measurement(share, *ends_, n, limit=limit, reason=f"in layer {layer}"))
     if values.select("layer", "key").n_unique() < evidence.layers * evidence.keys:  # active memories are among all
         return found
     by_chance = zero_agreement_by_chance(evidence.table("composition"), values, evidence.prediction)
