@@ -154,13 +154,11 @@ def check_names(answers: Iterable[Annotation], problems: Problems) -> None:
         first = spelled.setdefault(" ".join(answer.annotator.casefold().split()), answer)
         if not answer.annotator:
             problems.add(answer.place, "the annotator's name is missing", "write your name in the column annotator")
-        elif answer.annotator.casefold() in (ANNOTATOR, PEOPLE):
-            problems.add(answer.place, f"{answer.annotator!r} is a reserved name", "use another name for the annotator")
-        elif answer.annotator.casefold().startswith(PREFIXES) and not answer.annotator.startswith(PREFIXES):
-            what = f"{answer.annotator!r} is not a person's name, but would count as one"
-            problems.add(
-                answer.place, what, f"begin the name with {' or '.join(PREFIXES)} exactly, or with another word"
-            )
+        elif answer.annotator.casefold() in (ANNOTATOR, PEOPLE) or (
+            answer.annotator.casefold().startswith(PREFIXES) and not answer.annotator.startswith(PREFIXES)
+        ):
+            hint = f"use another name; those of no person begin with {' or '.join(PREFIXES)} exactly"
+            problems.add(answer.place, f"{answer.annotator!r} is a reserved name", hint)
         elif first.annotator != answer.annotator:
             what = f"{answer.annotator!r} is spelled {first.annotator!r} at {first.place}"
             problems.add(answer.place, what, "spell each person's name one way, and give two people different names")

@@ -6,6 +6,7 @@ What comes out is plain: texts, whole and finite numbers, lists, mappings with t
 
 import json
 import re
+from collections import Counter
 from functools import cache
 from math import isfinite
 from pathlib import Path
@@ -104,8 +105,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return an object's entries; plain JSON would silently use the last one of a name."""
     entries = dict(pairs)
     if len(entries) < len(pairs):
-        first = dict(zip(reversed([name for name, _ in pairs]), range(len(pairs), 0, -1), strict=True))
-        twice = next(name for number, (name, _) in enumerate(pairs, 1) if first[name] < number)
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"{_short(twice)} appears a second time")
     return entries
 

@@ -67,6 +67,7 @@ class Evidence:
         cls, config: Settings, info: Mapping[str, Any], dictionary: Path, tables: Mapping[str, pl.DataFrame]
     ) -> "Evidence":
         """Return the evidence of a run from its config, model info, dictionary and tables."""
+        inactive, memories = has_inactive(info), config.composition.memories
         return cls(
             tables=tables,
             layers=info["layers"],
@@ -79,11 +80,10 @@ class Evidence:
             and (config.values.projection in ("flat", "head") or not info["adaptive_output"]),
             stop_words=stop_words(config.composition.stop_words, read_types(dictionary)),
             scope=info["scope"],
-            inactive=has_inactive(info),
-            selects=config.composition.memories == "share:0.9"
-            or (config.composition.memories == "active" and has_inactive(info)),
+            inactive=inactive,
+            selects=memories == "share:0.9" or (memories == "active" and inactive),
             adaptive=bool(info["adaptive_output"]),
-            activation=info.get("activation", "relu" if has_inactive(info) else "this activation function"),
+            activation=info.get("activation", "relu" if inactive else "this activation function"),
             near_zero=NEAR_ZERO[config.precision],
         )
 

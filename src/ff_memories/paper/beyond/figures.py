@@ -21,6 +21,7 @@ CONTROL_LOOKS: Looks = {
     "a random direction": ([1.5, 1.5], "triangle-up"),
 }
 PANELS = {"layer": "the layer's", "model": "the model's"}  # of Figure B3, by whose prediction changes
+LAYERS = alt.Legend(gradientLength=90, gradientThickness=6, tickCount=3, format="d")
 TOP = 1.12  # of the axis, with room for the panels' names
 ROW = 11  # points per claim
 NAMED = 6  # claims in a title
@@ -80,11 +81,7 @@ def memories_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     ends = [{"direct": end, "total": end} for end in (least, most)]
     x = alt.X("direct:Q", title=marks.x_title(context, "direct effect (change of logit)"))
     y = alt.Y("total:Q", title="total effect")
-    colour = alt.Color(
-        "layer:Q",
-        scale=alt.Scale(domain=[1, max(2, context.layers - 1)], range=[ORANGE, BLUE], interpolate="rgb"),
-        legend=alt.Legend(gradientLength=90, gradientThickness=6, tickCount=3, format="d"),
-    )
+    colour = alt.Color("layer:Q", scale=_by_layer(context.layers - 1), legend=LAYERS)
     layers = [
         alt.Chart(marks.source(ends)).mark_line(**controls.LINE).encode(x=x, y=y),
         alt.Chart(marks.source(marks.linked(frame, context.figure)))
@@ -94,6 +91,10 @@ def memories_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     below = replace(context, layers=context.layers - 1)
     notes = [marks.counted(frame, below, "memories"), "line: total = direct"]
     return marks.finish(layers, context, frame, notes, memories_headline)
+
+
+def _by_layer(layers: int) -> alt.Scale:
+    return alt.Scale(domain=[1, max(2, layers)], range=[ORANGE, BLUE], interpolate="rgb")
 
 
 def memories_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -128,8 +129,7 @@ def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         ),
     )
     y = marks.share_axis("mean", ["share of predictions", "that change"], [0, TOP])
-    paint = alt.Scale(domain=[1, max(2, context.layers)], range=[ORANGE, BLUE], interpolate="rgb")
-    legend = alt.Legend(gradientLength=90, gradientThickness=6, tickCount=3, format="d")
+    paint = _by_layer(context.layers)
     stroke = alt.Stroke("layer:Q", scale=paint, legend=None)
     base = alt.Chart(marks.source(shown)).encode(x=x)
     notes = [marks.counted(frame, context, "prefixes"), "thick: all layers"]
@@ -139,7 +139,7 @@ def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         alt.Chart(marks.source([{"place": second}])).mark_rule(**controls.LINE).encode(x=x),
         base.mark_line(strokeWidth=0.7, opacity=0.6).encode(y=y, detail=["layer:N", "series:N"], stroke=stroke),
         base.mark_point(filled=True, size=5, opacity=1).encode(
-            y=y, color=alt.Color("layer:Q", scale=paint, legend=legend), tooltip=marks.tooltips(frame), href="href:N"
+            y=y, color=alt.Color("layer:Q", scale=paint, legend=LAYERS), tooltip=marks.tooltips(frame), href="href:N"
         ),
         alt.Chart(marks.source(whole)).mark_line(strokeWidth=1.6, color=BLACK).encode(x=x, y=y, detail="series:N"),
         *_untrained_line(whole, x),

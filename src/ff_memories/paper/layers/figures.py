@@ -9,12 +9,14 @@ from ff_memories.figures.charts import BOXES, EDGES, box_chart, rates, stack_cha
 from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.marks import both_ends, counted, extremes, share_axis
 from ff_memories.figures.theme import KIND_COLOURS
-from ff_memories.judge.measures import boxes
+from ff_memories.judge.measures import boxes, means
 from ff_memories.paper.layers import measures
+from ff_memories.tables.sections import KIND
 
+KINDS = tuple(KIND.categories)
 RANDOM_KEYS = 0.5  # without bias, a key from a symmetric distribution is active for half of all inputs
 KIND_NAMES = dict(
-    zip(measures.KINDS, ["residual", "agreement (both)", "composition (neither)", "ffn (feed-forward)"], strict=True)
+    zip(KINDS, ["residual", "agreement (both)", "composition (neither)", "ffn (feed-forward)"], strict=True)
 )
 
 
@@ -62,7 +64,8 @@ def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
-    return measures.zero_agreement(tables["composition"], settings.seed)
+    zero = tables["composition"].with_columns(zero=pl.col("agreeing_memories") == 0)
+    return means(zero, ["layer"], "zero", settings.seed)
 
 
 def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -83,7 +86,11 @@ def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> s
 
 def kinds(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 11: share of examples per layer and kind of prediction."""
-    return stacked(measures.refinement_kinds(tables["refinement"], settings.seed), "kind", measures.KINDS)
+    rows, shares = tables["refinement"], []
+    for kind in KINDS:
+        of_kind = means(rows.with_columns(hit=pl.col("kind") == kind), ["layer"], "hit", settings.seed)
+        shares.append(of_kind.with_columns(kind=pl.lit(kind)))
+    return stacked(pl.concat(shares).sort("layer", "kind"), "kind", KINDS)
 
 
 def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:

@@ -15,11 +15,6 @@ def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
     return boxes(composition.with_columns((pl.col("active") / keys).alias("share")), "share")
 
 
-def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
-    """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
-    return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
-
-
 def zero_agreement_by_chance(composition: pl.DataFrame, values: pl.DataFrame, prediction: str) -> pl.DataFrame:
     """Return how often no memory would agree with its layer if as many were active, but at random: ``chance``.
 
@@ -87,14 +82,3 @@ def residual_predicts(refinement: pl.DataFrame, seed: int | None) -> pl.DataFram
     """E11, Figure 9: share of examples whose residual predicts the model's output, per layer."""
     hit = (pl.col("residual_top") == pl.col("model_top")).alias("hit")
     return means(refinement.with_columns(hit), ["layer"], "hit", seed)
-
-
-def refinement_kinds(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame:
-    """E13, Figure 11: share of examples per layer and kind: ``layer``, ``kind``, ``mean``, ``low``, ``high``, ``n``."""
-    parts = [
-        means(refinement.with_columns((pl.col("kind") == kind).alias("is")), ["layer"], "is", seed).with_columns(
-            pl.lit(kind, dtype=pl.String).alias("kind")
-        )
-        for kind in KINDS
-    ]
-    return pl.concat(parts).select("layer", "kind", "mean", "low", "high", "n").sort("layer", "kind")

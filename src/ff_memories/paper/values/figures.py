@@ -8,6 +8,7 @@ from ff_memories.figures import controls, marks, paper
 from ff_memories.figures.charts import BOXES, box_chart, rates
 from ff_memories.figures.context import Drawing, FigureContext, Tables
 from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE
+from ff_memories.judge.measures import MEAN, boxes, means
 from ff_memories.paper.values import measures
 
 SHARE = "_share"  # suffix of ranks as shares of the vocabulary
@@ -37,7 +38,7 @@ def agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def ranks(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 5: quartiles of the next token's rank per layer, also as vocabulary shares if the size is known."""
-    frame = measures.next_token_ranks(tables["values"])
+    frame = boxes(tables["values"], "next_token_rank")
     if not context.vocab:
         return frame
     columns = [name for name in frame.columns if name not in ("layer", "n")]
@@ -73,8 +74,17 @@ def ranks_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 
 def by_probability(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 6: agreement rate per bin of the top probability, over the values of all layers."""
-    return measures.agreement_by_probability(tables["values"], context.bins, settings.seed)
+    """Figure 6: agreement rate per ``bin`` of the top probability (its right edge), over the values of all layers.
+
+    The bins have equal width on [0, max]; ``left`` is a bin's left edge. Empty bins are left out.
+    """
+    compared = tables["values"].drop_nulls("agrees")
+    if compared.is_empty():
+        return pl.DataFrame(schema={"left": pl.Float64(), "bin": pl.Float64(), **MEAN})
+    width = float(compared["top_probability"].to_numpy().max()) / context.bins
+    index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, context.bins)
+    out = means(compared.with_columns(bin=index * width), ["bin"], "agrees", settings.seed)
+    return out.select((pl.col("bin") - width).alias("left"), pl.all())
 
 
 def by_probability_of_a_model(

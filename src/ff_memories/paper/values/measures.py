@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from ff_memories.judge.measures import MEAN, boxes, chance_agreement, means
+from ff_memories.judge.measures import chance_agreement, means
 
 
 def agreement(values: pl.DataFrame, seed: int | None) -> pl.DataFrame:
@@ -27,25 +27,6 @@ def in_random_pairs(values: pl.DataFrame) -> np.ndarray:
     wanted = values.group_by("layer", top_token="next_token").agg(same=pl.len())
     rows = values.join(wanted, on=["layer", "top_token"], how="left", maintain_order="left")
     return rows.select(pl.col("same").fill_null(0) / pl.len().over("layer")).to_series().to_numpy()
-
-
-def next_token_ranks(values: pl.DataFrame) -> pl.DataFrame:
-    """E5, Figure 5: quartiles of the target's rank in the value's distribution, per layer (0 = top)."""
-    return boxes(values, "next_token_rank")
-
-
-def agreement_by_probability(values: pl.DataFrame, bins: int, seed: int | None) -> pl.DataFrame:
-    """E6, Figure 6: agreement per bin of the value's top probability: ``bin`` (right edge), ``left``, means.
-
-    The bins have equal width on [0, max]; empty bins are left out.
-    """
-    compared = values.drop_nulls("agrees")
-    if compared.is_empty():
-        return pl.DataFrame(schema={"left": pl.Float64(), "bin": pl.Float64(), **MEAN})
-    width = float(compared["top_probability"].to_numpy().max()) / bins
-    index = (pl.col("top_probability").cast(pl.Float64) / width).ceil().clip(1, bins)
-    out = means(compared.with_columns(bin=index * width), ["bin"], "agrees", seed)
-    return out.select((pl.col("bin") - width).alias("left"), pl.all())
 
 
 def predictive_values(values: pl.DataFrame, most: int = 100) -> pl.DataFrame:
