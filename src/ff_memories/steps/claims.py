@@ -1,8 +1,6 @@
 """Judge the paper's claims from the run's tables, and gather all counts (tables `claims` and `counts`)."""
 
 import json
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -44,7 +42,9 @@ def run(
     run_tables = {schemas.name_of(path): schemas.read(path) for path in tables}
     evidence = Evidence.of_run(config, described, dictionary, run_tables)
     beside = None if baselines is None else schemas.read(baselines)
-    gathered = merge_counts(counts)
+    files = [file for path in counts for file in (sorted(path.glob("*.parquet")) if path.is_dir() else [path])]
+    gathered = schemas.concat("counts", [schemas.read(file, "counts") for file in files])
+    gathered = schemas.conform(gathered, schemas.TABLES["counts"])
     judged = verdicts(register(), evidence, described["scope"], beside, self_sampled(gathered))
     schemas.write(judged, claims)
     schemas.write(gathered, out_counts)
@@ -53,16 +53,6 @@ def run(
     for claim in register():
         _, letters, number = natural(claim.id)
         write_whole(each / f"{letters}{number:02}-{claim.name}.json", json.dumps(summary[claim.id]) + "\n")
-
-
-def merge_counts(paths: Iterable[Path]) -> pl.DataFrame:
-    """Merge all counts, from Parquet files with the ``counts`` schema or folders of such files."""
-    files = []
-    for path in paths:
-        files += sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    schema = schemas.TABLES["counts"]
-    parts = [schemas.read(file, "counts") for file in files]
-    return schemas.conform(pl.concat([pl.DataFrame(schema=schema.columns), *parts]), schema)
 
 
 def verdicts_of(claims: pl.DataFrame, weights: str | None = None) -> dict[str, dict[str, Any]]:

@@ -90,18 +90,14 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
 
     Raises ``UserError`` if no job of the run makes the target.
     """
+    jobs = []
     with workflow(run, forceall=True, cores=cores) as opened:
-        order = [job for level in opened.dag.toposorted() for job in sorted(level, key=str)]
-        jobs = [
-            StepJob(
-                tuple(map(str, job.input)),
-                tuple(map(str, job.output)),
-                dict(job.params.items())["config"],
-                tuple(words[len(PREFIX) : words.index(REDIRECTION)]),
-            )
-            for job in filter(_may_change, order)
-            for words in [shlex.split(job.shellcmd)]
-        ]
+        for job in (job for level in opened.dag.toposorted() for job in sorted(level, key=str)):
+            words = shlex.split(job.shellcmd or "")
+            on_own_model = not job.wildcards_dict.get("model") and not job.rule.name.startswith(LEFT_OUT)
+            if job.output and tuple(words[:2]) == PREFIX and on_own_model:
+                config, command = dict(job.params.items())["config"], tuple(words[2 : words.index(REDIRECTION)])
+                jobs.append(StepJob(tuple(map(str, job.input)), tuple(map(str, job.output)), config, command))
     needed: list[StepJob] = []
     for job in reversed(jobs):
         if {target, *(path for later in needed for path in later.inputs)} & {*job.outputs}:
@@ -111,12 +107,6 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
             f"{target}: no step of {run.file} makes this file", "give its path from the project's top folder"
         )
     return needed
-
-
-def _may_change(job: Any) -> bool:
-    """Return whether a choice may change what a job of the workflow makes: a step's on the run's own model."""
-    is_step = job.output and job.shellcmd and shlex.split(job.shellcmd)[:2] == [*PREFIX]
-    return bool(is_step) and not job.wildcards_dict.get("model") and not job.rule.name.startswith(LEFT_OUT)
 
 
 def evaluate(
