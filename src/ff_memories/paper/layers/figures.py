@@ -11,12 +11,10 @@ from ff_memories.figures.marks import both_ends, counted, extremes, share_axis
 from ff_memories.figures.theme import KIND_COLOURS
 from ff_memories.judge.measures import boxes, means
 from ff_memories.paper.layers import measures
-from ff_memories.tables.sections import KIND
 
-KINDS = tuple(KIND.categories)
 RANDOM_KEYS = 0.5  # without bias, a key from a symmetric distribution is active for half of all inputs
 KIND_NAMES = dict(
-    zip(KINDS, ["residual", "agreement (both)", "composition (neither)", "ffn (feed-forward)"], strict=True)
+    zip(measures.KINDS, ["residual", "agreement (both)", "composition (neither)", "ffn (feed-forward)"], strict=True)
 )
 
 
@@ -87,10 +85,10 @@ def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> s
 def kinds(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 11: share of examples per layer and kind of prediction."""
     rows, shares = tables["refinement"], []
-    for kind in KINDS:
+    for kind in measures.KINDS:
         of_kind = means(rows.with_columns(hit=pl.col("kind") == kind), ["layer"], "hit", settings.seed)
         shares.append(of_kind.with_columns(kind=pl.lit(kind)))
-    return stacked(pl.concat(shares).sort("layer", "kind"), "kind", KINDS)
+    return stacked(pl.concat(shares).sort("layer", "kind"), "kind", measures.KINDS)
 
 
 def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
