@@ -158,8 +158,8 @@ def coverage(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
     if share is None:
         raise Missing("nothing has been annotated")
     extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
-    n, units = labels.height, _keys(labels)
-    found = Measurement(*share, n=n, units=units, limit=limit, reason=extremes, proxy=by_proxy)
+    n, keys = labels.height, _keys(labels)
+    found = Measurement(*share, n=n, units=keys, limit=limit, reason=extremes, proxy=by_proxy)
     return _of_patterns(labels, triggers, found)
 
 

@@ -62,8 +62,7 @@ def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
-    zero = tables["composition"].with_columns(zero=pl.col("agreeing_memories") == 0)
-    return means(zero, ["layer"], "zero", settings.seed)
+    return measures.zero_agreement(tables["composition"], settings.seed)
 
 
 def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -15,6 +15,11 @@ def active_memories(composition: pl.DataFrame, keys: int) -> pl.DataFrame:
     return boxes(composition.with_columns((pl.col("active") / keys).alias("share")), "share")
 
 
+def zero_agreement(composition: pl.DataFrame, seed: int | None) -> pl.DataFrame:
+    """E9, Figure 8: share of examples where no memory predicts what its layer predicts."""
+    return means(composition.with_columns((pl.col("agreeing_memories") == 0).alias("zero")), ["layer"], "zero", seed)
+
+
 def zero_agreement_by_chance(composition: pl.DataFrame, values: pl.DataFrame, prediction: str) -> pl.DataFrame:
     """Return how often no memory would agree with its layer if as many were active, but at random: ``chance``.
 
