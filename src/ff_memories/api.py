@@ -262,8 +262,8 @@ def trace(
         types: as ``values.types``.
         residual: as ``composition.residual``.
         results: a run's folder, such as ``results/my``, if what its tables and gallery have on the memories is wanted.
-        settings: memories' coefficients to set at the last token, such as ``12:1034=0``, ``12:1034=x2`` or
-            ``12:1034-=mean``: layer, key and, where signs matter, sign. ``mean`` needs ``results``.
+        settings: memories' coefficients to set at the last token, such as ``12:1034=0`` or
+            ``12:1034-=x2``, its double: layer, key and, where signs matter, sign.
 
     Returns:
         The trace as plain data; docs/gallery.md describes its fields.
@@ -271,7 +271,7 @@ def trace(
     Raises:
         UserError: the text is empty or too long, the model has no such layer, or a setting names no memory or number.
     """
-    sets = [read_setting(text, model, results) for text in settings]
+    sets = [read_setting(text, model) for text in settings]
     asked = sorted(set(range(1, model.layers + 1) if layers is None else layers))
     for layer in asked:
         model.require(layer)

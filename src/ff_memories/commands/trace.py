@@ -14,8 +14,6 @@ from ff_memories.base.files import require_file, write_json, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
 from ff_memories.config.model import TransformersModel
-from ff_memories.corpus import forms
-from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.inputs import from_gguf, model_folder, registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.model.files import gguf_file
@@ -25,12 +23,11 @@ from ff_memories.workflow.run import DEFAULT, Run, refuse_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", nargs="?", metavar="TEXT", help="the text, in quotes")
+    parser.add_argument("text", metavar="TEXT", help="the text, in quotes")
     opening.argument(parser)
     parser.add_argument(
         "--model", help="a model without a run: a GGUF file, a folder of `transformers`, or a name of `fetch --list`"
     )
-    parser.add_argument("--file", type=Path, help="read the text from this file")
     parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write")
     parser.add_argument("--json", type=Path, metavar="FILE", help="JSON file to write, with all numbers")
     parser.add_argument("--layer", type=whole(), nargs="+", action="extend", help="show only these layers, from 1")
@@ -42,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MEMORY=NUMBER",
         help="set coefficients at the last position and compare predictions: layer:key=number, such as 12:1034=0; x2 "
-        "doubles it, mean is its mean in the table causal, and 12:1034- is key 1034's negative coefficient",
+        "doubles it, and 12:1034- is key 1034's negative coefficient",
     )
     parser.add_argument("--tokens", type=whole(), default=5, help="tokens per prediction; default: 5")
 
@@ -53,7 +50,10 @@ def run(args: argparse.Namespace) -> None:
         require_file(path)
     if len({path.resolve() for path in outputs}) < len(outputs):
         raise UserError(f"--out and --json: both are {args.out}", "name two files")
-    text = _text(args)
+    try:
+        text = args.text.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"the text: not UTF-8 at byte {error.start}", "give text in UTF-8") from None
     shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}
     if args.model is not None:
         name, scope, weights, traced = _of_model(args, text, shown)
@@ -126,23 +126,3 @@ def _of_model(
     with api.load_model(folder) as model:
         traced = api.trace(model, text, **shown, projection=TransformersModel.auto["values.projection"])
     return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), traced
-
-
-def _text(args: argparse.Namespace) -> str:
-    """Return the text. Raises ``UserError`` where there is none, there are two, or it is not UTF-8."""
-    if (args.text is None) == (args.file is None):
-        raise UserError("expected one text", 'give it in quotes, as in ff-memories trace "a text", or name its --file')
-    if args.text is not None:
-        where, raw = "the text", args.text.encode("utf-8", "surrogateescape")
-    else:
-        require_file(args.file)
-        try:
-            where, raw = str(args.file), args.file.read_bytes()
-        except FileNotFoundError:
-            raise UserError(f"{args.file}: no such file", "check --file") from None
-    try:
-        return raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
-    except UnicodeDecodeError as error:
-        if where == str(args.file):
-            forms.check(args.file, lines_are_sentences=True)
-        raise UserError(f"{where}: not UTF-8 at byte {error.start}", "give text in UTF-8") from None
