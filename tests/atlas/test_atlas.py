@@ -15,7 +15,6 @@ from reports import SVG, Tags
 from ff_memories import tables
 from ff_memories.atlas import panels
 from ff_memories.atlas.runs import OTHER, RELATED, SAME, Text, differences, members, relation, relations
-from ff_memories.base.errors import UserError
 from ff_memories.judge.register import register
 
 OTHER_TEXT = {"source": None, "train": {"files": ["t.txt"]}, "validation": {"files": ["v.txt"]}, "sha256": "a" * 64}
@@ -189,7 +188,7 @@ def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
         ((one, empty), "empty: is no run"),
         ((one, bare), "bare: this run has no tables/mutations.parquet, tables/values.parquet"),
         ((one, two, "--label", "tow=x"), "names none of the runs (did you mean two?)"),
-        ((one, two, "--label", "two="), "expected RUN=..."),
+        ((one, two, "--label", "two="), "expected RUN=TEXT"),
         ((one, two, "--label", "two=one"), f"two runs are called 'one': {one} and {two}"),
         ((one, two, "--over", "updates", "--label", "one=inf"), "'inf' is not a number"),
     ]:
@@ -211,12 +210,10 @@ def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
     one, two = finished(tmp_path, "one"), finished(tmp_path, "two", agreeing=3, config=False)
     assert ended(one, two, "--out", tmp_path / "out") == 2
     assert "the text of this run is not recorded (no config of this name)" in capsys.readouterr().err
-    elsewhere = write_config(tmp_path / "results", "two", triggers={"top": 60})
-    found = members([one, two], configs=[f"two={elsewhere}"])
+    write_config(tmp_path, "two", triggers={"top": 60})
+    found = members([one, two])
     assert relations(found, any_text=False)[1] == (SAME, "")
     assert differences(found) == {"triggers.top": [50, 60]}
-    with pytest.raises(UserError, match="is the config of the run 'two'"):
-        members([one, two], configs=[f"one={elsewhere}"])
 
 
 @pytest.mark.parametrize(
@@ -228,7 +225,6 @@ def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
         (Text("docstrings", "tokenised", "a"), Text("docstrings", "raw", "b"), RELATED),
         (Text("docstrings", "raw", "a"), Text("docstrings", "raw", "b"), RELATED),
         (Text("docstrings", "raw"), Text("docstrings", "raw", "b"), RELATED),
-        (Text(files=("t", "v")), Text(files=("t", "v")), RELATED),
         (Text(files=("t", "v"), sha256="a"), Text(files=("t", "v"), sha256="b"), OTHER),
         (Text(files=("t", "v")), Text(files=("t", "w")), OTHER),
         (Text("docstrings", "raw", "a"), Text("wiki", "raw", "b"), OTHER),
@@ -257,9 +253,7 @@ def test_a_run_on_text_of_its_model_says_so_in_its_label(pair):
 def test_an_atlas_says_no_path_of_its_machine(tmp_path):
     private = {"composition": {"sample_file": "/home/somebody/sample.csv"}}
     runs = [finished(tmp_path, "here"), finished(tmp_path, "there", agreeing=2, **private)]
-    (tmp_path / "elsewhere").mkdir()
-    given = write_config(tmp_path / "elsewhere", "there", **private)
-    assert ended(*runs, "--config", f"there={given}", "--out", tmp_path / "out") == 0
+    assert ended(*runs, "--out", tmp_path / "out") == 0
     said = (tmp_path / "out" / "atlas.html").read_text()
     assert "sample.csv" in said and str(tmp_path) not in said and "/home/somebody" not in said
 

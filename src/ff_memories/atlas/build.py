@@ -5,7 +5,6 @@ The page says what was compared, the verdicts of every run, and shows the figure
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,7 @@ from markupsafe import Markup, escape
 from ff_memories.atlas import chart, panels, runs
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.atlas.runs import Member
-from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, write_whole
+from ff_memories.base.files import replaced_folder, write_whole
 from ff_memories.base.text import csv_text, listed
 from ff_memories.figures.draw import plotted
 from ff_memories.figures.registry import DRAWN, title
@@ -45,11 +43,10 @@ def build(
     chart.check([member.label for member in members], over)
     texts = runs.relations(members, any_text)
     different = runs.without_folders(runs.differences(members))
-    _require_atlas(folder)
     warnings, notes = _remarks(members, texts, list(different))
     numbers = {panel.name: panels.numbers(panel, members) for panel in PANELS}
     shown = [panel for panel in PANELS if panel.section != BEYOND or numbers[panel.name].height]
-    with atomic_folder(folder) as partial:
+    with replaced_folder(folder, PAGE, "an atlas") as partial:
         (partial / FIGURES).mkdir()
         figures = [_figure(panel, numbers, members, list(different), over, partial / FIGURES) for panel in shown]
         html = page(members, warnings, notes, different, figures)
@@ -62,20 +59,7 @@ def build(
             for member in members
         ]
         pl.concat(own, how="diagonal_relaxed").write_parquet(partial / PLOTTED)
-        shutil.rmtree(folder, ignore_errors=True)
     return warnings, notes
-
-
-def _require_atlas(folder: Path) -> None:
-    """Raise ``UserError`` if the folder exists and is neither empty nor an atlas."""
-    if not folder.exists():
-        return
-    another = "name another folder with --out"
-    if not folder.is_dir():
-        raise UserError(f"{folder}: expected a folder, found a file", another)
-    names = {path.name for path in folder.iterdir()}
-    if odd := names - ({PAGE, FIGURES, NUMBERS, SIDE_BY_SIDE, PLOTTED} if PAGE in names else set()):
-        raise UserError(f"{folder}: contains {min(odd)}, which is of no atlas", another)
 
 
 def _remarks(

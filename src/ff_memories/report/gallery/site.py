@@ -1,7 +1,6 @@
 """Write the gallery's folder: the page, its scripts, each layer's index, and the parts made from a run."""
 
 import shlex
-import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, write_whole
+from ff_memories.base.files import replaced_folder, write_whole
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import environment
 from ff_memories.config import Settings
@@ -37,13 +35,8 @@ def build(
 
     ``configfile``: the run's, for commands. Raises ``UserError`` if the folder contains something other than a gallery.
     """
-    if folder.exists() and not (folder / "data" / f"{MANIFEST}.js").is_file():
-        others = [path for path in folder.iterdir()] if folder.is_dir() else [folder]
-        if others:
-            raise UserError(f"{folder}: contains something other than a gallery", "name another folder with --out")
-    with atomic_folder(folder) as partial:
+    with replaced_folder(folder, f"data/{MANIFEST}.js", "a gallery") as partial:
         _write(partial, material, config, info, configfile)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any], configfile: str | None) -> None:
