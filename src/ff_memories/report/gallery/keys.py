@@ -1,5 +1,6 @@
 """Write the parts of keys: each key's triggers and weaker examples, how it fires, and what its value does."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ from ff_memories.paper.keys.measures import MUTATIONS
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.parts import number
 from ff_memories.report.passages import LONGEST
-from ff_memories.tables.gallery import HISTOGRAM_BINS, TOP_LEVEL
+from ff_memories.tables.gallery import TOP_LEVEL
 
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -27,8 +28,7 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     ``x`` number of tokens cut off before them, ``n`` next tokens (null: the sentence ends), ``l`` lines and ``f``
     files of the corpus, ``h`` shading, one level per token, ``g`` a 1 for each token that begins a word (left out where
     all do), ``e`` the rank of the key's best trigger with the same prefix, 0 where that is the trigger itself (left out
-    where all are 0). ``v``: the tokens that the value promotes, [token, probability, logit]; without logits in an old
-    run. ``d``: those that it demotes, [token, logit]. ``q``: the histogram of the key's coefficients, by bin.
+    where all are 0). ``v``: the tokens that the value promotes, [token, probability, logit]. ``d``: those that it demotes, [token, logit]. ``q``: the histogram of the key's coefficients, by bin.
     ``s``: weaker examples, with the fields of triggers and ``q``, their percentiles. ``k`` and ``w``: the memories with
     the most similar keys and values, [layer, memory, cosine]. ``m``: by rank [change without the first, last, random
     token, that token's place]; ``b``: by annotator [[rank, label]]; ``p``: patterns, [annotator, type, description,
@@ -110,12 +110,10 @@ def _shades(material: Material) -> str | None:
 
 def _histograms(material: Material) -> dict[int, list[int]]:
     """Return by ordinal how many sampled coefficients lie in each bin, up to the last bin that has any."""
-    out: dict[int, list[int]] = {}
-    ordinals = material.ordinals(material.histogram).tolist()
-    for ordinal, bin_, n in zip(ordinals, material.histogram["bin"], material.histogram["n"], strict=True):
-        bins = out.setdefault(ordinal, [])
-        bins += [0] * (min(bin_, HISTOGRAM_BINS - 1) + 1 - len(bins))
-        bins[-1] += n
+    out: dict[int, list[int]] = defaultdict(list)
+    for ordinal, row in material.rows(material.histogram):
+        out[ordinal] += [0] * (row["bin"] - len(out[ordinal]))
+        out[ordinal].append(row["n"])
     return out
 
 
@@ -123,20 +121,17 @@ class _Values:
     """What each value promotes and demotes."""
 
     def __init__(self, material: Material):
-        self.words, size = material.words, material.size
-        grid = lambda frame, name: frame[name].to_numpy().reshape(size, -1)
-        promoted, demoted = material.promoted, material.demoted
-        self.up = [grid(promoted, name) for name in ("token", "probability")]
-        if "logit" in promoted.columns:
-            self.up.append(grid(promoted, "logit"))
-        self.down = [grid(demoted, name) for name in ("token", "logit")]
+        grid = lambda frame, name: frame[name].to_numpy().reshape(material.size, -1)
+        self.words = material.words
+        self.up = [grid(material.promoted, name) for name in ("token", "probability", "logit")]
+        self.down = [grid(material.demoted, name) for name in ("token", "logit")]
 
     def __call__(self, ordinal: int) -> dict[str, Any]:
-        up, down = ([column[ordinal].tolist() for column in columns] for columns in (self.up, self.down))
-        record = {"v": [[self.words[t], *(number(x, 4) for x in rest)] for t, *rest in zip(*up, strict=True)]}
-        if down[0]:
-            record["d"] = [[self.words[t], number(x, 4)] for t, x in zip(*down, strict=True)]
-        return record
+        up, down = (
+            [[self.words[t], *(number(x, 4) for x in rest)] for t, *rest in zip(*columns, strict=True)]
+            for columns in ([column[ordinal].tolist() for column in own] for own in (self.up, self.down))
+        )
+        return {"v": up, "d": down} if down else {"v": up}
 
 
 class _Without:
@@ -193,23 +188,16 @@ class _Similar:
 
 def _by_key(material: Material) -> dict[int, dict[str, Any]]:
     """Return the mutations, labels and patterns of keys that have any, by ordinal."""
-    out: dict[int, dict[str, Any]] = {}
-    rows = zip(material.ordinals(material.mutations).tolist(), material.mutations.iter_rows(named=True), strict=True)
-    for ordinal, row in rows:
-        changes = out.setdefault(ordinal, {}).setdefault("m", {}).setdefault(row["rank"], [None, None, None, None])
+    out: dict[int, dict[str, Any]] = defaultdict(dict)
+    for ordinal, row in material.rows(material.mutations):
+        changes = out[ordinal].setdefault("m", {}).setdefault(row["rank"], [None, None, None, None])
         changes[MUTATIONS.index(row["mutation"])] = number(row["change"], 4)
         if row["mutation"] == "random":
             last = row["removed"] + row.get("removed_tokens", 1) - 1
             changes[3] = row["removed"] if last == row["removed"] else f"{row['removed']}–{last}"
-    labels = zip(material.ordinals(material.labels).tolist(), material.labels.iter_rows(named=True), strict=True)
-    for ordinal, row in labels:
-        out.setdefault(ordinal, {}).setdefault("b", {}).setdefault(row["annotator"], []).append(
-            [row["rank"], row["label"]]
-        )
-    patterns = zip(
-        material.ordinals(material.annotations).tolist(), material.annotations.iter_rows(named=True), strict=True
-    )
-    for ordinal, row in patterns:
+    for ordinal, row in material.rows(material.labels):
+        out[ordinal].setdefault("b", {}).setdefault(row["annotator"], []).append([row["rank"], row["label"]])
+    for ordinal, row in material.rows(material.annotations):
         entry = [row["annotator"], row["type"], row["description"], row["ranks"]]
-        out.setdefault(ordinal, {}).setdefault("p", []).append(entry)
+        out[ordinal].setdefault("p", []).append(entry)
     return out

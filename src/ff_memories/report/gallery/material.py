@@ -1,8 +1,10 @@
 """Join all the data of a gallery, tables and texts, by key."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -85,6 +87,10 @@ class Material:
     def ordinals(self, frame: pl.DataFrame) -> np.ndarray:
         """Return the ordinal of each row's key, (rows,) int64."""
         return np.searchsorted(self.places, self._numbers(frame))
+
+    def rows(self, frame: pl.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield each row of a table, with its key's ordinal."""
+        return zip(self.ordinals(frame).tolist(), frame.iter_rows(named=True), strict=True)
 
     def _numbers(self, frame: pl.DataFrame) -> np.ndarray:
         return (frame["layer"].to_numpy().astype(np.int64) - 1) * self.keys + frame["key"].to_numpy()

@@ -94,12 +94,9 @@ def _shown(material: Material) -> list[list[int]]:
 
 def index(run: str, scope: str, both: bool = False) -> str:
     """Return the HTML page."""
+    template = environment("report.gallery").get_template("index.html.j2")
     scripts = [f"{name}.js" for name in SCRIPTS]
-    return (
-        environment("report.gallery")
-        .get_template("index.html.j2")
-        .render(run=run, scope=scope, both=both, title=TITLES[scope], scripts=scripts)
-    )
+    return template.render(run=run, scope=scope, both=both, title=TITLES[scope], scripts=scripts)
 
 
 PROMOTED = 5  # tokens that a list shows of a value
@@ -187,8 +184,8 @@ def _labels(material: Material) -> dict[int, list[int]]:
     """Return by ordinal how many triggers have each label, over people and the proxy."""
     counted = _counted(material).group_by("layer", "key", "label").len().sort("layer", "key", "label")
     out: dict[int, list[int]] = {}
-    for ordinal, label, n in zip(material.ordinals(counted).tolist(), counted["label"], counted["len"], strict=True):
-        out.setdefault(ordinal, [0] * len(LABELS))[LABELS.index(label)] = n
+    for ordinal, row in material.rows(counted):
+        out.setdefault(ordinal, [0] * len(LABELS))[LABELS.index(row["label"])] = row["len"]
     return out
 
 
@@ -203,13 +200,12 @@ def _disagreements(material: Material) -> dict[int, int]:
         .agg(pl.col("differ").sum())
         .sort("layer", "key")
     )
-    return dict(zip(material.ordinals(several).tolist(), several["differ"].to_list(), strict=True))
+    return {ordinal: row["differ"] for ordinal, row in material.rows(several)}
 
 
 def _changes(material: Material, mean: str) -> dict[int, list[float | None]]:
     out: dict[int, list[float | None]] = {}
-    frame = key_changes(material.mutations, mean)
-    for ordinal, row in zip(material.ordinals(frame).tolist(), frame.iter_rows(named=True), strict=True):
+    for ordinal, row in material.rows(key_changes(material.mutations, mean)):
         changes = out.setdefault(ordinal, [None] * len(MUTATIONS))
         if row["change"] is not None and np.isfinite(row["change"]):
             changes[MUTATIONS.index(row["mutation"])] = parts.number(row["change"], 4)
@@ -220,13 +216,13 @@ def summary(material: Material) -> list[dict[str, Any]]:
     """Return each layer's number of keys with triggers, share of agreeing values and median top coefficient."""
     rows = []
     for layer in range(1, material.layers + 1):
-        values = material.values.filter(pl.col("layer") == layer)
-        tops = material.triggers.filter((pl.col("layer") == layer) & (pl.col("rank") == 1))
+        coefficients = material.triggers.filter(layer=layer, rank=1)["coefficient"]
+        agreed = material.values.filter(layer=layer)["agrees"].mean()
         rows.append(
             {
-                "fire": len(tops),
-                "agree": parts.number(values.select(pl.col("agrees").mean()).item()),
-                "coefficient": parts.number(tops.select(pl.col("coefficient").median()).item()),
+                "fire": len(coefficients),
+                "agree": parts.number(agreed),  # type: ignore[arg-type]  # a mean is a number
+                "coefficient": parts.number(coefficients.median()),  # type: ignore[arg-type]
             }
         )
     return rows
