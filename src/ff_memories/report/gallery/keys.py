@@ -28,7 +28,8 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     ``x`` number of tokens cut off before them, ``n`` next tokens (null: the sentence ends), ``l`` lines and ``f``
     files of the corpus, ``h`` shading, one level per token, ``g`` a 1 for each token that begins a word (left out where
     all do), ``e`` the rank of the key's best trigger with the same prefix, 0 where that is the trigger itself (left out
-    where all are 0). ``v``: the tokens that the value promotes, [token, probability, logit]. ``d``: those that it demotes, [token, logit]. ``q``: the histogram of the key's coefficients, by bin.
+    where all are 0). ``v``: the tokens that the value promotes, [token, probability, logit].
+    ``d``: those that it demotes, [token, logit]. ``q``: the histogram of the key's coefficients, by bin.
     ``s``: weaker examples, with the fields of triggers and ``q``, their percentiles. ``k`` and ``w``: the memories with
     the most similar keys and values, [layer, memory, cosine]. ``m``: by rank [change without the first, last, random
     token, that token's place]; ``b``: by annotator [[rank, label]]; ``p``: patterns, [annotator, type, description,
@@ -171,16 +172,18 @@ class _Similar:
     """
 
     def __init__(self, material: Material):
-        table, self.neurons = material.similar, material.neurons
-        self.rows = list(zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True))
-        self.bounds = material.neighbours.tolist()
-        self.negative = (material.places % material.keys >= (self.neurons or material.keys)).tolist()
+        self.material, table, self.rows = material, material.similar, defaultdict[int, list[Any]](list)
+        rows = zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True)
+        for memory, row in zip(material.numbers(table).tolist(), rows, strict=True):
+            self.rows[memory].append(row)
 
     def __call__(self, ordinal: int) -> dict[str, Any]:
         record: dict[str, Any] = {}
-        for of, layer, key, cosine in self.rows[slice(*self.bounds[ordinal])]:
-            if self.neurons is not None:
-                key += self.neurons * (self.negative[ordinal] != (cosine < 0))
+        place, keys, neurons = int(self.material.places[ordinal]), self.material.keys, self.material.neurons
+        negative = neurons is not None and place % keys >= neurons
+        for of, layer, key, cosine in self.rows.get(place - negative * (neurons or 0), ()):
+            if neurons is not None:
+                key += neurons * (negative != (cosine < 0))
                 cosine = abs(cosine)
             record.setdefault("k" if of == "key" else "w", []).append([layer, key, number(cosine, 3)])
         return record

@@ -78,7 +78,7 @@ class Material:
     @cached_property
     def places(self) -> np.ndarray:
         """The keys that the gallery shows, (size,) ascending, as (layer - 1) * d_m + key."""
-        return np.unique(self._numbers(self.promoted)) if self.some else np.arange(self.layers * self.keys)
+        return np.unique(self.numbers(self.promoted)) if self.some else np.arange(self.layers * self.keys)
 
     def of_layer(self, layer: int) -> range:
         """Return the ordinals of a layer's keys."""
@@ -86,13 +86,14 @@ class Material:
 
     def ordinals(self, frame: pl.DataFrame) -> np.ndarray:
         """Return the ordinal of each row's key, (rows,) int64."""
-        return np.searchsorted(self.places, self._numbers(frame))
+        return np.searchsorted(self.places, self.numbers(frame))
 
     def rows(self, frame: pl.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield each row of a table, with its key's ordinal."""
         return zip(self.ordinals(frame).tolist(), frame.iter_rows(named=True), strict=True)
 
-    def _numbers(self, frame: pl.DataFrame) -> np.ndarray:
+    def numbers(self, frame: pl.DataFrame) -> np.ndarray:
+        """Return each row's key as in ``places``, (rows,) int64."""
         return (frame["layer"].to_numpy().astype(np.int64) - 1) * self.keys + frame["key"].to_numpy()
 
     def starts(self, frame: pl.DataFrame) -> np.ndarray:
@@ -117,13 +118,6 @@ class Material:
             for row in range(a, b):
                 first[row] = first_row.setdefault(tokens[slice(*spans[row])].tobytes(), row)
         return first
-
-    @cached_property
-    def neighbours(self) -> np.ndarray:
-        """Start and end (keys, 2) of each key's rows in ``similar``, which has one entry for both signs of a key."""
-        negative = (self.places % self.keys) // (self.neurons or self.keys)  # 1 for negative coefficients, else 0
-        numbers = self.places - negative * (self.neurons or 0)
-        return np.stack([np.searchsorted(self._numbers(self.similar), numbers + step) for step in (0, 1)], axis=1)
 
     def window(self, frame: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Return start and end (rows,) of the shown part of each row's prefix, in the corpus's tokens."""
