@@ -9,8 +9,8 @@ import polars as pl
 from ff_memories.atlas.panels import Panel
 from ff_memories.base.errors import UserError
 from ff_memories.figures.controls import LINE
-from ff_memories.figures.marks import Options, balanced, length, source, tooltips, wrapped
-from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEADLINE, HEIGHT, MODEL_COLOURS, NOTE, STEP_COLOURS
+from ff_memories.figures.marks import Options, framed, in_the_centre, length, source, tooltips
+from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEIGHT, MODEL_COLOURS, STEP_COLOURS
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
 TICKS = 5  # steps that a legend has room for
@@ -64,22 +64,8 @@ def chart(
         level = alt.Chart(source([{"chance": panel.chance[0]}])).mark_rule(**LINE)
         marks.insert(0, level.encode(y=y("chance")))
     if frame.is_empty():
-        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}, "color": FAINT}
-        marks.append(alt.Chart(source([{}])).mark_text(text="no run has these numbers", fontSize=9, **middle))
-    return (
-        alt.layer(*marks)
-        .resolve_scale(shape="independent", color="independent")
-        .properties(
-            description=describes,
-            width=COLUMN_WIDTH,
-            height=HEIGHT,
-            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-            title=alt.TitleParams(
-                text=balanced(panel.title, COLUMN_WIDTH, HEADLINE),
-                subtitle=[line for note in notes for line in wrapped(note, COLUMN_WIDTH, NOTE)],
-            ),
-        )
-    )
+        marks.append(in_the_centre("no run has these numbers", 9, color=FAINT))
+    return framed(marks, describes, COLUMN_WIDTH, HEIGHT, panel.title, notes)
 
 
 def reach(frame: pl.DataFrame) -> float:

@@ -3,7 +3,7 @@
 Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
@@ -116,24 +116,36 @@ def finish(
     A figure without data says so, in its centre and as its headline.
     """
     if frame.is_empty():
-        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
-        layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
+        layers = [*layers, in_the_centre("no data", 11)]
     shown = NO_DATA if frame.is_empty() else headline(frame, context)
+    about = caption(context.figure, context.target, context.active)
+    return framed(layers, about, context.width, context.height, shown, notes).properties(usermeta={"headline": shown})
+
+
+def in_the_centre(text: str, size: int, **more: Any) -> alt.Chart:
+    """Return a text in the middle of the axes."""
+    middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
+    return alt.Chart(source([{}])).mark_text(text=text, fontSize=size, **middle, **more)
+
+
+def framed(
+    layers: Sequence[alt.Chart], about: str, width: int, height: int, title: str, notes: Sequence[str]
+) -> alt.LayerChart:
+    """Return layers on one pair of axes, ``height`` points high, under a title and notes that fit the ``width``."""
     return (
         alt.layer(*layers)
         .resolve_scale(
             color="independent", fill="independent", stroke="independent", shape="independent", strokeDash="independent"
         )
         .properties(
-            description=caption(context.figure, context.target, context.active),
-            width=context.width,
-            height=context.height,
+            description=about,
+            width=width,
+            height=height,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
             title=alt.TitleParams(
-                text=balanced(shown, context.width, HEADLINE),
-                subtitle=[line for note in notes for line in wrapped(note, context.width, NOTE)],
+                text=balanced(title, width, HEADLINE),
+                subtitle=[line for note in notes for line in wrapped(note, width, NOTE)],
             ),
-            usermeta={"headline": shown},
         )
     )
 
