@@ -128,21 +128,17 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
 
 def _frame(material: Material) -> pl.DataFrame:
     """Return the values table in ordinal order, with a summary of each key's triggers."""
+    by, last = ["layer", "key"], pl.col("last")
     triggers = material.triggers.with_columns(pl.Series("last", material.last_tokens))
-    by = ["layer", "key"]
     of_keys = triggers.group_by(by).agg(
-        pl.len().alias("n"), pl.col("coefficient").filter(pl.col("rank") == 1).first().alias("coefficient")
-    )
-    ends = (
-        triggers.group_by(*by, "last")
-        .agg(pl.len().alias("same"))
-        .sort(*by, "same", "last", descending=[False, False, True, False])
-        .unique(by, keep="first", maintain_order=True)
+        n=pl.len(),
+        coefficient=pl.col("coefficient").filter(rank=1).first(),
+        last=last.mode().min(),
+        same=last.unique_counts().max(),
     )
     counted = material.firing.select(*by, "fired", "prefixes")
     joined = material.values.sort(by).join(counted, on=by, how="left", maintain_order="left")
-    joined = joined.join(of_keys, on=by, how="left", maintain_order="left")
-    return joined.join(ends, on=by, how="left", maintain_order="left")
+    return joined.join(of_keys, on=by, how="left", maintain_order="left")
 
 
 def _layer(
