@@ -37,12 +37,15 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     became of the coefficient, ``u`` and ``o``, the change of the promoted tokens' mean logit by the value itself and
     in the end, ``a``, that of the log-probability of the model's own top token, and ``z``, whether it has another top.
     """
-    triggers = _Prefixes(material, material.triggers, "next_token")
-    samples = _Prefixes(material, material.samples)
-    of_samples, percentiles = material.starts(material.samples), material.samples["percentile"].to_list()
+    triggers = _Prefixes(material, material["triggers"], "next_token")
+    samples = _Prefixes(material, material["samples"])
+    of_samples, percentiles = material.starts(material["samples"]), material["samples"]["percentile"].to_list()
     extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
     values, same = _Values(material), material.same_text
-    levels = [0, *material.triggers["position"].cast(pl.Int64).cum_sum()]  # where each trigger's rows of `levels` begin
+    levels = [
+        0,
+        *material["triggers"]["position"].cast(pl.Int64).cum_sum(),
+    ]  # where each trigger's rows of `levels` begin
     without = _Without(material)
     for part in material.parts():
         records = []
@@ -79,8 +82,8 @@ class _Prefixes:
             self.next = [token if here else None for token, here in zip(following_tokens, inside.tolist(), strict=True)]
         else:
             self.next = frame[following].to_list()
-        files = {name: i for i, name in enumerate(sorted(set(material.sentences["file"])))}
-        lines = material.sentences[frame["sentence"].to_numpy()]
+        files = {name: i for i, name in enumerate(sorted(set(material["sentences"]["file"])))}
+        lines = material["sentences"][frame["sentence"].to_numpy()]
         self.line = lines["line"].to_list()
         self.file = lines["file"].replace_strict(files, return_dtype=pl.Int64).to_list() if len(lines) else []
 
@@ -103,16 +106,16 @@ class _Prefixes:
 
 def _shades(material: Material) -> str | None:
     """Return the levels of all triggers' tokens, one character each; ``None`` if the gallery shows no shading."""
-    if material.levels.is_empty():
+    if material["levels"].is_empty():
         return None
-    levels = np.minimum(material.levels["level"].to_numpy(), TOP_LEVEL)
+    levels = np.minimum(material["levels"]["level"].to_numpy(), TOP_LEVEL)
     return np.frombuffer(LEVELS.encode(), dtype=np.uint8)[levels].tobytes().decode()
 
 
 def _histograms(material: Material) -> dict[int, list[int]]:
     """Return by ordinal how many sampled coefficients lie in each bin, up to the last bin that has any."""
     out: dict[int, list[int]] = defaultdict(list)
-    for ordinal, row in material.rows(material.histogram):
+    for ordinal, row in material.rows(material["histogram"]):
         out[ordinal] += [0] * (row["bin"] - len(out[ordinal]))
         out[ordinal].append(row["n"])
     return out
@@ -124,8 +127,8 @@ class _Values:
     def __init__(self, material: Material):
         grid = lambda frame, name: frame[name].to_numpy().reshape(material.size, -1)
         self.words = material.words
-        self.up = [grid(material.promoted, name) for name in ("token", "probability", "logit")]
-        self.down = [grid(material.demoted, name) for name in ("token", "logit")]
+        self.up = [grid(material["promoted"], name) for name in ("token", "probability", "logit")]
+        self.down = [grid(material["demoted"], name) for name in ("token", "logit")]
 
     def __call__(self, ordinal: int) -> dict[str, Any]:
         up, down = (
@@ -139,7 +142,7 @@ class _Without:
     """What becomes of the model's predictions at validation prefixes without the memory."""
 
     def __init__(self, material: Material):
-        offsets, table = material.corpus.offsets, material.causal.filter(pl.col("control") == "none")
+        offsets, table = material.corpus.offsets, material["causal"].filter(pl.col("control") == "none")
         measured = set(table["intervention"])
         self.intervention = next((name for name in WITHOUT if name in measured), "")
         table = table.filter(pl.col("intervention").cast(pl.String) == self.intervention)
@@ -172,7 +175,7 @@ class _Similar:
     """
 
     def __init__(self, material: Material):
-        self.material, table, self.rows = material, material.similar, defaultdict[int, list[Any]](list)
+        self.material, table, self.rows = material, material["similar"], defaultdict[int, list[Any]](list)
         rows = zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True)
         for memory, row in zip(material.numbers(table).tolist(), rows, strict=True):
             self.rows[memory].append(row)
@@ -192,15 +195,15 @@ class _Similar:
 def _by_key(material: Material) -> dict[int, dict[str, Any]]:
     """Return the mutations, labels and patterns of keys that have any, by ordinal."""
     out: dict[int, dict[str, Any]] = defaultdict(dict)
-    for ordinal, row in material.rows(material.mutations):
+    for ordinal, row in material.rows(material["mutations"]):
         changes = out[ordinal].setdefault("m", {}).setdefault(row["rank"], [None, None, None, None])
         changes[MUTATIONS.index(row["mutation"])] = number(row["change"], 4)
         if row["mutation"] == "random":
             last = row["removed"] + row.get("removed_tokens", 1) - 1
             changes[3] = row["removed"] if last == row["removed"] else f"{row['removed']}–{last}"
-    for ordinal, row in material.rows(material.labels):
+    for ordinal, row in material.rows(material["pattern_labels"]):
         out[ordinal].setdefault("b", {}).setdefault(row["annotator"], []).append([row["rank"], row["label"]])
-    for ordinal, row in material.rows(material.annotations):
+    for ordinal, row in material.rows(material["annotations"]):
         entry = [row["annotator"], row["type"], row["description"], row["ranks"]]
         out[ordinal].setdefault("p", []).append(entry)
     return out

@@ -71,16 +71,18 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
         "top": most_triggers(material),
-        "shaded": not material.levels.is_empty(),
-        "counted": not material.firing.is_empty(),
+        "shaded": not material["levels"].is_empty(),
+        "counted": not material["firing"].is_empty(),
         "sampled": min(config.gallery.sampled, int((available(material.corpus, config.triggers.positions) > 0).sum())),
         "levels": LEVELS,
         "bins": HISTOGRAM_BINS,
         "labels": LABELS,
         "target": config.values.target,
         "projection": config.values.projection,
-        "language_models": sorted(name for name in material.labels["annotator"].unique() if name.startswith(MODEL)),
-        "files": [Path(name).name for name in sorted(set(material.sentences["file"]))],
+        "language_models": sorted(
+            name for name in material["pattern_labels"]["annotator"].unique() if name.startswith(MODEL)
+        ),
+        "files": [Path(name).name for name in sorted(set(material["sentences"]["file"]))],
         "summary": summary(material),
         **({"shown": _shown(material)} if material.some else {}),
     }
@@ -129,15 +131,15 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
 def _frame(material: Material) -> pl.DataFrame:
     """Return the values table in ordinal order, with a summary of each key's triggers."""
     by, last = ["layer", "key"], pl.col("last")
-    triggers = material.triggers.with_columns(pl.Series("last", material.last_tokens))
+    triggers = material["triggers"].with_columns(pl.Series("last", material.last_tokens))
     of_keys = triggers.group_by(by).agg(
         n=pl.len(),
         coefficient=pl.col("coefficient").filter(rank=1).first(),
         last=last.mode().min(),
         same=last.unique_counts().max(),
     )
-    counted = material.firing.select(*by, "fired", "prefixes")
-    joined = material.values.sort(by).join(counted, on=by, how="left", maintain_order="left")
+    counted = material["firing"].select(*by, "fired", "prefixes")
+    joined = material["values"].sort(by).join(counted, on=by, how="left", maintain_order="left")
     return joined.join(of_keys, on=by, how="left", maintain_order="left")
 
 
@@ -151,7 +153,7 @@ def _layer(
 
     numbers = lambda column: [parts.number(x) for x in frame[column].to_list()]
     promoted = (
-        material.promoted["token"].to_numpy().reshape(material.size, -1)[ordinals.start : ordinals.stop, 1:PROMOTED]
+        material["promoted"]["token"].to_numpy().reshape(material.size, -1)[ordinals.start : ordinals.stop, 1:PROMOTED]
     )
     return {
         "top": words("top_token"),
@@ -165,7 +167,7 @@ def _layer(
         "agreeing": frame["agreeing_triggers"].to_list(),
         "measured": frame["triggers"].to_list(),
         "triggers": frame["n"].fill_null(0).to_list(),
-        **{name: frame[name].to_list() for name in ("fired", "prefixes") if len(material.firing)},
+        **{name: frame[name].to_list() for name in ("fired", "prefixes") if len(material["firing"])},
         **{name: {o - ordinals.start: rows[o] for o in ordinals if o in rows} for name, rows in sparse.items()},
         "words": ["" if token < 0 else material.words[token] for token in places],
     }
@@ -173,7 +175,7 @@ def _layer(
 
 def _counted(material: Material) -> pl.DataFrame:
     """Return the labels of people and of the proxy; models' labels only stand on the keys' pages."""
-    return material.labels.filter(~pl.col("annotator").str.starts_with(MODEL))
+    return material["pattern_labels"].filter(~pl.col("annotator").str.starts_with(MODEL))
 
 
 def _labels(material: Material) -> dict[int, list[int]]:
@@ -201,7 +203,7 @@ def _disagreements(material: Material) -> dict[int, int]:
 
 def _changes(material: Material, mean: str) -> dict[int, list[float | None]]:
     out: dict[int, list[float | None]] = {}
-    for ordinal, row in material.rows(key_changes(material.mutations, mean)):
+    for ordinal, row in material.rows(key_changes(material["mutations"], mean)):
         changes = out.setdefault(ordinal, [None] * len(MUTATIONS))
         if row["change"] is not None and np.isfinite(row["change"]):
             changes[MUTATIONS.index(row["mutation"])] = parts.number(row["change"], 4)
@@ -212,8 +214,8 @@ def summary(material: Material) -> list[dict[str, Any]]:
     """Return each layer's number of keys with triggers, share of agreeing values and median top coefficient."""
     rows = []
     for layer in range(1, material.layers + 1):
-        coefficients = material.triggers.filter(layer=layer, rank=1)["coefficient"]
-        agreed = material.values.filter(layer=layer)["agrees"].mean()
+        coefficients = material["triggers"].filter(layer=layer, rank=1)["coefficient"]
+        agreed = material["values"].filter(layer=layer)["agrees"].mean()
         rows.append(
             {
                 "fire": len(coefficients),

@@ -91,7 +91,7 @@ def _fires(material: Material) -> dict[int, dict[str, list[int]]]:
         {
             "last": material.last_tokens,
             "before": before.astype(np.int64),
-            "ordinal": material.ordinals(material.triggers),
+            "ordinal": material.ordinals(material["triggers"]),
         }
     )
     by = ["last", "before", "ordinal"]
@@ -105,7 +105,7 @@ def _fires(material: Material) -> dict[int, dict[str, list[int]]]:
 
 
 def _promotes(material: Material) -> dict[int, list[int]]:
-    ids = material.promoted["token"].to_numpy().reshape(material.size, -1).astype(np.int64)
+    ids = material["promoted"]["token"].to_numpy().reshape(material.size, -1).astype(np.int64)
     ordinal, rank = (a.ravel() for a in np.indices(ids.shape))
     by_word = np.lexsort([ordinal, ids.ravel()])
     words = ids.ravel()[by_word, None]
@@ -120,7 +120,7 @@ ROWS = 1 << 16  # triggers read at once
 
 def most_triggers(material: Material) -> int:
     """Return how many numbers each key has for its triggers."""
-    return int(material.triggers["rank"].max() or 0)  # type: ignore[arg-type]
+    return int(material["triggers"]["rank"].max() or 0)  # type: ignore[arg-type]
 
 
 def _shown_tokens(material: Material) -> list[int]:
@@ -166,7 +166,7 @@ def _shown(material: Material) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]
 
 def _occurrences(material: Material, order: np.ndarray) -> np.ndarray:
     """Return each token of each shown trigger as one number: token's order, trigger, place. (occurrences,) sorted."""
-    (first, end), text, triggers = material.windows, material.corpus.tokens, material.triggers
+    (first, end), text, triggers = material.windows, material.corpus.tokens, material["triggers"]
     place_of = np.zeros(len(material.words), dtype=np.uint64)
     place_of[order] = np.arange(len(order))
     number = material.ordinals(triggers) * most_triggers(material) + triggers["rank"].to_numpy().astype(np.int64) - 1
