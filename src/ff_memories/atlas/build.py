@@ -68,16 +68,13 @@ def _remarks(
     """Return what makes the runs hard to compare, and what else to know, from relations of ``texts`` and settings."""
     first = f"“{members[0].label}”"
     warnings, notes = [], []
-    by_relation: dict[tuple[str, str], list[str]] = {}
-    for member, relation in zip(members, texts, strict=True):
-        by_relation.setdefault(relation, []).append(_quoted(member))
-    for (how, why), quoted in by_relation.items():
+    for member, (how, why) in zip(members, texts, strict=True):
         if how == runs.OTHER:
-            warnings += [f"{one}: {why}. The text may cause differences from {first}." for one in quoted]
+            warnings.append(f"{_quoted(member)}: {why}. The text may cause differences from {first}.")
         elif how == runs.RELATED:
-            notes.append(f"Text, compared with {first}: {why} ({listed(quoted)}).")
-        elif len(quoted) > 1:
-            notes.insert(0, f"{listed(quoted)} read the same text.")
+            notes.append(f"{_quoted(member)}: compared with {first}, {why}.")
+    if {how for how, _ in texts} == {runs.SAME}:
+        notes.append("All runs read the same text.")
     if different:
         warnings.append(f"Settings differ: {listed(different)}. The page has a table of their values.")
     warnings += [f"{_quoted(m)}: its settings are not known ({m.unknown})." for m in members if m.unknown]

@@ -146,18 +146,13 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
     card, folder_of_tables, claims = folder / "model" / "info.json", folder / "tables", folder / "claims.json"
     if not card.is_file() and not folder_of_tables.is_dir():
         raise UserError(f"{folder}: is no run: it has no model/info.json and no tables", "name a folder in results/")
-    paths = {table: folder_of_tables / f"{table}.parquet" for table in NEEDED}
-    if lacking := [
-        path.relative_to(folder).as_posix() for path in (*paths.values(), card, claims) if not path.exists()
-    ]:
+    needed = [*(folder_of_tables / f"{table}.parquet" for table in NEEDED), card, claims]
+    if lacking := [path.relative_to(folder).as_posix() for path in needed if not path.exists()]:
         raise UserError(
             f"{folder}: this run has no {', '.join(lacking)}", "finish the run, or in a clone restore it with make pull"
         )
     info = read_info(card)
     config, unknown = _config(folder, info)
-    paths |= {name: path for name in BEYOND_PAPER if (path := folder_of_tables / f"{name}.parquet").is_file()}
-    tables = {table: schemas.read(path) for table, path in paths.items()}
-    tables |= _proxy_labels(folder)
     counts, sentences = folder_of_tables / "counts.parquet", folder_of_tables / "sentences.parquet"
     step = None if over is None else _number(label, over)
     if step is None and counts.is_file() and wording.self_sampled(schemas.read(counts)):
@@ -170,7 +165,7 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
         None if config is None else config.resolved(),
         unknown,
         _text(config, folder, dvc_lock_file.digest(sentences) if sentences.is_file() else None),
-        tables,
+        _tables(folder),
         _untrained(folder),
         _claims(claims),
         step,
@@ -199,24 +194,21 @@ def _text(config: Config | None, folder: Path, sentences: str | None) -> Text:
     return Text(corpus.source, form, corpus.sha256, files, sentences)
 
 
-def _proxy_labels(folder: Path) -> Tables:
-    """Return the proxy's labels of a run, if it has any."""
-    for path in (folder / "proxy" / f"{PATTERNS}.parquet", folder / "tables" / f"{PATTERNS}.parquet"):
-        if path.is_file():
-            frame = schemas.read(path).filter(pl.col("annotator") == ANNOTATOR)
-            if frame.height:
-                return {PATTERNS: frame}
-    return {}
+def _tables(folder: Path) -> Tables:
+    """Return the tables of a run or of another model that it measured; of labels, the proxy's, if it has any."""
+    paths = {name: folder / "tables" / f"{name}.parquet" for name in (*NEEDED, *BEYOND_PAPER, PATTERNS)}
+    if (own := folder / "proxy" / f"{PATTERNS}.parquet").is_file():
+        paths[PATTERNS] = own
+    read = {name: schemas.read(path) for name, path in paths.items() if path.is_file()}
+    if PATTERNS in read and (labels := read.pop(PATTERNS).filter(annotator=ANNOTATOR)).height:
+        read[PATTERNS] = labels
+    return read
 
 
 def _untrained(folder: Path) -> list[Tables]:
     """Return the tables of each untrained model that the run measured, in the order of their seeds."""
-    models = []
-    for model in sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name)):
-        names = {name: "proxy" if name == PATTERNS else "tables" for name in (*NEEDED, PATTERNS, *BEYOND_PAPER)}
-        paths = {name: model / inside / f"{name}.parquet" for name, inside in names.items()}
-        models.append({name: schemas.read(path) for name, path in paths.items() if path.is_file()})
-    return [tables for tables in models if tables]
+    models = sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name))
+    return [tables for tables in map(_tables, models) if tables]
 
 
 def _claims(path: Path) -> dict[str, dict[str, Any]]:
