@@ -226,7 +226,7 @@ def test_a_page_shows_hostile_text_as_text(tmp_path):
     factories.write_dictionary(tmp_path / "dict.txt", types)
     model = load_model(tmp_path / "model.pt", tmp_path / "dict.txt")
     text = " ".join([*hostile, "<i>unknown</i>", "</script><script>alert(1)</script>"])
-    html = page(trace(model, text), tmp_path, "a<b>")
+    html = page(trace(model, text) | {"run": "a<b>"}, tmp_path)
     found = Tags(html).found
     tags = [tag for tag, _ in found]
     assert tags.count("script") == 2 and "img" not in tags

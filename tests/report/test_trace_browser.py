@@ -28,7 +28,8 @@ def opened(tmp_path_factory):
         number, sign = memory["key"] % 3, -1 if memory["key"] % 5 == 0 else 1
         memory["triggers"], memory["patterns"] = ((None, None), (0, []), (1, [PATTERN]))[number]
         memory["address"] = None if number == 0 else f"#/{memory['layer']}/{memory['key']}{'-' if sign < 0 else ''}"
-    html = page(found | {"gallery": str(folder / "results" / "gallery" / "index.html")}, folder, "made-up", "surrogate")
+    about = {"run": "made-up", "scope": "surrogate", "gallery": str(folder / "results" / "gallery" / "index.html")}
+    html = page(found | about, folder)
     (folder / "page.html").write_text(html, encoding="utf-8")
     with browsing.browser(folder) as driver:
         yield found, driver, (folder / "page.html").as_uri()

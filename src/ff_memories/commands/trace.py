@@ -19,7 +19,7 @@ from ff_memories.inputs.fetch import fetch
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow import opening
-from ff_memories.workflow.run import DEFAULT, Run, refuse_unfinished
+from ff_memories.workflow.run import DEFAULT, refuse_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,12 +55,8 @@ def run(args: argparse.Namespace) -> None:
     except UnicodeDecodeError as error:
         raise UserError(f"the text: not UTF-8 at byte {error.start}", "give text in UTF-8") from None
     shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}
-    if args.model is not None:
-        name, scope, weights, traced = _of_model(args, text, shown)
-    else:
-        name, scope, weights, traced = _of_run(opening.opened(args.configfile), text, shown)
-    about = {"weights": weights} if weights else {}
-    traced = {"format": traced.pop("format"), "run": name, "scope": scope, **about, **traced}
+    about, traced = _of_run(args, text, shown) if args.model is None else _of_model(args, text, shown)
+    traced = {"format": traced.pop("format"), **{name: told for name, told in about.items() if told}, **traced}
     from ff_memories.report.trace import lines, page
 
     unknown = [p.get("written", p["token"]) for p in traced["positions"][1:] if p["unknown"]]
@@ -69,19 +65,19 @@ def run(args: argparse.Namespace) -> None:
     if args.json is not None:
         write_json(args.json, traced, ensure_ascii=False, allow_nan=False)
     if args.out is not None:
-        write_whole(args.out, page(traced, args.out.parent, name, scope))
+        write_whole(args.out, page(traced, args.out.parent))
     for path in outputs:
         print(f"wrote {path}")
     if not outputs:
         print("\n".join(lines(traced)))
 
 
-def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str | None, dict[str, Any]]:
-    """Return a run's name and scope, what quantised weights are, and the trace of a text through its model."""
+def _of_run(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a run's name, its scope and what quantised weights are, and the trace of a text through its model."""
     from ff_memories import api  # torch takes a second to load
     from ff_memories.corpus.text import moses
 
-    refuse_unfinished(run_)
+    refuse_unfinished(run_ := opening.opened(args.configfile))
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
     if not weights.exists():
         raise UserError(f"{weights}: no such file", f"run {run_.again(str(weights))}")
@@ -99,12 +95,10 @@ def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str 
         residual=chosen["composition"]["residual"],
         results=run_.results,
     )
-    return run_.config.run, described["scope"], quantised(described), traced
+    return {"run": run_.config.run, "scope": described["scope"], "weights": quantised(described)}, traced
 
 
-def _of_model(
-    args: argparse.Namespace, text: str, shown: dict[str, Any]
-) -> tuple[str, str, str | None, dict[str, Any]]:
+def _of_model(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the same of a model that has no run, with values read as a run's config would have it."""
     if args.configfile != DEFAULT:
         raise UserError("--model and --configfile: a text goes through one model", "leave out one of them")
@@ -125,4 +119,5 @@ def _of_model(
 
     with api.load_model(folder) as model:
         traced = api.trace(model, text, **shown, projection=TransformersModel.auto["values.projection"])
-    return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), traced
+    weights = quantised(model_folder.made_from(folder))
+    return {"run": Path(args.model).name, "scope": "model", "weights": weights}, traced

@@ -235,12 +235,13 @@ KINDS = {  # kind: its mark in the grid, and what it says
 LONGEST = 14  # characters of a token in the grid; the details have all of them
 
 
-def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper") -> str:
-    """Return a trace of ``api.trace`` as one page, which lies in ``folder``: its links to the gallery begin there.
+def page(found: dict[str, Any], folder: Path) -> str:
+    """Return a trace as one page, which lies in ``folder``: its links to the gallery begin there.
 
-    ``run``: the run's name. ``scope``: that of its model (``model.info``).
+    ``found``: of ``api.trace``, or of the command, which adds ``run``, ``scope`` and ``weights``.
     """
     script, layers, positions = ours("trace/trace.js"), found["layers"], found["positions"]
+    scope = found.get("scope", "paper")
     rows = []
     for index, position in enumerate(positions):
         following = positions[index + 1]["id"] if index + 1 < len(positions) else None
@@ -249,7 +250,7 @@ def page(found: dict[str, Any], folder: Path, run: str = "", scope: str = "paper
         rows.append(own | {"cells": [_grid_cell(cell, following) for cell in cells]})
     return render(
         "trace/trace.html.j2",
-        run=run,
+        run=found.get("run", ""),
         title=TITLES[scope],
         notice=" ".join(filter(None, (NOTICES[scope], found.get("weights")))),
         text=shown_text(found["text"]),
