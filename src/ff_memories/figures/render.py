@@ -25,6 +25,8 @@ from ff_memories.figures import theme
 from ff_memories.figures.registry import DRAWN
 from ff_memories.figures.theme import FONT
 
+from ff_memories.figures.theme import CONFIG
+
 VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
 # Hatching distinguishes stacked segments without colour. Vega-Lite has none, so we replace each of these fills by a
@@ -58,8 +60,7 @@ def use_own_font() -> None:
 
 def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return the chart as a Vega-Lite specification with its data and its configuration inside."""
-    alt.theme.enable("ff_memories")
-    return chart.to_dict()
+    return chart.to_dict() | {"config": CONFIG}
 
 
 def svg(specification: dict[str, Any], figure: str) -> str:
