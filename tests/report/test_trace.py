@@ -12,17 +12,15 @@ import yaml
 from galleries import HOSTILE
 from pipeline import config, step, write_inputs
 from reference import Reference
-from reports import Tags, annotation, frame, label, trigger, value
+from reports import Tags
 from transformers.pytorch_utils import Conv1D
 
-from ff_memories import tables
 from ff_memories.api import Model, load_model, trace
-from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.paper.layers import tracing
 from ff_memories.report.gallery import parts
-from ff_memories.report.trace import join, page
+from ff_memories.report.trace import page
 
 PARTS = ("residual", "update", "output")
 TEXT = "the lamp , zzz the ."
@@ -162,7 +160,7 @@ def test_memories_that_add_nothing_are_not_listed():
     assert [part.tolist() for part in signed[:2]] == [[[4, 0]], [[2, 1]]]
 
 
-# What a run knows of its memories.
+# Where a run shows its memories.
 
 
 @pytest.fixture(scope="module")
@@ -171,52 +169,26 @@ def gated():
     return Model(tiny.analysed(tiny.model("llama"), signs=2), types)
 
 
-def write_results(folder, keys, gallery=None):
-    """Write a run's tables about some memories: (layer, memory) -> triggers; the proxy saw the first two."""
-    (first, second, *_), at = keys, {memory: dict(zip(("layer", "key"), memory, strict=True)) for memory in keys}
-    ranked = [(memory, rank) for memory, n in keys.items() for rank in range(1, n + 1)]
-    for name, rows in {
-        "triggers": [trigger(rank, 0, 1, None) | at[memory] for memory, rank in ranked],
-        "values": [value(5, triggers=n) | at[memory] for memory, n in keys.items()],
-        "annotations": [annotation([1, 2], "ends in <b>the</b>") | at[first], annotation([1], "x", "ann") | at[first]],
-        "pattern_labels": [label(1) | at[first], label(1) | at[second], label(1, "ann") | at[first]],
-    }.items():
-        tables.write(frame(name, *rows), folder / "tables" / f"{name}.parquet", neurons=tiny.KEYS)
-    if gallery is not None:
-        (folder / "gallery" / "data").mkdir(parents=True)
-        (folder / "gallery" / "index.html").write_text("")
-        parts.write(folder / "gallery", "manifest", gallery)
-
-
-def test_tables_and_gallery_of_a_run_are_joined_by_key_and_sign(gated, tmp_path):
+def test_memories_have_their_addresses_in_the_runs_gallery(gated, tmp_path):
     plain = trace(gated, "w9 w3 w40", top=4)["memories"]
-    number = lambda m: (m["layer"], m["key"] + tiny.KEYS * (m["sign"] < 0))
+    number = lambda m: m["key"] + tiny.KEYS * (m["sign"] < 0)
     positive = next(m for m in plain if m["sign"] > 0)
     negative = next(m for m in plain if m["sign"] < 0)
-    none = next(m for m in plain if m not in (positive, negative))
-    results = tmp_path / "results" / "my run"
     shown = [[], [], []]
     for memory in (positive, negative):
-        shown[memory["layer"] - 1].append(number(memory)[1])
-    write_results(results, {number(negative): 3, number(positive): 2, number(none): 0}, {"shown": shown})
+        shown[memory["layer"] - 1].append(number(memory))
+    results = tmp_path / "results" / "my run"
+    (results / "gallery" / "data").mkdir(parents=True)
+    (results / "gallery" / "index.html").write_text("")
+    parts.write(results / "gallery", "manifest", {"shown": shown})
     found = trace(gated, "w9 w3 w40", top=4, results=results)
-    by_number = {number(m): m for m in found["memories"]}
-    own = by_number.pop(number(negative))
-    assert own["triggers"] == 3
-    assert own["patterns"] == [{"type": "shallow", "description": "ends in <b>the</b>", "triggers": 2}]
-    assert own["address"] == f"#/{negative['layer']}/{negative['key']}-"
-    own = by_number.pop(number(positive))
-    assert (own["triggers"], own["patterns"]) == (2, [])
-    assert own["address"] == f"#/{positive['layer']}/{positive['key']}"
-    own = by_number.pop(number(none))
-    assert (own["triggers"], own["patterns"], own["address"]) == (0, None, None)
-    assert {(m["triggers"], m["patterns"], m["address"]) for m in by_number.values()} == {(None, None, None)}
+    addresses = {(m["layer"], number(m)): m["address"] for m in found["memories"]}
+    assert addresses.pop((negative["layer"], number(negative))) == f"#/{negative['layer']}/{negative['key']}-"
+    assert addresses.pop((positive["layer"], number(positive))) == f"#/{positive['layer']}/{positive['key']}"
+    assert set(addresses.values()) == {None}
     assert found["gallery"] == (results / "gallery" / "index.html").as_posix()
-    html = page(found, tmp_path / "pages")
-    assert '"gallery":"../results/my%20run/gallery/index.html"' in html
-    assert "\\u003cb\\u003ethe\\u003c/b\\u003e" in html and "<b>the</b>" not in html
-    with pytest.raises(UserError, match="other signs"):
-        join(found, results, None)
+    assert '"gallery":"../results/my%20run/gallery/index.html"' in page(found, tmp_path / "pages")
+    assert trace(gated, "w9 w3 w40", results=tmp_path)["gallery"] is None
 
 
 def test_a_page_shows_hostile_text_as_text(tmp_path):

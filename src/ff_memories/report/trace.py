@@ -13,12 +13,10 @@ from typing import Any
 from urllib.parse import quote
 
 import numpy as np
-import polars as pl
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
-from ff_memories import tables
-from ff_memories.base.errors import UserError, rebuild_hint
+from ff_memories.base.errors import UserError
 from ff_memories.base.text import MINUS, escape_invisible, key_and_sign, memory_of, parse_memory
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.tokenizer import Types
@@ -33,7 +31,6 @@ from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.parts import number, shown
 from ff_memories.report.gallery.site import MANIFEST
 from ff_memories.report.html import ours, policy, render
-from ff_memories.tables.annotation import ANNOTATOR
 
 FORMAT = "ff-memories trace 1"
 PROMOTED = 5  # tokens that a value promotes
@@ -171,59 +168,19 @@ def said(told: dict[str, Any]) -> str:
     return f"{told['layer']}:{called(told)}: {told['coefficient']:.4g} to {told['set_to']:.4g}"
 
 
-Memory = tuple[int, int]  # layer, and the memory's number in it: with both signs d_m + i is key i of sign -1
+def linked(found: dict[str, Any], results: Path, neurons: int | None) -> dict[str, Any]:
+    """Return a trace of ``record`` with its memories' addresses in the gallery of a run's folder, if it has one.
 
-
-def join(found: dict[str, Any], results: Path, neurons: int | None) -> dict[str, Any]:
-    """Return a trace of ``record`` with what a run's folder knows of its memories; ``neurons``: d_m with both signs.
-
-    Raises ``UserError`` if a table cannot be read, or belongs to a model with other signs.
+    ``neurons``: d_m with both signs.
     """
-    triggers, patterns, page = _triggers(results, neurons), _patterns(results, neurons), results / "gallery/index.html"
+    page = results / "gallery" / "index.html"
     gallery = page.as_posix() if page.is_file() else None
     by_layer = parts.read(page.parent, MANIFEST).get("shown") if gallery else None  # without: it shows all memories
     for memory in found["memories"]:
         layer, number = memory["layer"], memory_of(memory["key"], memory["sign"], neurons)
-        memory["triggers"] = triggers.get((layer, number))
-        memory["patterns"] = patterns.get((layer, number))
         here = gallery and (by_layer is None or number in by_layer[layer - 1])
         memory["address"] = f"#/{layer}/{memory['key']}{'-' if memory['sign'] < 0 else ''}" if here else None
     return found | {"gallery": gallery}
-
-
-def _read(results: Path, neurons: int | None, *names: str) -> list[pl.DataFrame] | None:
-    """Return a run's tables, or ``None`` if it lacks one of them."""
-    paths = [results / "tables" / f"{name}.parquet" for name in names]
-    if not all(path.exists() for path in paths):
-        return None
-    read = [tables.read(path) for path in paths]
-    for path in paths:
-        if tables.neurons_of(path) != neurons:
-            raise UserError(f"{path}: its memories have other signs than the model's", rebuild_hint(path))
-    return read
-
-
-def _triggers(results: Path, neurons: int | None) -> dict[Memory, int]:
-    """Return the number of triggers of each memory that the run looked at: `values` has a row for each of them."""
-    if (read := _read(results, neurons, "triggers", "values")) is None:
-        return {}
-    counts = read[0].group_by("layer", "key").len()
-    looked_at = dict.fromkeys(read[1].select("layer", "key").iter_rows(), 0)
-    return looked_at | {(layer, key): n for layer, key, n in counts.iter_rows()}
-
-
-def _patterns(results: Path, neurons: int | None) -> dict[Memory, list[dict[str, Any]]]:
-    """Return the patterns that the proxy found in each memory that it looked at."""
-    if (read := _read(results, neurons, "annotations", "pattern_labels")) is None:
-        return {}
-    annotations, labels = (table.filter(annotator=ANNOTATOR) for table in read)
-    patterns: dict[Memory, list[dict[str, Any]]] = {
-        memory: [] for memory in labels.select("layer", "key").unique().iter_rows()
-    }
-    for row in annotations.iter_rows(named=True):
-        pattern = {"type": row["type"], "description": row["description"], "triggers": len(row["ranks"])}
-        patterns.setdefault((row["layer"], row["key"]), []).append(pattern)
-    return patterns
 
 
 KINDS = {  # kind: its mark in the grid, and what it says
@@ -303,20 +260,13 @@ def _data(found: dict[str, Any], folder: Path) -> Markup:
         ]
         for cell in found["cells"]
     ]
-    memories = []
-    for memory in found["memories"]:
-        patterns = memory.get("patterns")
-        if patterns is not None:
-            patterns = [[p["type"], shown_text(p["description"]), p["triggers"]] for p in patterns]
-        promotes = pairs(memory["promotes"])
-        memories.append([called(memory), promotes, memory.get("triggers"), patterns, memory.get("address")])
+    memories = [[called(m), pairs(m["promotes"]), m.get("address")] for m in found["memories"]]
     gallery = found.get("gallery")
     data = {
         "layers": found["layers"],
         "positions": [shown(p["token"]) for p in found["positions"]],
         "kinds": {kind: told for kind, (_, told) in KINDS.items()},
         "gallery": gallery and quote(Path(os.path.relpath(Path(gallery).resolve(), folder.resolve())).as_posix()),
-        "run": "triggers" in next(iter(found["memories"]), {}),
         "words": list(words),
         "cells": cells,
         "memories": memories,
