@@ -22,7 +22,6 @@ from ff_memories.figures.registry import DRAWN, title
 from ff_memories.figures.render import face
 from ff_memories.figures.render import files as drawn_files
 from ff_memories.judge import wording
-from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report.html import inline, policy, render
@@ -112,7 +111,7 @@ def _figure(
         frame = frame.join(steps, on="label", how="left", maintain_order="left")
     shared = [numbers[other.name] for other in PANELS if panel.together and other.together == panel.together]
     top = 1.05 * max((chart.reach(other) for other in shared), default=0)
-    describes = _described(frame, panel)
+    describes = f"{panel.title}, by relative depth. {panel.says}"
     labels, shown = [m.label for m in members], [note for note in notes if note]
     drawing = chart.chart(frame, panel, labels, shown, _mark(members), describes, top or None, over)
     files = drawn_files(drawing, panel.name)
@@ -132,15 +131,6 @@ def _counted(frame: pl.DataFrame, panel: Panel) -> str:
     low, high = (frame.select(end).item() or 0 for end in (pl.col("n").min(), pl.col("n").max()))
     n = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     return f"n = {n} {panel.of} per layer"
-
-
-def _described(frame: pl.DataFrame, panel: Panel) -> str:
-    """Return a text for those who do not see the figure: each model's value in its first and last layer."""
-    parts = []
-    for (label,), part in frame.group_by("label", maintain_order=True):
-        ends = [measured(part["value"][end], panel.form) for end in (0, -1)]
-        parts.append(f"{label}: {ends[0]} in layer {part['layer'][0]}, {ends[1]} in layer {part['layer'][-1]}")
-    return f"{panel.title}, by relative depth. " + ("; ".join(parts) or "No run has these numbers") + "."
 
 
 def _mark(members: Sequence[Member]) -> str:
