@@ -207,7 +207,7 @@ def test_runs_on_unrelated_texts_are_refused_unless_told(tmp_path, capsys):
 def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
     one, two = finished(tmp_path, "one"), finished(tmp_path, "two", agreeing=3, config=False)
     assert ended(one, two, "--out", tmp_path / "out") == 2
-    assert "the text of this run is not recorded (no config of this name)" in capsys.readouterr().err
+    assert "the text of this run is not recorded (no config here has its name and model)" in capsys.readouterr().err
     write_config(tmp_path, "two", triggers={"top": 60})
     found = members([one, two])
     assert relations(found, any_text=False)[1] == (SAME, "")
@@ -240,7 +240,7 @@ def test_a_config_of_another_model_is_not_the_runs(pair, tmp_path):
     assert members(pair)[1].resolved is not None
     write_config(tmp_path, "two", model={"files": {"config.json": "2" * 64}})
     found = members(pair)[1]
-    assert found.resolved is None and found.unknown == "the configs of this name have another model"
+    assert found.resolved is None and found.unknown == "no config here has its name and model"
 
 
 def test_a_run_on_text_of_its_model_says_so_in_its_label(pair):

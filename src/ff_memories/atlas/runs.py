@@ -174,14 +174,11 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
 
 def _config(folder: Path, info: dict[str, Any]) -> tuple[Config | None, str]:
     """Return the project's config that names run and model, or ``None`` and why there is none."""
-    named, broken = configs_of(folder.resolve().name, folder.resolve().parents[1])
+    named, _ = configs_of(folder.resolve().name, folder.resolve().parents[1])
     fitting = [config for _, config in named if config.model.is_of(info)]
     if not fitting:
-        wrong = "have another model" if named else "cannot be read" if broken else ""
-        return None, f"the configs of this name {wrong}" if wrong else "no config of this name"
-    if any(config != fitting[0] for config in fitting):
-        return None, "several configs have this name"
-    return fitting[0], ""
+        return None, "no config here has its name and model"
+    return (fitting[0], "") if all(config == fitting[0] for config in fitting) else (None, "several configs fit it")
 
 
 def _text(config: Config | None, folder: Path, sentences: str | None) -> Text:

@@ -56,9 +56,6 @@ def inline(source: str, name: str, label: str) -> str:
         # Vega labels every shape as a separate graphic; screen readers should read the figure as one
         for key in ("role", "aria-label", "aria-roledescription"):
             element.attrib.pop(key, None)
-    width, height = root.attrib.get("width"), root.attrib.get("height")
-    if "viewBox" not in root.attrib and width and height:
-        root.set("viewBox", f"0 0 {width.removesuffix('px')} {height.removesuffix('px')}")
     root.set("role", "img")
     root.set("aria-label", label)
     return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
