@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> None:
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
     text = corpus_of(run_, "texts") if args.with_text else None
-    paths = available(Path(run_.path("tables")))
+    every = {name: Path(run_.table(name)) for name in tables.TABLES}
+    paths = {name: path for name, path in every.items() if path.is_file() or name == "triggers"}  # which it must have
     revision = commit(Path(ff_memories.__file__).parent)
     made_with = f"ff-memories {version('ff-memories')}" + (f", commit `{revision}`" if revision else "")
     about = [*_about(run_, read_info(run_.path("model", "info.json"))), ("made with", made_with)]
@@ -105,14 +106,6 @@ class Contents:
     files: dict[str, tuple[int, list[str], str, str]] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     renamed: int = 0  # people
-
-
-def available(folder: Path) -> dict[str, Path]:
-    """Return the run's tables by name. Raises ``UserError`` if there are none."""
-    paths = {name: path for name in tables.TABLES if (path := folder / f"{name}.parquet").is_file()}
-    if "triggers" not in paths:
-        raise UserError(f"{folder}: no table triggers", "run the workflow for this config first")
-    return paths
 
 
 def write_tables(found: dict[str, Path], folder: Path, with_text: bool) -> Contents:

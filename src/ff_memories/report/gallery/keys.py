@@ -37,7 +37,7 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     became of the coefficient, ``u`` and ``o``, the change of the promoted tokens' mean logit by the value itself and
     in the end, ``a``, that of the log-probability of the model's own top token, and ``z``, whether it has another top.
     """
-    triggers = _Prefixes(material, material["triggers"], "next_token")
+    triggers = _Prefixes(material, material["triggers"])
     samples = _Prefixes(material, material["samples"])
     of_samples, percentiles = material.starts(material["samples"]), material["samples"]["percentile"].to_list()
     extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
@@ -68,22 +68,15 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
 class _Prefixes:
     """The texts of prefixes that a table names by sentence and position, and the tokens that follow them."""
 
-    def __init__(self, material: Material, frame: pl.DataFrame, following: str | None = None):
-        """Read the table; ``following`` is its column of next tokens, without one those of the corpus."""
+    def __init__(self, material: Material, frame: pl.DataFrame):
         corpus = material.corpus
         self.words, self.tokens, self.begins = material.words, corpus.tokens, corpus.begins
-        first, end = material.window(frame)
-        self.first, self.end = first.tolist(), end.tolist()
-        self.cut = np.maximum(0, frame["position"].to_numpy().astype(np.int64) - LONGEST).tolist()
-        self.coefficient = frame["coefficient"].to_list()
-        if following is None:
-            inside = end < corpus.offsets[frame["sentence"].to_numpy().astype(np.int64) + 1]
-            following_tokens = corpus.tokens[np.where(inside, end, 0)].tolist() if len(frame) else []
-            self.next = [token if here else None for token, here in zip(following_tokens, inside.tolist(), strict=True)]
-        else:
-            self.next = frame[following].to_list()
+        self.first, self.end = (ends.tolist() for ends in material.window(frame))
+        sentence, position = (frame[name].to_numpy().astype(np.int64) for name in ("sentence", "position"))
+        self.cut = np.maximum(0, position - LONGEST).tolist()
+        self.coefficient, self.next = frame["coefficient"].to_list(), corpus.following(sentence, position).tolist()
         files = {name: i for i, name in enumerate(sorted(set(material["sentences"]["file"])))}
-        lines = material["sentences"][frame["sentence"].to_numpy()]
+        lines = material["sentences"][sentence]
         self.line = lines["line"].to_list()
         self.file = lines["file"].replace_strict(files, return_dtype=pl.Int64).to_list() if len(lines) else []
 
@@ -92,7 +85,7 @@ class _Prefixes:
         record: dict[str, Any] = {
             "c": [number(self.coefficient[i]) for i in rows],
             "t": [" ".join(words[t] for t in tokens[span].tolist()) for span in spans],
-            "n": [None if token is None else words[token] for token in (self.next[i] for i in rows)],
+            "n": [None if self.next[i] < 0 else words[self.next[i]] for i in rows],
             "l": [self.line[i] for i in rows],
         }
         if self.begins is not None:  # a token that begins a word has a blank before it

@@ -36,27 +36,23 @@ def build(
     ``configfile``: the run's, for commands. Raises ``UserError`` if the folder contains something other than a gallery.
     """
     with replaced_folder(folder, f"data/{MANIFEST}.js", "a gallery") as partial:
-        _write(partial, material, config, info, configfile)
-
-
-def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any], configfile: str | None) -> None:
-    package = files("ff_memories.report.gallery")
-    for source in sorted(package.joinpath("static").iterdir(), key=lambda path: path.name):
-        write_whole(folder / source.name, source.read_text(encoding="utf-8"))
-    write_whole(folder / "index.html", index(config.run, info["scope"], neurons(info) is not None))
-    starts: dict[str, list[str]] = {"words": [], "terms": []}
-    for name, index_ in (("words", word_parts(material)), ("terms", term_parts(material))):
-        for number, (start, part) in enumerate(index_):
-            parts.write(folder, f"{name}-{number}", part)
-            starts[name].append(start)
-    for number, columns in enumerate(layer_indices(material, config.mutations.mean), 1):
-        parts.write(folder, f"layer-{number}", columns)
-    with Progress(material.size, "keys", "gallery") as progress:
-        for number, records in enumerate(key_parts(material)):
-            parts.write(folder, f"keys-{number}", records)
-            progress.step(len(records))
-    named = {"configfile": shlex.quote(configfile)} if configfile else {}
-    parts.write(folder, MANIFEST, manifest(material, config, info) | named | starts)
+        package = files("ff_memories.report.gallery")
+        for source in sorted(package.joinpath("static").iterdir(), key=lambda path: path.name):
+            write_whole(partial / source.name, source.read_text(encoding="utf-8"))
+        write_whole(partial / "index.html", index(config.run, info["scope"], neurons(info) is not None))
+        starts: dict[str, list[str]] = {"words": [], "terms": []}
+        for name, index_ in (("words", word_parts(material)), ("terms", term_parts(material))):
+            for number, (start, part) in enumerate(index_):
+                parts.write(partial, f"{name}-{number}", part)
+                starts[name].append(start)
+        for number, columns in enumerate(layer_indices(material, config.mutations.mean), 1):
+            parts.write(partial, f"layer-{number}", columns)
+        with Progress(material.size, "keys", "gallery") as progress:
+            for number, records in enumerate(key_parts(material)):
+                parts.write(partial, f"keys-{number}", records)
+                progress.step(len(records))
+        named = {"configfile": shlex.quote(configfile)} if configfile else {}
+        parts.write(partial, MANIFEST, manifest(material, config, info) | named | starts)
 
 
 def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict[str, Any]:
