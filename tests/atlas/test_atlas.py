@@ -183,7 +183,7 @@ def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):
     for arguments, said in [
         ((one,), "only one was given"),
         ((one, tmp_path / "nowhere"), "nowhere: no such folder"),
-        ((one, empty), "empty: is no run"),
+        ((one, empty), "empty: this run has no tables/mutations.parquet"),
         ((one, bare), "bare: this run has no tables/mutations.parquet, tables/values.parquet"),
         ((one, two, "--label", "tow=x"), "names none of the runs (did you mean two?)"),
         ((one, two, "--label", "two="), "expected RUN=TEXT"),

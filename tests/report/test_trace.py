@@ -292,7 +292,6 @@ def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
         (["the", "--layer", 4], "layer 4: the model has layers 1 to 3"),
         (["\udcff"], "the text: not UTF-8 at byte 0"),
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),
-        (["the", "--out", "x", "--json", "./x"], "--out and --json: both are x"),
         (["the", "--top", 0], "expected a whole number from 1"),
         (["the", "--set", "2:3"], "'2:3': not a memory and a number"),
         (["the", "--set", "2:3=nan"], "'2:3=nan': 'nan' is no number"),

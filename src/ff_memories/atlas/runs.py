@@ -144,8 +144,6 @@ def _number(label: str, over: str) -> float:
 
 def _member(folder: Path, label: str, over: str | None) -> Member:
     card, folder_of_tables, claims = folder / "model" / "info.json", folder / "tables", folder / "claims.json"
-    if not card.is_file() and not folder_of_tables.is_dir():
-        raise UserError(f"{folder}: is no run: it has no model/info.json and no tables", "name a folder in results/")
     needed = [*(folder_of_tables / f"{table}.parquet" for table in NEEDED), card, claims]
     if lacking := [path.relative_to(folder).as_posix() for path in needed if not path.exists()]:
         raise UserError(

@@ -48,8 +48,6 @@ def run(args: argparse.Namespace) -> None:
     outputs = [path for path in (args.out, args.json) if path is not None]
     for path in outputs:
         require_file(path)
-    if len({path.resolve() for path in outputs}) < len(outputs):
-        raise UserError(f"--out and --json: both are {args.out}", "name two files")
     try:
         text = args.text.encode("utf-8", "surrogateescape").decode("utf-8")
     except UnicodeDecodeError as error:

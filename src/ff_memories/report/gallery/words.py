@@ -48,7 +48,7 @@ def term_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
 
     A term is a token in the shown text of a trigger.
     """
-    order = _sorted(material, _shown_tokens(material))
+    order = _sorted(material, range(len(material.words)))
     entries = ([material.words[token], *posting] for token, *posting in postings(material, order))
     return _cut(entries, lambda entry: len(entry[1]) + len(entry[2]), TERMS_OF_A_PART)
 
@@ -110,14 +110,6 @@ def most_triggers(material: Material) -> int:
     return int(material["triggers"]["rank"].max() or 0)  # type: ignore[arg-type]
 
 
-def _shown_tokens(material: Material) -> list[int]:
-    """Return the ids of all tokens in the shown text, ascending."""
-    occurs = np.zeros(len(material.words), dtype=bool)
-    for _, at, _ in _shown(material):
-        occurs[material.corpus.tokens[at]] = True
-    return np.flatnonzero(occurs).tolist()
-
-
 def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
     """Yield the index of the shown text as (token, triggers, places); one token may have several entries.
 
@@ -130,6 +122,8 @@ def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[i
     occurrences = _occurrences(material, np.array(order, dtype=np.int64))
     edges = np.searchsorted(occurrences, np.arange(len(order) + 1, dtype=np.uint64) << np.uint64(PLACE + NUMBER))
     for token, (first, end) in zip(order, pairwise(edges.tolist()), strict=True):
+        if first == end:  # in no shown text
+            continue
         trigger = occurrences[first:end] >> np.uint64(PLACE)
         last = np.append(trigger[1:] != trigger[:-1], True)
         places = (occurrences[first:end] & np.uint64(LAST - 1)).astype(np.int64) + LAST * last
