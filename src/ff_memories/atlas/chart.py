@@ -9,7 +9,7 @@ import polars as pl
 from ff_memories.atlas.panels import Panel
 from ff_memories.base.errors import UserError
 from ff_memories.figures.controls import LINE
-from ff_memories.figures.marks import Options, framed, in_the_centre, length, source, tooltips
+from ff_memories.figures.marks import Options, framed, in_the_centre, legend_columns, source, tooltips
 from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEIGHT, MODEL_COLOURS, STEP_COLOURS
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
@@ -106,8 +106,4 @@ def _shape(labels: Sequence[str]) -> alt.Shape:
 
 
 def _legend(labels: Sequence[str]) -> alt.Legend:
-    """Return a legend in as many columns as fit the panel."""
-    widest = max((length(label, 7) for label in labels), default=0) + 18
-    room = COLUMN_WIDTH - 40
-    columns = len(labels) if widest * len(labels) <= room else max(1, int(room / widest))
-    return alt.Legend(columns=columns, symbolSize=34)
+    return alt.Legend(columns=legend_columns(COLUMN_WIDTH, labels), symbolSize=34)

@@ -91,9 +91,7 @@ def _about(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
         "layers": str(info["layers"]),
         "keys per layer": f"{info['keys']}" if half is None else f"{half}, of both signs",
     }
-    files = info.get("model_sha256") or {}
-    if isinstance(files, dict):
-        files = {f"`{name}`": sha for name, sha in files.items()}
+    files = {f"`{name}`": sha for name, sha in (info.get("model_sha256") or {}).items()}
     files |= {f"the {name}": info.get(f"{name}_sha256") for name in ("checkpoint", "dictionary")}
     out |= {f"SHA-256 of {name}": f"`{sha}`" for name, sha in files.items() if sha}
     return [(name, text) for name, text in out.items() if text]

@@ -53,17 +53,17 @@ def length(text: str, size: float) -> float:
     return size * sum(next((width for letters, width in WIDTHS if letter in letters), OTHERS) for letter in text)
 
 
-def legend_fits(context: FigureContext, labels: list[str]) -> bool:
+def legend_fits(width: int, labels: Sequence[str]) -> bool:
     """Return whether a one-row legend of these labels fits above the plot, where it starts at the axis."""
-    return sum(18 + length(label, 7) for label in labels) <= context.width - 45
+    return sum(18 + length(label, 7) for label in labels) <= width - 45
 
 
-def legend_columns(context: FigureContext, labels: list[str]) -> int:
+def legend_columns(width: int, labels: Sequence[str]) -> int:
     """Return the number of columns for a legend of these labels: all in one row if they fit, else two or one."""
-    if legend_fits(context, labels):
+    if legend_fits(width, labels):
         return len(labels)
     longest = max(labels, key=lambda label: length(label, 7))
-    return 2 if legend_fits(context, [longest] * 2) else 1
+    return 2 if legend_fits(width, [longest] * 2) else 1
 
 
 def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:
