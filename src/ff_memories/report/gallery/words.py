@@ -94,7 +94,7 @@ def _promotes(material: Material) -> dict[int, list[int]]:
     promoted = material["promoted"]
     places = promoted.select(
         "token", ordinal=pl.Series(material.ordinals(promoted)), place=pl.col("token_rank").cast(pl.Int64) + 1
-    ).sort("token", "ordinal")
+    ).sort("token", "ordinal", "place")
     by_token = places.group_by("token", maintain_order=True).agg("ordinal", "place")
     return {token: _steps(*pairs) for token, *pairs in by_token.iter_rows()}
 
