@@ -189,10 +189,7 @@ def page(
         facts={name: values[:1] if many and len(set(values)) == 1 else values for name, values in facts.items()},
         warnings=warnings,
         notes=notes,
-        different={
-            name: [_plain(name, value, member) for value, member in zip(values, members, strict=True)]
-            for name, values in different.items()
-        },
+        different={name: list(map(_plain, values)) for name, values in different.items()},
         claims=claims,
         definitions=_definitions(members),
         sections=[section for section in SECTIONS if any(f["section"] == section.number for f in figures)],
@@ -232,10 +229,9 @@ def _facts(member: Member) -> dict[str, str]:
     }
 
 
-def _plain(name: str, value: Any, member: Member) -> str:
-    if member.resolved is None or not member.resolved[name.partition(".")[0]]:
-        return UNKNOWN
-    return "none" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
+def _plain(value: Any) -> str:
+    """Return a setting for the page; a dash for none, and for a run whose settings are unknown."""
+    return "–" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 
 def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:
