@@ -23,9 +23,7 @@ from fontTools.ttLib import TTFont, TTLibError
 
 from ff_memories.figures import theme
 from ff_memories.figures.registry import DRAWN
-from ff_memories.figures.theme import FONT
-
-from ff_memories.figures.theme import CONFIG
+from ff_memories.figures.theme import CONFIG, FONT
 
 VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
