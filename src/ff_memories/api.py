@@ -25,7 +25,7 @@ from ff_memories.model.files import checkpoint, gguf_file
 from ff_memories.model.loading import read_model, use_precision
 from ff_memories.paper.keys import trigger_table, triggers
 from ff_memories.paper.layers import tracing
-from ff_memories.report.trace import changed_record, join, read_setting, record
+from ff_memories.report.trace import changed_record, linked, read_setting, record
 
 
 @dataclass(frozen=True)
@@ -261,9 +261,9 @@ def trace(
         projection_seed: as ``values.projection_seed``.
         types: as ``values.types``.
         residual: as ``composition.residual``.
-        results: a run's folder, such as ``results/my``, if what its tables and gallery have on the memories is wanted.
-        settings: memories' coefficients to set at the last token, such as ``12:1034=0``, ``12:1034=x2`` or
-            ``12:1034-=mean``: layer, key and, where signs matter, sign. ``mean`` needs ``results``.
+        results: a run's folder, such as ``results/my``, if addresses of the memories in its gallery are wanted.
+        settings: memories' coefficients to set at the last token, such as ``12:1034=0`` or
+            ``12:1034-=x2``, its double: layer, key and, where signs matter, sign.
 
     Returns:
         The trace as plain data; docs/gallery.md describes its fields.
@@ -271,7 +271,7 @@ def trace(
     Raises:
         UserError: the text is empty or too long, the model has no such layer, or a setting names no memory or number.
     """
-    sets = [read_setting(text, model, results) for text in settings]
+    sets = [read_setting(text, model) for text in settings]
     asked = sorted(set(range(1, model.layers + 1) if layers is None else layers))
     for layer in asked:
         model.require(layer)
@@ -291,4 +291,4 @@ def trace(
     traced = record(model.decoder, model.dictionary, tokens, words, steps, values=values, among=types)
     if sets:
         traced |= changed_record(model, layered, tokens, sets, predictions)
-    return traced if results is None else join(traced, Path(results), model.decoder.neurons)
+    return traced if results is None else linked(traced, Path(results), model.decoder.neurons)

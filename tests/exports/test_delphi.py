@@ -117,7 +117,7 @@ def test_a_long_sentence_has_several_contexts_and_none_without_text():
 
 
 @pytest.mark.parametrize("key, said", [
-    ("4/1", "layers are 1 to 3"), ("1/160", "keys 0 to 159"), ("1/x", "not a key"), ("12", "not a layer and a key"),
+    ("4/1", "layers 1 to 3"), ("1/160", "keys 0 to 159"), ("1/x", "not a key"), ("12", "not a layer and a key"),
 ])  # fmt: skip
 def test_keys_that_are_none_are_refused(here, capsys, tmp_path, key, said):
     with pytest.raises(AssertionError):

@@ -32,7 +32,7 @@ return [seen.length, faults];
 LOOKS: dict[str, dict[str, Any]] = {
     "a surrogate": {}, "the paper's own": {"surrogate": False}, "no paper": {"paper_values": False},
     "1 layer": {"layers": 1}, "96 layers": {"layers": 96}, "narrow": {"width": 160}, "last tokens": {"target": "last"},
-    "nothing": {"empty": True}, "an unknown vocabulary": {"vocab": None},
+    "nothing": {"empty": True},
 }  # fmt: skip
 
 
@@ -42,9 +42,9 @@ def driver(tmp_path_factory):
         yield opened
 
 
-def drawn(figure: str, target: str = "next", vocab: int | None = 10_288, empty: bool = False, **look) -> dict:
+def drawn(figure: str, target: str = "next", empty: bool = False, **look) -> dict:
     """Return a figure's specification."""
-    context = replace(looking(figure, **look), target=target, vocab=vocab)
+    context = replace(looking(figure, **look), target=target)
     frames = {name: frame.clear() if empty else frame for name, frame in synthetic(context.layers).items()}
     beside = ("same_sample", "untrained-1") if DRAWN[figure].untrained else ()
     models = {name: chosen(figure, frames) for name in beside}

@@ -148,7 +148,7 @@ def test_labels_and_disagreements_are_counted(made):
     assert layer["changes"] == {key: [-0.5] * 3 for key in ("1", "2", "3")}
     assert layer["coefficient"][0] is None and layer["triggers"][0] == 0 and layer["end"][0] is None
     agrees = [None if n is None else n == t for n, t in zip(layer["next"], layer["top"], strict=True)]
-    assert agrees == m.values.filter(pl.col("layer") == 2)["agrees"].to_list()
+    assert agrees == m["values"].filter(pl.col("layer") == 2)["agrees"].to_list()
 
 
 @given(st.text())
@@ -214,9 +214,9 @@ def test_a_dictionary_of_another_run_is_refused_and_nothing_is_written(planted_r
 @pytest.mark.parametrize(("made", "shown"), [(["double"], ""), (["double", "resample", "mean"], "set to its mean")])
 def test_the_first_intervention_that_takes_a_memory_away_is_shown(made, shown):
     m = material()
-    one = m.causal.filter((pl.col("intervention") == "zero") & (pl.col("layer") == 1))
+    one = m["causal"].filter((pl.col("intervention") == "zero") & (pl.col("layer") == 1))
     rows = [one.with_columns(intervention=pl.lit(name, one.schema["intervention"])) for name in made]
-    record = next(key_parts(replace(m, causal=pl.concat(rows))))[1]
+    record = next(key_parts(replace(m, tables={**m.tables, "causal": pl.concat(rows)})))[1]
     assert record.get("r", {"i": ""})["i"] == shown
 
 
@@ -231,7 +231,7 @@ def test_a_record_has_the_rows_of_every_table(made):
     tokens, offsets = m.corpus.tokens, m.corpus.offsets
     for ordinal, record in enumerate(every):
         layer, key = 1 + ordinal // manifest["keys"], ordinal % manifest["keys"]
-        own = lambda name, layer=layer, key=key: rows_of(getattr(m, name), layer, key)
+        own = lambda name, layer=layer, key=key: rows_of(m[name], layer, key)
         assert record["v"] == [
             [m.words[t], number(p, 4), number(x, 4)]
             for t, p, x in own("promoted").select("token", "probability", "logit").iter_rows()
@@ -263,7 +263,7 @@ def test_a_record_has_the_rows_of_every_table(made):
         assert [[LEVELS.index(x) for x in levels] for levels in record["h"]] == [levels[-40:] for levels in by_rank]
     assert None in [following for record in every for following in record.get("s", {"n": []})["n"]]
     for layer in (1, 2):
-        index, fired = parts.read(folder, f"layer-{layer}"), m.firing.filter(pl.col("layer") == layer)
+        index, fired = parts.read(folder, f"layer-{layer}"), m["firing"].filter(pl.col("layer") == layer)
         assert index["fired"] == fired["fired"].to_list() and set(index["prefixes"]) == {5000}
 
 
@@ -272,7 +272,7 @@ def test_a_trigger_is_folded_into_a_better_one_with_the_same_whole_prefix(made):
     every = records(folder, parts.read(folder, "manifest"))
     for ordinal, record in enumerate(every):
         first, expected = {}, []
-        own = rows_of(m.triggers, 1 + ordinal // 70, ordinal % 70).select("rank", "sentence", "position")
+        own = rows_of(m["triggers"], 1 + ordinal // 70, ordinal % 70).select("rank", "sentence", "position")
         for rank, sentence, position in own.iter_rows():
             best = first.setdefault(tuple(m.corpus.sentence(sentence)[:position].tolist()), rank)
             expected.append(0 if best == rank else best)
@@ -287,7 +287,7 @@ def test_similar_memories_of_a_negative_coefficient_have_the_other_sign():
     seen = set()
     for layer in (1, 2):
         for key in range(35):
-            rows = rows_of(m.similar, layer, key).select("of", "other_layer", "other_key", "cosine").rows()
+            rows = rows_of(m["similar"], layer, key).select("of", "other_layer", "other_key", "cosine").rows()
             for sign in (1, -1):
                 record = every[(layer - 1) * 70 + key + 35 * (sign < 0)]
                 expected = {"k": [], "w": []}
@@ -305,7 +305,8 @@ def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):
     whole, folder = material(), tmp_path / "some"
     build(tmp_path / "whole", whole)
     shown = ((pl.col("layer") == 1) & (pl.col("key") % 7 == 1)) | ((pl.col("layer") == 2) & (pl.col("key") == 3))
-    some = build(folder, replace(whole, promoted=whole.promoted.filter(shown), some=True))
+    tables = {**whole.tables, "promoted": whole["promoted"].filter(shown)}
+    some = build(folder, replace(whole, tables=tables, some=True))
     manifest, every = parts.read(folder, "manifest"), parts.read(tmp_path / "whole", "manifest")
     assert "shown" not in every
     assert manifest["shown"] == [list(range(1, 70, 7)), [3]]

@@ -12,17 +12,15 @@ import yaml
 from galleries import HOSTILE
 from pipeline import config, step, write_inputs
 from reference import Reference
-from reports import Tags, annotation, frame, label, trigger, value
+from reports import Tags
 from transformers.pytorch_utils import Conv1D
 
-from ff_memories import tables
 from ff_memories.api import Model, load_model, trace
-from ff_memories.base.errors import UserError
 from ff_memories.cli import main
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.paper.layers import tracing
 from ff_memories.report.gallery import parts
-from ff_memories.report.trace import join, page
+from ff_memories.report.trace import page
 
 PARTS = ("residual", "update", "output")
 TEXT = "the lamp , zzz the ."
@@ -162,7 +160,7 @@ def test_memories_that_add_nothing_are_not_listed():
     assert [part.tolist() for part in signed[:2]] == [[[4, 0]], [[2, 1]]]
 
 
-# What a run knows of its memories.
+# Where a run shows its memories.
 
 
 @pytest.fixture(scope="module")
@@ -171,54 +169,26 @@ def gated():
     return Model(tiny.analysed(tiny.model("llama"), signs=2), types)
 
 
-def write_results(folder, keys, gallery=None):
-    """Write a run's tables about some memories: (layer, memory) -> triggers; the proxy saw the first two."""
-    (first, second, *_), at = keys, {memory: dict(zip(("layer", "key"), memory, strict=True)) for memory in keys}
-    ranked = [(memory, rank) for memory, n in keys.items() for rank in range(1, n + 1)]
-    for name, rows in {
-        "triggers": [trigger(rank, 0, 1, None) | at[memory] for memory, rank in ranked],
-        "values": [value(5, triggers=n) | at[memory] for memory, n in keys.items()],
-        "annotations": [annotation([1, 2], "ends in <b>the</b>") | at[first], annotation([1], "x", "ann") | at[first]],
-        "pattern_labels": [label(1) | at[first], label(1) | at[second], label(1, "ann") | at[first]],
-    }.items():
-        tables.write(frame(name, *rows), folder / "tables" / f"{name}.parquet", neurons=tiny.KEYS)
-    if gallery is not None:
-        (folder / "gallery" / "data").mkdir(parents=True)
-        (folder / "gallery" / "index.html").write_text("")
-        parts.write(folder / "gallery", "manifest", gallery)
-
-
-def test_tables_and_gallery_of_a_run_are_joined_by_key_and_sign(gated, tmp_path):
+def test_memories_have_their_addresses_in_the_runs_gallery(gated, tmp_path):
     plain = trace(gated, "w9 w3 w40", top=4)["memories"]
-    number = lambda m: (m["layer"], m["key"] + tiny.KEYS * (m["sign"] < 0))
+    number = lambda m: m["key"] + tiny.KEYS * (m["sign"] < 0)
     positive = next(m for m in plain if m["sign"] > 0)
     negative = next(m for m in plain if m["sign"] < 0)
-    none = next(m for m in plain if m not in (positive, negative))
-    results = tmp_path / "results" / "my run"
     shown = [[], [], []]
     for memory in (positive, negative):
-        shown[memory["layer"] - 1].append(number(memory)[1])
-    write_results(results, {number(negative): 3, number(positive): 2, number(none): 0}, {"shown": shown})
+        shown[memory["layer"] - 1].append(number(memory))
+    results = tmp_path / "results" / "my run"
+    (results / "gallery" / "data").mkdir(parents=True)
+    (results / "gallery" / "index.html").write_text("")
+    parts.write(results / "gallery", "manifest", {"shown": shown})
     found = trace(gated, "w9 w3 w40", top=4, results=results)
-    by_number = {number(m): m for m in found["memories"]}
-    own = by_number.pop(number(negative))
-    assert own["triggers"] == 3
-    assert own["patterns"] == [{"type": "shallow", "description": "ends in <b>the</b>", "triggers": 2}]
-    assert own["address"] == f"#/{negative['layer']}/{negative['key']}-"
-    own = by_number.pop(number(positive))
-    assert (own["triggers"], own["patterns"]) == (2, [])
-    assert own["address"] == f"#/{positive['layer']}/{positive['key']}"
-    own = by_number.pop(number(none))
-    assert (own["triggers"], own["patterns"], own["address"]) == (0, None, None)
-    assert {(m["triggers"], m["patterns"], m["address"]) for m in by_number.values()} == {(None, None, None)}
+    addresses = {(m["layer"], number(m)): m["address"] for m in found["memories"]}
+    assert addresses.pop((negative["layer"], number(negative))) == f"#/{negative['layer']}/{negative['key']}-"
+    assert addresses.pop((positive["layer"], number(positive))) == f"#/{positive['layer']}/{positive['key']}"
+    assert set(addresses.values()) == {None}
     assert found["gallery"] == (results / "gallery" / "index.html").as_posix()
-    html = page(found, tmp_path / "pages")
-    assert '"gallery":"../results/my%20run/gallery/index.html"' in html
-    assert "\\u003cb\\u003ethe\\u003c/b\\u003e" in html and "<b>the</b>" not in html
-    (results / "gallery" / "data" / "manifest.js").write_text("part(")
-    assert trace(gated, "w9 w3 w40", results=results)["gallery"] is None
-    with pytest.raises(UserError, match="other signs"):
-        join(found, results, None)
+    assert '"gallery":"../results/my%20run/gallery/index.html"' in page(found, tmp_path / "pages")
+    assert trace(gated, "w9 w3 w40", results=tmp_path)["gallery"] is None
 
 
 def test_a_page_shows_hostile_text_as_text(tmp_path):
@@ -228,7 +198,7 @@ def test_a_page_shows_hostile_text_as_text(tmp_path):
     factories.write_dictionary(tmp_path / "dict.txt", types)
     model = load_model(tmp_path / "model.pt", tmp_path / "dict.txt")
     text = " ".join([*hostile, "<i>unknown</i>", "</script><script>alert(1)</script>"])
-    html = page(trace(model, text), tmp_path, "a<b>")
+    html = page(trace(model, text) | {"run": "a<b>"}, tmp_path)
     found = Tags(html).found
     tags = [tag for tag, _ in found]
     assert tags.count("script") == 2 and "img" not in tags
@@ -255,9 +225,6 @@ def project(tmp_path_factory):
     step("model", "--config", folder / "my.yaml", "--checkpoint", folder / "model.pt", "--dictionary",
          folder / "dict.txt", "--weights", own / "model.safetensors", "--description", own / "model.json", "--info",
          own / "info.json")  # fmt: skip
-    (folder / "text.txt").write_text("the\nnew ?\n", encoding="utf-8")
-    (folder / "latin.txt").write_bytes("naïve".encode("latin1"))
-    (folder / "blank.txt").write_text(" \n")
     (folder / "taken").mkdir()
     return folder
 
@@ -287,7 +254,7 @@ def test_the_command_prints_the_last_position(run):
 
 
 def test_the_command_writes_a_page_and_json_of_the_same(run, project, tmp_path):
-    status, out, _ = run("--file", "text.txt", "--out", tmp_path / "page.html", "--json", tmp_path / "found.json")
+    status, out, _ = run("the\nnew ?", "--out", tmp_path / "page.html", "--json", tmp_path / "found.json")
     assert (status, out) == (0, f"wrote {tmp_path / 'page.html'}\nwrote {tmp_path / 'found.json'}\n")
     found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
     assert (found["run"], found["scope"], found["text"]) == ("small", "surrogate", "the new ?")
@@ -320,20 +287,16 @@ def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ([], "expected one text"),
-        (["--file", "blank.txt"], "the text is empty"),
+        ([" "], "the text is empty"),
         (["the " * 64], "the text has 64 tokens, but the model takes at most 63"),
         (["the", "--layer", 4], "layer 4: the model has layers 1 to 3"),
-        (["--file", "latin.txt"], "latin.txt, line 1: not UTF-8 at byte 2 of the line; it may be CP1252"),
         (["\udcff"], "the text: not UTF-8 at byte 0"),
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),
-        (["the", "--out", "x", "--json", "./x"], "--out and --json: both are x"),
         (["the", "--top", 0], "expected a whole number from 1"),
         (["the", "--set", "2:3"], "'2:3': not a memory and a number"),
         (["the", "--set", "2:3=nan"], "'2:3=nan': 'nan' is no number"),
         (["the", "--set", "2:24=0"], "key 24: layer 2 has keys 0 to 23"),
         (["the", "--set", "2:3-=0"], "sign -1: this model's memories have the sign 1 alone"),
-        (["the", "--set", "2:3=mean"], "2:3=mean: no mean of this memory is known"),
         (["the", "--set", "2:3=0", "2:3=x2"], "a memory is set twice"),
     ],
 )

@@ -12,7 +12,6 @@ browsing = pytest.importorskip("browsing", reason="needs the extra dev", exc_typ
 pytestmark = pytest.mark.browser
 
 LAYERS = 3
-PATTERN = {"type": "shallow", "description": "ends in <b>the</b>", "triggers": 4}
 
 
 @pytest.fixture(scope="module")
@@ -24,11 +23,11 @@ def opened(tmp_path_factory):
     factories.write_dictionary(folder / "dict.txt", types)
     model = load_model(folder / "model.pt", folder / "dict.txt")
     found = trace(model, " ".join(["the", *hostile, "<i>zzz</i>"]))
-    for memory in found["memories"]:  # as with a run: each kind of note occurs
+    for memory in found["memories"]:  # as with a run: some are in its gallery
         number, sign = memory["key"] % 3, -1 if memory["key"] % 5 == 0 else 1
-        memory["triggers"], memory["patterns"] = ((None, None), (0, []), (1, [PATTERN]))[number]
         memory["address"] = None if number == 0 else f"#/{memory['layer']}/{memory['key']}{'-' if sign < 0 else ''}"
-    html = page(found | {"gallery": str(folder / "results" / "gallery" / "index.html")}, folder, "made-up", "surrogate")
+    about = {"run": "made-up", "scope": "surrogate", "gallery": str(folder / "results" / "gallery" / "index.html")}
+    html = page(found | about, folder)
     (folder / "page.html").write_text(html, encoding="utf-8")
     with browsing.browser(folder) as driver:
         yield found, driver, (folder / "page.html").as_uri()
@@ -107,8 +106,6 @@ def test_details_say_what_the_trace_says(site):
         held = [own[cell["layer"], m["key"]] for m in cell["memories"]]
         links = [f"results/gallery/index.html{memory['address']}" for memory in held if memory["address"]]
         assert each(".memories a", "e.getAttribute('href')") == links
-        patterns = [memory for memory in held if memory["patterns"]]
-        assert each(".pattern bdi", "e.innerText") == [PATTERN["description"]] * len(patterns)
 
 
 def test_hostile_tokens_stay_text(site):

@@ -5,7 +5,6 @@ The page says what was compared, the verdicts of every run, and shows the figure
 
 import json
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,13 @@ from markupsafe import Markup, escape
 from ff_memories.atlas import chart, panels, runs
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.atlas.runs import Member
-from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, write_whole
+from ff_memories.base.files import replaced_folder, write_whole
 from ff_memories.base.text import csv_text, listed
 from ff_memories.figures.draw import plotted
 from ff_memories.figures.registry import DRAWN, title
 from ff_memories.figures.render import face
 from ff_memories.figures.render import files as drawn_files
 from ff_memories.judge import wording
-from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report.html import inline, policy, render
@@ -45,11 +42,10 @@ def build(
     chart.check([member.label for member in members], over)
     texts = runs.relations(members, any_text)
     different = runs.without_folders(runs.differences(members))
-    _require_atlas(folder)
     warnings, notes = _remarks(members, texts, list(different))
     numbers = {panel.name: panels.numbers(panel, members) for panel in PANELS}
     shown = [panel for panel in PANELS if panel.section != BEYOND or numbers[panel.name].height]
-    with atomic_folder(folder) as partial:
+    with replaced_folder(folder, PAGE, "an atlas") as partial:
         (partial / FIGURES).mkdir()
         figures = [_figure(panel, numbers, members, list(different), over, partial / FIGURES) for panel in shown]
         html = page(members, warnings, notes, different, figures)
@@ -62,20 +58,7 @@ def build(
             for member in members
         ]
         pl.concat(own, how="diagonal_relaxed").write_parquet(partial / PLOTTED)
-        shutil.rmtree(folder, ignore_errors=True)
     return warnings, notes
-
-
-def _require_atlas(folder: Path) -> None:
-    """Raise ``UserError`` if the folder exists and is neither empty nor an atlas."""
-    if not folder.exists():
-        return
-    another = "name another folder with --out"
-    if not folder.is_dir():
-        raise UserError(f"{folder}: expected a folder, found a file", another)
-    names = {path.name for path in folder.iterdir()}
-    if odd := names - ({PAGE, FIGURES, NUMBERS, SIDE_BY_SIDE, PLOTTED} if PAGE in names else set()):
-        raise UserError(f"{folder}: contains {min(odd)}, which is of no atlas", another)
 
 
 def _remarks(
@@ -84,16 +67,13 @@ def _remarks(
     """Return what makes the runs hard to compare, and what else to know, from relations of ``texts`` and settings."""
     first = f"“{members[0].label}”"
     warnings, notes = [], []
-    by_relation: dict[tuple[str, str], list[str]] = {}
-    for member, relation in zip(members, texts, strict=True):
-        by_relation.setdefault(relation, []).append(_quoted(member))
-    for (how, why), quoted in by_relation.items():
+    for member, (how, why) in zip(members, texts, strict=True):
         if how == runs.OTHER:
-            warnings += [f"{one}: {why}. The text may cause differences from {first}." for one in quoted]
+            warnings.append(f"{_quoted(member)}: {why}. The text may cause differences from {first}.")
         elif how == runs.RELATED:
-            notes.append(f"Text, compared with {first}: {why} ({listed(quoted)}).")
-        elif len(quoted) > 1:
-            notes.insert(0, f"{listed(quoted)} read the same text.")
+            notes.append(f"{_quoted(member)}: compared with {first}, {why}.")
+    if {how for how, _ in texts} == {runs.SAME}:
+        notes.append("All runs read the same text.")
     if different:
         warnings.append(f"Settings differ: {listed(different)}. The page has a table of their values.")
     warnings += [f"{_quoted(m)}: its settings are not known ({m.unknown})." for m in members if m.unknown]
@@ -131,7 +111,7 @@ def _figure(
         frame = frame.join(steps, on="label", how="left", maintain_order="left")
     shared = [numbers[other.name] for other in PANELS if panel.together and other.together == panel.together]
     top = 1.05 * max((chart.reach(other) for other in shared), default=0)
-    describes = _described(frame, panel)
+    describes = f"{panel.title}, by relative depth. {panel.says}"
     labels, shown = [m.label for m in members], [note for note in notes if note]
     drawing = chart.chart(frame, panel, labels, shown, _mark(members), describes, top or None, over)
     files = drawn_files(drawing, panel.name)
@@ -151,15 +131,6 @@ def _counted(frame: pl.DataFrame, panel: Panel) -> str:
     low, high = (frame.select(end).item() or 0 for end in (pl.col("n").min(), pl.col("n").max()))
     n = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     return f"n = {n} {panel.of} per layer"
-
-
-def _described(frame: pl.DataFrame, panel: Panel) -> str:
-    """Return a text for those who do not see the figure: each model's value in its first and last layer."""
-    parts = []
-    for (label,), part in frame.group_by("label", maintain_order=True):
-        ends = [measured(part["value"][end], panel.form) for end in (0, -1)]
-        parts.append(f"{label}: {ends[0]} in layer {part['layer'][0]}, {ends[1]} in layer {part['layer'][-1]}")
-    return f"{panel.title}, by relative depth. " + ("; ".join(parts) or "No run has these numbers") + "."
 
 
 def _mark(members: Sequence[Member]) -> str:
@@ -218,10 +189,7 @@ def page(
         facts={name: values[:1] if many and len(set(values)) == 1 else values for name, values in facts.items()},
         warnings=warnings,
         notes=notes,
-        different={
-            name: [_plain(name, value, member) for value, member in zip(values, members, strict=True)]
-            for name, values in different.items()
-        },
+        different={name: list(map(_plain, values)) for name, values in different.items()},
         claims=claims,
         definitions=_definitions(members),
         sections=[section for section in SECTIONS if any(f["section"] == section.number for f in figures)],
@@ -261,10 +229,9 @@ def _facts(member: Member) -> dict[str, str]:
     }
 
 
-def _plain(name: str, value: Any, member: Member) -> str:
-    if member.resolved is None or not member.resolved[name.partition(".")[0]]:
-        return UNKNOWN
-    return "none" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
+def _plain(value: Any) -> str:
+    """Return a setting for the page; a dash for none, and for a run whose settings are unknown."""
+    return "–" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 
 def _definitions(members: Sequence[Member]) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Draw one panel of an atlas: a number over relative depth, with a line per model and its untrained models behind."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -8,22 +9,17 @@ import polars as pl
 from ff_memories.atlas.panels import Panel
 from ff_memories.base.errors import UserError
 from ff_memories.figures.controls import LINE
-from ff_memories.figures.marks import Options, balanced, length, source, tooltips, wrapped
-from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEADLINE, HEIGHT, MODEL_COLOURS, NOTE, STEP_COLOURS
+from ff_memories.figures.marks import Options, framed, in_the_centre, legend_columns, source, tooltips
+from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEIGHT, MODEL_COLOURS, STEP_COLOURS
 
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-LONGEST = 40  # characters of a label: a legend cuts off more
 TICKS = 5  # steps that a legend has room for
 FADED = 0.45  # opacity of untrained models
 FACTORS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
 def check(labels: Sequence[str], over: str | None) -> None:
-    """Raise ``UserError`` for more models than there are colours and shapes, and for labels that a legend cuts off."""
-    if long := [label for label in labels if len(label) > LONGEST]:
-        raise UserError(
-            f"{long[0]!r}: labels have at most {LONGEST} characters", "give a shorter one: --label RUN=TEXT"
-        )
+    """Raise ``UserError`` for more models than there are colours and shapes."""
     if over is None and len(labels) > len(MODEL_COLOURS):
         hint = "give fewer runs, or --over NAME with numbers as labels"
         raise UserError(f"{len(labels)} runs are more than the {len(MODEL_COLOURS)} that lines can tell apart", hint)
@@ -49,7 +45,8 @@ def chart(
         scale=alt.Scale(domain=[0, 1.02], nice=False),
         axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
     )
-    y, lines = _y(frame, panel, top), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
+    axis, lines = _axis(frame, panel, top), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
+    y = lambda field: alt.Y(f"{field}:Q", **axis)
     colour, plain = _colour(frame, labels, over), _colour(frame, labels, over, legend=False)
     behind = alt.Chart(source(frame.drop_nulls("untrained"))).encode(x=x)
     thin: Options = {"strokeWidth": 0.9, "strokeDash": [3, 2], "clip": True}
@@ -67,22 +64,8 @@ def chart(
         level = alt.Chart(source([{"chance": panel.chance[0]}])).mark_rule(**LINE)
         marks.insert(0, level.encode(y=y("chance")))
     if frame.is_empty():
-        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}, "color": FAINT}
-        marks.append(alt.Chart(source([{}])).mark_text(text="no run has these numbers", fontSize=9, **middle))
-    return (
-        alt.layer(*marks)
-        .resolve_scale(shape="independent", color="independent")
-        .properties(
-            description=describes,
-            width=COLUMN_WIDTH,
-            height=HEIGHT,
-            autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
-            title=alt.TitleParams(
-                text=balanced(panel.title, COLUMN_WIDTH, HEADLINE),
-                subtitle=[line for note in notes for line in wrapped(note, COLUMN_WIDTH, NOTE)],
-            ),
-        )
-    )
+        marks.append(in_the_centre("no run has these numbers", 9, color=FAINT))
+    return framed(marks, describes, COLUMN_WIDTH, HEIGHT, panel.title, notes)
 
 
 def reach(frame: pl.DataFrame) -> float:
@@ -91,22 +74,17 @@ def reach(frame: pl.DataFrame) -> float:
     return max((float(value) for value in largest if value is not None), default=0.0)  # type: ignore[arg-type]
 
 
-class _y:
-    """Make the encodings of one y axis, which all marks of a panel share."""
-
-    def __init__(self, frame: pl.DataFrame, panel: Panel, top: float | None):
-        if panel.form == "factor":
-            most = max(1.0, reach(frame))
-            ticks = [tick for tick in FACTORS if tick <= most * 3]
-            self.scale = alt.Scale(type="symlog", constant=1, domain=[0, max(most * 1.15, ticks[-1])], nice=False)
-            self.axis = alt.Axis(values=ticks, format=",d")
-        else:
-            self.scale = alt.Scale(domain=[0, top], nice=False) if top else alt.Scale(zero=True)
-            self.axis = alt.Axis(format="~g" if panel.form == "correlation" else "~%", tickCount=5)
-        self.title = panel.axis
-
-    def __call__(self, field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title=self.title, scale=self.scale, axis=self.axis)
+def _axis(frame: pl.DataFrame, panel: Panel, top: float | None) -> dict[str, Any]:
+    """Return the title, scale and axis of the y axis, which all marks of a panel share."""
+    if panel.form == "factor":
+        most = max(1.0, reach(frame))
+        ticks = [tick for tick in FACTORS if tick <= most * 3]
+        scale = alt.Scale(type="symlog", constant=1, domain=[0, max(most * 1.15, ticks[-1])], nice=False)
+        axis = alt.Axis(values=ticks, format=",d")
+    else:
+        scale = alt.Scale(domain=[0, top], nice=False) if top else alt.Scale(zero=True)
+        axis = alt.Axis(format="~g" if panel.form == "correlation" else "~%", tickCount=5)
+    return {"title": panel.axis, "scale": scale, "axis": axis}
 
 
 def _colour(frame: pl.DataFrame, labels: Sequence[str], over: str | None, legend: bool = True) -> alt.Color:
@@ -128,8 +106,4 @@ def _shape(labels: Sequence[str]) -> alt.Shape:
 
 
 def _legend(labels: Sequence[str]) -> alt.Legend:
-    """Return a legend in as many columns as fit the panel."""
-    widest = max((length(label, 7) for label in labels), default=0) + 18
-    room = COLUMN_WIDTH - 40
-    columns = len(labels) if widest * len(labels) <= room else max(1, int(room / widest))
-    return alt.Legend(columns=columns, symbolSize=34)
+    return alt.Legend(columns=legend_columns(COLUMN_WIDTH, labels), symbolSize=34)

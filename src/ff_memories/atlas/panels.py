@@ -6,6 +6,7 @@
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -80,13 +81,11 @@ def _medians(frame: pl.DataFrame, column: str, seed: int | None) -> pl.DataFrame
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _with_pattern(kind: str) -> Measure:
-    def measure(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
-        shown = pl.col("label").cast(pl.String).is_in([kind, "both"])
-        keys = tables[PATTERNS].group_by("layer", "key").agg(shown.any().alias("has"))
-        return _named(measures.means(keys.sort("layer", "key"), ["layer"], "has", seed))
-
-    return measure
+def with_pattern(tables: Tables, member: Member, seed: int | None, kind: str) -> pl.DataFrame:
+    """Return the share of keys with a trigger of this kind of pattern, or of both."""
+    shown = pl.col("label").cast(pl.String).is_in([kind, "both"])
+    keys = tables[PATTERNS].group_by("layer", "key").agg(has=shown.any())
+    return _named(measures.means(keys.sort("layer", "key"), ["layer"], "has", seed))
 
 
 def last_token(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
@@ -121,12 +120,10 @@ def settled(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     return _named(layers_measures.residual_predicts(tables[REFINEMENT], seed))
 
 
-def _kind(kind: str) -> Measure:
-    def measure(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
-        is_ = tables[REFINEMENT].with_columns((pl.col("kind") == kind).alias("is"))
-        return _named(measures.means(is_, ["layer"], "is", seed))
-
-    return measure
+def of_kind(tables: Tables, member: Member, seed: int | None, kind: str) -> pl.DataFrame:
+    """Return the share of examples with this kind of prediction."""
+    found = tables[REFINEMENT].with_columns(found=pl.col("kind") == kind)
+    return _named(measures.means(found, ["layer"], "found", seed))
 
 
 def left(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
@@ -141,17 +138,14 @@ def stays(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
 
 
 MEASURES: dict[str, Measure] = {
-    "shallow-keys": _with_pattern("shallow"),
-    "semantic-keys": _with_pattern("semantic"),
+    "shallow-keys": partial(with_pattern, kind="shallow"),
+    "semantic-keys": partial(with_pattern, kind="semantic"),
     "last-token": last_token,
     "agreement": over_pairs,
     "rank": rank,
     "effective": effective,
     "residual": settled,
-    "kind-residual": _kind("residual"),
-    "kind-agreement": _kind("agreement"),
-    "kind-composition": _kind("composition"),
-    "kind-ffn": _kind("ffn"),
+    **{f"kind-{kind}": partial(of_kind, kind=kind) for kind in layers_measures.KINDS},
     "effect-left": left,
     "stays": stays,
 }

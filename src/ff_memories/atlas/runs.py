@@ -13,7 +13,7 @@ from ff_memories import tables as schemas
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.text import escape_invisible
-from ff_memories.config import Config, load
+from ff_memories.config import Config
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import read_info
@@ -39,16 +39,6 @@ class Text:
     sha256: str | None = None
     files: tuple[str, ...] = ()
     sentences: str | None = None
-
-    @classmethod
-    def of(cls, config: Config | None, root: Path, sentences: str | None) -> "Text":
-        """Return a run's text from its config (``None`` if unknown), its project's folder and its sentences."""
-        if config is None:
-            return cls(sentences=sentences)
-        corpus = config.corpus
-        files = tuple(str(root / path) for path in (*corpus.train.files, *corpus.validation.files))
-        form = "raw" if config.model.has_tokenizer else "tokenised"
-        return cls(corpus.source, form, corpus.sha256, files, sentences)
 
     @property
     def known(self) -> bool:
@@ -102,47 +92,44 @@ class Verdict(BaseModel):
     group: str | None = None
 
 
-def members(
-    folders: Sequence[Path], labels: Sequence[str] = (), configs: Sequence[str] = (), over: str | None = None
-) -> list[Member]:
+def members(folders: Sequence[Path], labels: Sequence[str] = (), over: str | None = None) -> list[Member]:
     """Read runs in the order given; with ``over``, what their labels count, in the order of these numbers.
 
-    ``labels`` and ``configs`` have ``RUN=TEXT`` and ``RUN=FILE``; a run's default number is the end of its name. Raises
-    ``UserError`` for fewer than two runs, a folder that is no finished run, a run given twice, or a bad label.
+    ``labels`` has ``RUN=TEXT``; a run's default number is the end of its name. Raises ``UserError`` for fewer than two
+    runs, a folder that is no finished run, a run given twice, or a bad label.
     """
     if len(folders) < 2:
         raise UserError("an atlas compares runs, and only one was given", "name at least two runs")
-    texts, files = _by_folder(labels, folders, "--label"), _by_folder(configs, folders, "--config")
-    read: list[Member] = []
+    texts = _by_folder(labels, folders)
+    read: dict[str, Member] = {}
     for i, folder in enumerate(folders):
         if not folder.is_dir():
             raise UserError(f"{folder}: no such folder", "name a run's folder, such as results/demo")
         name = folder.resolve().name
         default = name if over is None else name[len(name.rstrip("0123456789")) :] or name
-        member = _member(folder, texts.get(i, default), Path(files[i]) if i in files else None, over)
-        for other in read:
-            if other.label == member.label:
-                raise UserError(
-                    f"two runs are called {member.label!r}: {other.folder} and {folder}",
-                    "leave one out, or name each of them with --label FOLDER=TEXT",
-                )
-        read.append(member)
-    return sorted(read, key=lambda member: member.step or 0) if over else read
+        member = _member(folder, texts.get(i, default), over)
+        if other := read.get(member.label):
+            raise UserError(
+                f"two runs are called {member.label!r}: {other.folder} and {folder}",
+                "leave one out, or name each of them with --label FOLDER=TEXT",
+            )
+        read[member.label] = member
+    return sorted(read.values(), key=lambda member: member.step or 0)
 
 
-def _by_folder(given: Sequence[str], folders: Sequence[Path], option: str) -> dict[int, str]:
-    """Return {place of a run: what an option ``RUN=...`` says about it}."""
+def _by_folder(labels: Sequence[str], folders: Sequence[Path]) -> dict[int, str]:
+    """Return {place of a run: its label}."""
     names = [folder.resolve().name for folder in folders]
     by_place: dict[int, str] = {}
-    for text in given:
-        run, equals, value = text.partition("=")
-        if not equals or not value.strip():
-            raise UserError(f"{option} {text}: expected RUN=...", f"write {option} RUN=...")
+    for text in labels:
+        run, _, label = text.partition("=")
+        if not label.strip():
+            raise UserError(f"--label {text}: expected RUN=TEXT", "write --label RUN=TEXT")
         places = [i for i, folder in enumerate(folders) if run == names[i] or Path(run) == folder]
         if len(places) != 1:
             what = "names several of the runs" if places else f"names none of the runs{did_you_mean(run, names)}"
-            raise UserError(f"{option} {text}: {run!r} {what}", "name one by its folder, as you typed it")
-        by_place[places[0]] = value.strip()
+            raise UserError(f"--label {text}: {run!r} {what}", "name one by its folder, as you typed it")
+        by_place[places[0]] = label.strip()
     return by_place
 
 
@@ -155,22 +142,15 @@ def _number(label: str, over: str) -> float:
     raise UserError(f"--over {over}: {label!r} is not a number", "give each run a number, as in --label RUN=512")
 
 
-def _member(folder: Path, label: str, configfile: Path | None, over: str | None) -> Member:
+def _member(folder: Path, label: str, over: str | None) -> Member:
     card, folder_of_tables, claims = folder / "model" / "info.json", folder / "tables", folder / "claims.json"
-    if not card.is_file() and not folder_of_tables.is_dir():
-        raise UserError(f"{folder}: is no run: it has no model/info.json and no tables", "name a folder in results/")
-    paths = {table: folder_of_tables / f"{table}.parquet" for table in NEEDED}
-    if lacking := [
-        path.relative_to(folder).as_posix() for path in (*paths.values(), card, claims) if not path.exists()
-    ]:
+    needed = [*(folder_of_tables / f"{table}.parquet" for table in NEEDED), card, claims]
+    if lacking := [path.relative_to(folder).as_posix() for path in needed if not path.exists()]:
         raise UserError(
             f"{folder}: this run has no {', '.join(lacking)}", "finish the run, or in a clone restore it with make pull"
         )
     info = read_info(card)
-    config, unknown = _config(folder, info, configfile)
-    paths |= {name: path for name in BEYOND_PAPER if (path := folder_of_tables / f"{name}.parquet").is_file()}
-    tables = {table: schemas.read(path) for table, path in paths.items()}
-    tables |= _proxy_labels(folder)
+    config, unknown = _config(folder, info)
     counts, sentences = folder_of_tables / "counts.parquet", folder_of_tables / "sentences.parquet"
     step = None if over is None else _number(label, over)
     if step is None and counts.is_file() and wording.self_sampled(schemas.read(counts)):
@@ -182,56 +162,48 @@ def _member(folder: Path, label: str, configfile: Path | None, over: str | None)
         info,
         None if config is None else config.resolved(),
         unknown,
-        Text.of(config, folder.resolve().parents[1], dvc_lock_file.digest(sentences) if sentences.is_file() else None),
-        tables,
+        _text(config, folder, dvc_lock_file.digest(sentences) if sentences.is_file() else None),
+        _tables(folder),
         _untrained(folder),
         _claims(claims),
         step,
     )
 
 
-def _config(folder: Path, info: dict[str, Any], given: Path | None) -> tuple[Config | None, str]:
-    """Return the given config, or the project's own that names run and model, or ``None`` and why there is none.
-
-    Raises ``UserError`` if the given one is of another run or model.
-    """
-    if given is not None:
-        config = load(given)
-        if config.run != folder.resolve().name:
-            raise UserError(f"{given}: is the config of the run {config.run!r}", "name the run's own config file")
-        if not config.model.is_of(info):
-            raise UserError(f"{given}: names another model than {folder}/model/info.json", "name the run's own config")
-        return config, ""
-    root = folder.resolve().parents[1]
-    named, broken = configs_of(folder.resolve().name, root)
+def _config(folder: Path, info: dict[str, Any]) -> tuple[Config | None, str]:
+    """Return the project's config that names run and model, or ``None`` and why there is none."""
+    named, _ = configs_of(folder.resolve().name, folder.resolve().parents[1])
     fitting = [config for _, config in named if config.model.is_of(info)]
-    if not fitting and broken:
-        return None, f"{broken[0].relative_to(root).as_posix()} cannot be read as a config"
     if not fitting:
-        return None, "the configs of this name have another model" if named else "no config of this name"
-    if any(config != fitting[0] for config in fitting):
-        return None, "several configs have this name"
-    return fitting[0], ""
+        return None, "no config here has its name and model"
+    return (fitting[0], "") if all(config == fitting[0] for config in fitting) else (None, "several configs fit it")
 
 
-def _proxy_labels(folder: Path) -> Tables:
-    """Return the proxy's labels of a run, if it has any."""
-    for path in (folder / "proxy" / f"{PATTERNS}.parquet", folder / "tables" / f"{PATTERNS}.parquet"):
-        if path.is_file():
-            frame = schemas.read(path).filter(pl.col("annotator") == ANNOTATOR)
-            if frame.height:
-                return {PATTERNS: frame}
-    return {}
+def _text(config: Config | None, folder: Path, sentences: str | None) -> Text:
+    """Return a run's text from its config (``None`` if unknown), its folder and the digest of its sentences."""
+    if config is None:
+        return Text(sentences=sentences)
+    corpus, root = config.corpus, folder.resolve().parents[1]
+    files = tuple(str(root / path) for path in (*corpus.train.files, *corpus.validation.files))
+    form = "raw" if config.model.has_tokenizer else "tokenised"
+    return Text(corpus.source, form, corpus.sha256, files, sentences)
+
+
+def _tables(folder: Path) -> Tables:
+    """Return the tables of a run or of another model that it measured; of labels, the proxy's, if it has any."""
+    paths = {name: folder / "tables" / f"{name}.parquet" for name in (*NEEDED, *BEYOND_PAPER, PATTERNS)}
+    if (own := folder / "proxy" / f"{PATTERNS}.parquet").is_file():
+        paths[PATTERNS] = own
+    read = {name: schemas.read(path) for name, path in paths.items() if path.is_file()}
+    if PATTERNS in read and (labels := read.pop(PATTERNS).filter(annotator=ANNOTATOR)).height:
+        read[PATTERNS] = labels
+    return read
 
 
 def _untrained(folder: Path) -> list[Tables]:
     """Return the tables of each untrained model that the run measured, in the order of their seeds."""
-    models = []
-    for model in sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name)):
-        names = {name: "proxy" if name == PATTERNS else "tables" for name in (*NEEDED, PATTERNS, *BEYOND_PAPER)}
-        paths = {name: model / inside / f"{name}.parquet" for name, inside in names.items()}
-        models.append({name: schemas.read(path) for name, path in paths.items() if path.is_file()})
-    return [tables for tables in models if tables]
+    models = sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name))
+    return [tables for tables in map(_tables, models) if tables]
 
 
 def _claims(path: Path) -> dict[str, dict[str, Any]]:
@@ -254,41 +226,32 @@ NAMES = ("corpus.source", "corpus.sha256", "files")  # what text it is, not what
 
 def relation(one: Text, other: Text) -> tuple[str, str]:
     """Return how two texts relate, ``same``, ``related`` or ``other``, and what a reader must know about it."""
-    if one.sentences and one.sentences == other.sentences:
-        return SAME, ""
-    if one.sha256 and one.sha256 == other.sha256:
+    if (one.sentences and one.sentences == other.sentences) or (one.sha256 and one.sha256 == other.sha256):
         return SAME, ""
     if one.source and one.source == other.source:
         if one.form != other.form:
             return RELATED, f"the same source, {one.source}, in another form: {other.form} instead of {one.form}"
-        if one.sha256 and other.sha256:
-            return RELATED, f"another state of the source {one.source}: its digest differs"
-        return RELATED, f"the same source, {one.source}; its digest is not recorded for both runs"
-    if one.files and one.files == other.files and not (one.sha256 and other.sha256):
-        return RELATED, "the same files by name; their digest is not recorded for both runs"
-    if not (one.known and other.known):
-        return OTHER, "its text is not recorded"
-    return OTHER, "another text"
+        return RELATED, f"the same source, {one.source}, but not by its digest"
+    return OTHER, "another text" if one.known and other.known else "its text is not recorded"
 
 
 def relations(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]]:
     """Return how each run's text relates to the first's. Raises ``UserError`` if it does not, unless ``any_text``."""
-    first = members[0]
-    to_first = [relation(first.text, member.text) for member in members]
-    for member, (how, _) in zip(members, to_first, strict=True):
-        if how != OTHER or member is first or any_text:
-            continue
-        unknown = [m for m in (first, member) if not m.text.known]
-        if unknown:
+    first, *rest = members
+    to_first = [relation(first.text, member.text) for member in rest]
+    for member, (how, _) in zip(rest, to_first, strict=True):
+        if how == OTHER and not any_text:
+            for one in (first, member):
+                if not one.text.known:
+                    raise UserError(
+                        f"{one.folder}: the text of this run is not recorded ({one.unknown})",
+                        "put its config into the project's folder, or compare runs on any texts with --any-text",
+                    )
             raise UserError(
-                f"{unknown[0].folder}: the text of this run is not recorded ({unknown[0].unknown})",
-                "name its config with --config RUN=FILE, or compare runs on any texts with --any-text",
+                f"{member.folder}: read another text than {first.folder}, so their numbers do not compare",
+                "compare runs on the same text, or give --any-text",
             )
-        raise UserError(
-            f"{member.folder}: read another text than {first.folder}, so their numbers do not compare",
-            "compare runs on the same text, or give --any-text",
-        )
-    return [(SAME, ""), *to_first[1:]]
+    return [(SAME, ""), *to_first]
 
 
 def flat(data: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

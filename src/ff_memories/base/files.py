@@ -99,6 +99,19 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+@contextmanager
+def replaced_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
+    """Yield a temporary folder, which replaces ``folder`` when the block ends without an error.
+
+    Raises ``UserError`` if the folder is neither empty nor ``what`` it should be, which has the file ``mark``.
+    """
+    if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder}: contains something other than {what}", "name another folder with --out")
+    with atomic_folder(folder) as partial:
+        yield partial
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def write_whole(path: str | Path, text: str) -> None:
     """Write a text file atomically, in UTF-8 with line feeds as line ends."""
     with atomic_write(path) as partial:

@@ -15,13 +15,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--label", action="append", default=[], metavar="RUN=TEXT", help="a run's label; default: its name"
     )
     parser.add_argument(
-        "--config",
-        action="append",
-        default=[],
-        metavar="RUN=FILE",
-        help="a run's config file, if it is not in the project's folder",
-    )
-    parser.add_argument(
         "--over",
         metavar="NAME",
         help="colour the lines by a number, such as updates: each run's label, or the number that its name ends with",
@@ -33,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.atlas.build import PAGE, build
     from ff_memories.atlas.runs import members
 
-    warnings, notes = build(members(args.runs, args.label, args.config, args.over), args.out, args.any_text, args.over)
+    warnings, notes = build(members(args.runs, args.label, args.over), args.out, args.any_text, args.over)
     for line in [*(f"caution: {warning}" for warning in warnings), *notes]:
         print(line)
     print(args.out / PAGE)

@@ -14,23 +14,20 @@ from ff_memories.base.files import require_file, write_json, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
 from ff_memories.config.model import TransformersModel
-from ff_memories.corpus import forms
-from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.inputs import from_gguf, model_folder, registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.model.files import gguf_file
 from ff_memories.model.info import quantised, read_info
 from ff_memories.workflow import opening
-from ff_memories.workflow.run import DEFAULT, Run, refuse_unfinished
+from ff_memories.workflow.run import DEFAULT, refuse_unfinished
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", nargs="?", metavar="TEXT", help="the text, in quotes")
+    parser.add_argument("text", metavar="TEXT", help="the text, in quotes")
     opening.argument(parser)
     parser.add_argument(
         "--model", help="a model without a run: a GGUF file, a folder of `transformers`, or a name of `fetch --list`"
     )
-    parser.add_argument("--file", type=Path, help="read the text from this file")
     parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write")
     parser.add_argument("--json", type=Path, metavar="FILE", help="JSON file to write, with all numbers")
     parser.add_argument("--layer", type=whole(), nargs="+", action="extend", help="show only these layers, from 1")
@@ -42,7 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="MEMORY=NUMBER",
         help="set coefficients at the last position and compare predictions: layer:key=number, such as 12:1034=0; x2 "
-        "doubles it, mean is its mean in the table causal, and 12:1034- is key 1034's negative coefficient",
+        "doubles it, and 12:1034- is key 1034's negative coefficient",
     )
     parser.add_argument("--tokens", type=whole(), default=5, help="tokens per prediction; default: 5")
 
@@ -51,16 +48,13 @@ def run(args: argparse.Namespace) -> None:
     outputs = [path for path in (args.out, args.json) if path is not None]
     for path in outputs:
         require_file(path)
-    if len({path.resolve() for path in outputs}) < len(outputs):
-        raise UserError(f"--out and --json: both are {args.out}", "name two files")
-    text = _text(args)
+    try:
+        text = args.text.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"the text: not UTF-8 at byte {error.start}", "give text in UTF-8") from None
     shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}
-    if args.model is not None:
-        name, scope, weights, traced = _of_model(args, text, shown)
-    else:
-        name, scope, weights, traced = _of_run(opening.opened(args.configfile), text, shown)
-    about = {"weights": weights} if weights else {}
-    traced = {"format": traced.pop("format"), "run": name, "scope": scope, **about, **traced}
+    about, traced = _of_run(args, text, shown) if args.model is None else _of_model(args, text, shown)
+    traced = {"format": traced.pop("format"), **{name: told for name, told in about.items() if told}, **traced}
     from ff_memories.report.trace import lines, page
 
     unknown = [p.get("written", p["token"]) for p in traced["positions"][1:] if p["unknown"]]
@@ -69,19 +63,19 @@ def run(args: argparse.Namespace) -> None:
     if args.json is not None:
         write_json(args.json, traced, ensure_ascii=False, allow_nan=False)
     if args.out is not None:
-        write_whole(args.out, page(traced, args.out.parent, name, scope))
+        write_whole(args.out, page(traced, args.out.parent))
     for path in outputs:
         print(f"wrote {path}")
     if not outputs:
         print("\n".join(lines(traced)))
 
 
-def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str | None, dict[str, Any]]:
-    """Return a run's name and scope, what quantised weights are, and the trace of a text through its model."""
+def _of_run(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a run's name, its scope and what quantised weights are, and the trace of a text through its model."""
     from ff_memories import api  # torch takes a second to load
     from ff_memories.corpus.text import moses
 
-    refuse_unfinished(run_)
+    refuse_unfinished(run_ := opening.opened(args.configfile))
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
     if not weights.exists():
         raise UserError(f"{weights}: no such file", f"run {run_.again(str(weights))}")
@@ -99,12 +93,10 @@ def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str 
         residual=chosen["composition"]["residual"],
         results=run_.results,
     )
-    return run_.config.run, described["scope"], quantised(described), traced
+    return {"run": run_.config.run, "scope": described["scope"], "weights": quantised(described)}, traced
 
 
-def _of_model(
-    args: argparse.Namespace, text: str, shown: dict[str, Any]
-) -> tuple[str, str, str | None, dict[str, Any]]:
+def _of_model(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the same of a model that has no run, with values read as a run's config would have it."""
     if args.configfile != DEFAULT:
         raise UserError("--model and --configfile: a text goes through one model", "leave out one of them")
@@ -125,24 +117,5 @@ def _of_model(
 
     with api.load_model(folder) as model:
         traced = api.trace(model, text, **shown, projection=TransformersModel.auto["values.projection"])
-    return Path(args.model).name, "model", quantised(model_folder.made_from(folder)), traced
-
-
-def _text(args: argparse.Namespace) -> str:
-    """Return the text. Raises ``UserError`` where there is none, there are two, or it is not UTF-8."""
-    if (args.text is None) == (args.file is None):
-        raise UserError("expected one text", 'give it in quotes, as in ff-memories trace "a text", or name its --file')
-    if args.text is not None:
-        where, raw = "the text", args.text.encode("utf-8", "surrogateescape")
-    else:
-        require_file(args.file)
-        try:
-            where, raw = str(args.file), args.file.read_bytes()
-        except FileNotFoundError:
-            raise UserError(f"{args.file}: no such file", "check --file") from None
-    try:
-        return raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
-    except UnicodeDecodeError as error:
-        if where == str(args.file):
-            forms.check(args.file, lines_are_sentences=True)
-        raise UserError(f"{where}: not UTF-8 at byte {error.start}", "give text in UTF-8") from None
+    weights = quantised(model_folder.made_from(folder))
+    return {"run": Path(args.model).name, "scope": "model", "weights": weights}, traced

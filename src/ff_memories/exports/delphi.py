@@ -10,6 +10,7 @@ It has a folder for every module, here a layer of one sign: ``<first>_<last>.saf
 
 import argparse
 import json
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new
 from ff_memories.base.parameters import whole
-from ff_memories.base.text import memory_of, parse_memory
+from ff_memories.base.text import parse_memory
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
+from ff_memories.corpus.tokenizer import read_types
 from ff_memories.declaration import add_execution, execution
 from ff_memories.model.info import quantised, read_info
 from ff_memories.schema import KEY, LAYER, POSITION, SENTENCE
@@ -53,6 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
+    from ff_memories.api import Model
     from ff_memories.gallery.shading import prefix_coefficients
     from ff_memories.model.loading import load_model
 
@@ -67,31 +70,26 @@ def run(args: argparse.Namespace) -> None:
             raise UserError(f"{needed}: no such file", f"run {run_.again(str(needed))}")
     triggers, corpus = tables.read(run_.table("triggers")), store.read(path)
     decoder = load_model(weights, weights.with_suffix(".json"), execution(args), run_.config.extraction.precision)
-    shape = decoder.description
+    model, by_module = Model(decoder, read_types(run_.dictionary)), defaultdict[tuple[int, int], list[int]](list)
     for layer, key, sign in wanted:
-        if not 1 <= layer <= shape.layers or key >= shape.keys:
-            raise UserError(
-                f"--keys {layer}/{key}: no such key", f"layers are 1 to {shape.layers}, keys 0 to {shape.keys - 1}"
-            )
-        if sign < 0 and decoder.neurons is None:
-            raise UserError(f"--keys {layer}/{key}-: this model's memories have positive coefficients alone")
-    memories = [(layer, memory_of(key, sign, decoder.neurons)) for layer, key, sign in wanted]
+        model.require(layer, key, sign)
+        by_module[layer, sign].append(key)
+    memories = [(layer, model.memory(key, sign)) for layer, key, sign in wanted]
     schema = {"layer": LAYER, "key": KEY}
     of_keys = triggers.join(pl.DataFrame(memories, schema=schema, orient="row"), on=["layer", "key"], how="semi")
-    sentences = contexts(of_keys, corpus, args.others, run_.config.seed)
     if not len(of_keys):
         raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
+    sentences = contexts(of_keys, corpus, args.others, run_.config.seed)
     info = read_info(run_.path("model", "info.json"))
     context, places = tokens(sentences, corpus, info["start"])
-    model = str(run_.inputs.pinned_on_hub.name if run_.inputs.pinned_on_hub else run_.inputs.model_folder)
-    described = config(model, run_.config.corpus.source or run_.config.run, context)
+    name = str(run_.inputs.pinned_on_hub.name if run_.inputs.pinned_on_hub else run_.inputs.model_folder)
+    described = config(name, run_.config.corpus.source or run_.config.run, context)
     with atomic_folder(args.out) as folder:
-        for layer, sign in sorted({(layer, sign) for layer, _, sign in wanted}):
-            keys = [key for at, key, s in wanted if (at, s) == (layer, sign)]
-            rows = asked([(layer, memory_of(key, sign, decoder.neurons)) for key in keys], sentences, corpus)
+        for (layer, sign), keys in by_module.items():
+            rows = asked([(layer, model.memory(key, sign)) for key in keys], sentences, corpus)
             where, values = entries(prefix_coefficients(decoder, corpus, rows, args.batch_tokens)[0], places, keys)
             to = folder / "latents" / f"layers.{layer - 1}.mlp{'.neg' if sign < 0 else ''}"  # from 0, as there
-            write(to, where, values, context, shape.keys, described)
+            write(to, where, values, context, model.keys, described)
     print(f"wrote {len(wanted)} keys and {len(sentences)} sentences to {args.out}")
     if weights_note := quantised(info):
         print(weights_note)

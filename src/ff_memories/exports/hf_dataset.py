@@ -47,7 +47,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     parser.add_argument("--with-text", action="store_true", help="add the text that the tables refer to")
-    parser.add_argument("--names", action="store_true", help="keep annotators' names; default: person-1, person-2, ...")
     parser.add_argument("--licence", help="the dataset's licence, as the hub calls it: cc-by-4.0; default: unknown")
 
 
@@ -61,7 +60,8 @@ def run(args: argparse.Namespace) -> None:
     if args.with_text and text_licence is None and args.licence is None:
         raise UserError("--with-text: nobody recorded the licence of this run's text", "state it: --licence IDENTIFIER")
     text = corpus_of(run_, "texts") if args.with_text else None
-    paths = available(Path(run_.path("tables")))
+    every = {name: Path(run_.table(name)) for name in tables.TABLES}
+    paths = {name: path for name, path in every.items() if path.is_file() or name == "triggers"}  # which it must have
     revision = commit(Path(ff_memories.__file__).parent)
     made_with = f"ff-memories {version('ff-memories')}" + (f", commit `{revision}`" if revision else "")
     about = [*_about(run_, read_info(run_.path("model", "info.json"))), ("made with", made_with)]
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> None:
     if args.with_text and args.licence is None and text_licence:
         licence = "other", re.sub(r"[^a-z0-9.]+", "-", text_licence.lower()).strip("-")
     with atomic_folder(args.out) as folder:
-        contents = write_tables(paths, folder, args.with_text, args.names)
+        contents = write_tables(paths, folder, args.with_text)
         if text is not None:
             write_texts(folder, contents, paths, store.read(text), read_types(run_.dictionary))
         quotes = None if text is None else text_licence or "stated by whoever shares this dataset"
@@ -79,24 +79,22 @@ def run(args: argparse.Namespace) -> None:
 
 def _about(run_: Run, info: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what the card says about run and model, as (name, value); digests are those that the run read."""
-    model, half = run_.config.model, neurons(info)
-    scope = info["scope"]
+    model, half, pinned, scope = run_.config.model, neurons(info), run_.inputs.pinned_on_hub, info["scope"]
     said = ABOUT[scope] + ("" if scope == "paper" else "; its results say nothing about the paper's numbers")
-    out = [("run", f"`{run_.config.run}`"), ("scope", f"`{scope}`: {said}")]
-    out.append(("model", f"`{model.called or Path(run_.inputs.model_file('checkpoint')).name}`"))
-    if pinned := run_.inputs.pinned_on_hub:
-        out.append(("revision", f"`{pinned.revision}`"))
-    if model.licence:
-        out.append(("the model's licence", model.licence))
-    if weights := quantised(info):
-        out.append(("weights", weights))
-    keys = f"{info['keys']}" if half is None else f"{half}, of both signs"
-    out += [("layers", str(info["layers"])), ("keys per layer", keys)]
-    files = info.get("model_sha256") or {}
-    if isinstance(files, dict):
-        files = {f"`{name}`": sha for name, sha in files.items()}
-    files |= {f"the {name}": sha for name in ("checkpoint", "dictionary") if (sha := info.get(f"{name}_sha256"))}
-    return [*out, *((f"SHA-256 of {name}", f"`{sha}`") for name, sha in files.items())]
+    out = {
+        "run": f"`{run_.config.run}`",
+        "scope": f"`{scope}`: {said}",
+        "model": f"`{model.called or Path(run_.inputs.model_file('checkpoint')).name}`",
+        "revision": f"`{pinned.revision}`" if pinned else None,
+        "the model's licence": model.licence,
+        "weights": quantised(info),
+        "layers": str(info["layers"]),
+        "keys per layer": f"{info['keys']}" if half is None else f"{half}, of both signs",
+    }
+    files = {f"`{name}`": sha for name, sha in (info.get("model_sha256") or {}).items()}
+    files |= {f"the {name}": info.get(f"{name}_sha256") for name in ("checkpoint", "dictionary")}
+    out |= {f"SHA-256 of {name}": f"`{sha}`" for name, sha in files.items() if sha}
+    return [(name, text) for name, text in out.items() if text]
 
 
 @dataclass
@@ -108,19 +106,10 @@ class Contents:
     renamed: int = 0  # people
 
 
-def available(folder: Path) -> dict[str, Path]:
-    """Return the run's tables by name. Raises ``UserError`` if there are none."""
-    paths = {name: path for name in tables.TABLES if (path := folder / f"{name}.parquet").is_file()}
-    if "triggers" not in paths:
-        raise UserError(f"{folder}: no table triggers", "run the workflow for this config first")
-    return paths
-
-
-def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_names: bool = False) -> Contents:
-    """Copy tables to ``folder``/data, without columns that quote the text and people's names unless asked."""
-    out = Contents()
-    people = {} if with_names else _people(found)
-    out.renamed = len(people)
+def write_tables(found: dict[str, Path], folder: Path, with_text: bool) -> Contents:
+    """Copy tables to ``folder``/data, without people's names and, unless asked, without columns that quote the text."""
+    people = _people(found)
+    out = Contents(renamed=len(people))
     (folder / "data").mkdir()
     for name, path in found.items():
         schema = tables.TABLES[name]
@@ -145,11 +134,11 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool, with_nam
 
 def _people(found: dict[str, Path]) -> dict[str, str]:
     """Return {a person's name: what a shared dataset calls them}; simulated people keep their names."""
-    naming = [(path, column) for name, path in found.items() if (column := tables.TABLES[name].names_people)]
-    names = [tables.read(path)[column].rename("annotator") for path, column in naming]
-    if not names:
-        return {}
-    every = pl.concat(names).unique().sort().to_frame().filter(is_person())["annotator"].to_list()
+    named = [pl.DataFrame(schema={"annotator": pl.String})]
+    for name, path in found.items():
+        if column := tables.TABLES[name].names_people:
+            named.append(tables.read(path).select(annotator=pl.col(column).cast(pl.String)))
+    every = pl.concat(named).unique().sort("annotator").filter(is_person())["annotator"]
     people = [name for name in every if name != PEOPLE and not name.startswith(SIMULATED)]
     return {name: f"person-{i}" for i, name in enumerate(people, 1)}
 
@@ -201,11 +190,11 @@ def card(
 def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:
     """Return the card's YAML as plain data, with a config for each table."""
     identifier, licence_name = licence
-    configs: list[dict[str, Any]] = [
-        {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]}
-        | ({"default": True} if name == "triggers" else {})
-        for name in names
-    ]
+    configs: list[dict[str, Any]] = []
+    for name in names:
+        configs.append({"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]})
+        if name == "triggers":
+            configs[-1]["default"] = True
     return {
         "pretty_name": f"Feed-forward memories of the run {run}",
         "license": identifier,

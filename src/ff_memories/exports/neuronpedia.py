@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,9 @@ from ff_memories.workflow import opening
 from ff_memories.workflow.run import corpus_of, refuse_unfinished
 
 BATCH = 1024  # features in a file, as in Neuronpedia's own exports
-NEGATIVE = "-neg"  # ends the name of the source of a layer's memories with sign -1
-SHOWN = ("promoted", "demoted", "firing", "histogram", "triggers")  # tables that features are made of
+SET = "ff-memories"  # of the sources, one per layer
+NEGATIVE = "-neg"  # ends the name of the set of the memories with sign -1
+SHOWN = ("values", "promoted", "demoted", "firing", "histogram", "triggers", "shading")  # tables
 Row = dict[str, Any]
 
 
@@ -44,7 +45,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     parser.add_argument("--model-id", help="the instance's id of the model: gpt2-small; default: from the model's name")
-    parser.add_argument("--source-set", default="ff-memories", help="name of the set of sources, one per layer")
     parser.add_argument("--creator", default="clkht01d40000jv08hvalcvly", help="id of a user of your instance")
 
 
@@ -53,55 +53,66 @@ def run(args: argparse.Namespace) -> None:
     refuse_unfinished(run_ := opening.opened(args.configfile))
     corpus, types = store.read(corpus_of(run_, "activations")), read_types(run_.dictionary)
     info = read_info(run_.path("model", "info.json"))
-    shown = {name: tables.read(run_.table(name)) for name in (*SHOWN, "values", "shading")}
+    shown = {name: tables.read(run_.table(name)) for name in SHOWN}
     if shown["shading"].is_empty():
         raise UserError(f"{run_.table('shading')}: has no rows", "set gallery.shaded to 1 or more, and run again")
-    name = args.model_id or identifier(Path(run_.config.model.called or run_.config.run).name)
-    for option, given in (("--model-id", name), ("--source-set", args.source_set)):
-        if given != identifier(given):
-            raise UserError(f"{option} {given}: not an id", f"such as {identifier(given)}")
-    names = Names(name, args.source_set, args.creator, run_.config.corpus.source or run_.config.run)
-    half, texts = neurons(info), token_texts(types)
-    sizes = info["layers"], half or info["keys"]
+    model = args.model_id or identifier(Path(run_.config.model.called or run_.config.run).name)
+    if model != identifier(model):
+        raise UserError(f"--model-id {model}: not an id", f"such as {identifier(model)}")
+    half, texts, data = neurons(info), token_texts(types), run_.config.corpus.source or run_.config.run
+    n_features = n_activations = 0
     with atomic_folder(args.out) as folder:
-        made = [0, 0]
-        for layer in range(1, info["layers"] + 1):
-            of_layer = {name: frame.filter(pl.col("layer") == layer) for name, frame in shown.items()}
-            for sign in (1,) if half is None else (1, -1):
-                here = pl.lit(True) if half is None else (pl.col("key") >= half) == (sign < 0)
-                if not len(rows := of_layer["values"].filter(here).sort("key")):
-                    continue
-                source = folder / name / names.source(layer, sign)
-                write_source(source, names, layer, sign, sizes, run_.config.run, quantised(info))
-                made[0] += write_batches(source / "features", features(rows, of_layer, half, texts, names))
-                triggers, shading = of_layer["triggers"].filter(here), of_layer["shading"].filter(here)
-                rows_of_source = activations(triggers, shading, corpus, half, texts, names)
-                made[1] += write_batches(source / "activations", rows_of_source)
-    print(f"wrote {made[0]:,} features and {made[1]:,} activations to {args.out}")
+        for layer, sign in product(range(1, info["layers"] + 1), (1,) if half is None else (1, -1)):
+            source = Source(model, layer, sign, args.creator, data, texts, half)
+            own = {name: source.rows(frame) for name, frame in shown.items()}
+            if own["values"].is_empty():
+                continue
+            to = folder / model / source.id
+            sizes = {"layers": info["layers"], "neuronsPerLayer": half or info["keys"]}
+            write_source(to, source, sizes, run_.config.run, quantised(info))
+            n_features += write_batches(to / "features", features(source, own))
+            rows = activations(source, own["triggers"], own["shading"], corpus)
+            n_activations += write_batches(to / "activations", rows)
+    print(f"wrote {n_features:,} features and {n_activations:,} activations to {args.out}")
 
 
 @dataclass(frozen=True)
-class Names:
-    """What an instance of Neuronpedia calls things.
+class Source:
+    """A source of Neuronpedia: a layer's memories of one sign.
 
     Attributes:
-        model: the model's id.
-        source_set: the set of sources, one source per layer.
-        creator: the id of a user of that instance.
+        model: the model's id there.
+        layer: from 1.
+        sign: 1 or -1.
+        creator: the id of a user of the instance.
         data: what the activations' text is called.
+        texts: of the tokens, from ``token_texts``.
+        neurons: d_m where both signs are memories of their own, else ``None``.
     """
 
     model: str
-    source_set: str
+    layer: int
+    sign: int
     creator: str
     data: str
+    texts: list[str]
+    neurons: int | None
 
-    def source(self, layer: int, sign: int = 1) -> str:
-        """Return the id of a layer's source; Neuronpedia counts layers from 0."""
-        return f"{layer - 1}-{self.set_of(sign)}"
+    @property
+    def set(self) -> str:
+        return SET + (NEGATIVE if self.sign < 0 else "")
 
-    def set_of(self, sign: int) -> str:
-        return self.source_set + (NEGATIVE if sign < 0 else "")
+    @property
+    def id(self) -> str:
+        return f"{self.layer - 1}-{self.set}"  # Neuronpedia counts layers from 0
+
+    def rows(self, table: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows of a table that are about the source's memories."""
+        of_layer = table.filter(layer=self.layer)
+        return of_layer if self.neurons is None else of_layer.filter((pl.col("key") >= self.neurons) == (self.sign < 0))
+
+    def index(self, memory: int) -> str:
+        return str(key_and_sign(memory, self.neurons)[0])
 
 
 def identifier(name: str) -> str:
@@ -120,77 +131,61 @@ def token_texts(types: Types) -> list[str]:
     return [" " + text[1:] if text.startswith(BLANK) and len(text) > 1 else text for text in every]
 
 
-def features(
-    values: pl.DataFrame, shown: Mapping[str, pl.DataFrame], neurons: int | None, texts: list[str], names: Names
-) -> Iterator[Row]:
-    """Yield the features of one layer and sign, by key.
-
-    Args:
-        values: rows of the table `values` of that layer and sign, sorted by key.
-        shown: rows of the tables ``SHOWN`` of the layer.
-        neurons: d_m where both signs are memories of their own, else ``None``.
-        texts: from ``token_texts``.
-    """
-    most = dict(shown["triggers"].filter(pl.col("rank") == 1).select("key", "coefficient").iter_rows())
-    rates = dict(shown["firing"].select("key", pl.col("fired") / pl.col("prefixes")).iter_rows())
-    high, low = (_lists(shown[name], "token_rank", "token", "logit") for name in ("promoted", "demoted"))
-    bars = _lists(shown["histogram"], "bin", "bin", "n")
-    for row in values.iter_rows(named=True):
-        key, sign = key_and_sign(row["key"], neurons)
-        memory = row["key"]
-        (up, up_logits), (down, down_logits), (bins, counts) = (of.get(memory, ([], [])) for of in (high, low, bars))
+def features(source: Source, own: Mapping[str, pl.DataFrame]) -> Iterator[Row]:
+    """Yield the features of a source by key; ``own``: its rows of the tables ``SHOWN``."""
+    lists = lambda name, by, *columns: own[name].sort("key", by).group_by("key", maintain_order=True).agg(columns)
+    rows = own["values"].select("key").sort("key")
+    for more in (
+        own["triggers"].filter(rank=1).select("key", most="coefficient"),
+        own["firing"].select("key", rate=pl.col("fired") / pl.col("prefixes")),
+        lists("promoted", "token_rank", "token", "logit"),
+        lists("demoted", "token_rank", "token", "logit"),
+        lists("histogram", "bin", "bin", "n"),
+    ):
+        rows = rows.join(more, on="key", how="left", maintain_order="left", suffix="_low")
+    for row in rows.iter_rows(named=True):
         yield {
-            "modelId": names.model,
-            "layer": names.source(row["layer"], sign),
-            "index": str(key),
-            "sourceSetName": names.set_of(sign),
-            "creatorId": names.creator,
-            "maxActApprox": most.get(memory, 0.0),
+            "modelId": source.model,
+            "layer": source.id,
+            "index": source.index(row["key"]),
+            "sourceSetName": source.set,
+            "creatorId": source.creator,
+            "maxActApprox": row["most"] or 0.0,
             "hasVector": False,
-            "frac_nonzero": rates[memory],
-            "pos_str": [texts[token] for token in up],
-            "pos_values": up_logits,
-            "neg_str": [texts[token] for token in down],
-            "neg_values": down_logits,
-            "freq_hist_data_bar_heights": counts,
-            "freq_hist_data_bar_values": [(at + 0.5) * most[memory] / HISTOGRAM_BINS for at in bins],
+            "frac_nonzero": row["rate"],
+            "pos_str": [source.texts[token] for token in row["token"] or []],
+            "pos_values": row["logit"] or [],
+            "neg_str": [source.texts[token] for token in row["token_low"] or []],
+            "neg_values": row["logit_low"] or [],
+            "freq_hist_data_bar_heights": row["n"] or [],
+            "freq_hist_data_bar_values": [(at + 0.5) * row["most"] / HISTOGRAM_BINS for at in row["bin"] or []],
         }
 
 
-def _lists(frame: pl.DataFrame, by: str, *columns: str) -> dict[int, tuple[list[Any], ...]]:
-    """Return the columns of a table as lists in the order of one of them, by key."""
-    parts = frame.sort("key", by).group_by("key", maintain_order=True).agg(pl.col(c).alias(f"{c}s") for c in columns)
-    return {key: tuple(lists) for key, *lists in parts.iter_rows()}
-
-
-def activations(
-    triggers: pl.DataFrame, shading: pl.DataFrame, corpus: Corpus, neurons: int | None, texts: list[str], names: Names
-) -> Iterator[Row]:
-    """Yield the activations of one layer and sign, by key and rank: prefixes with the coefficient after each token.
+def activations(source: Source, triggers: pl.DataFrame, shading: pl.DataFrame, corpus: Corpus) -> Iterator[Row]:
+    """Yield the activations of a source, by key and rank: prefixes with the coefficient after each token.
 
     Args:
-        triggers: rows of the table `triggers` of that layer and sign; the empty prefix is left out.
-        shading: rows of the table `shading` for these triggers.
-        others: as of ``features``.
+        triggers: its rows of the table `triggers`; the empty prefix is left out.
+        shading: its rows of the table `shading`.
     """
     along = shading.sort("key", "rank", "position").group_by("key", "rank", maintain_order=True).agg("coefficient")
     rows = triggers.join(along.rename({"coefficient": "along"}), on=["key", "rank"], how="inner").sort("key", "rank")
     for row in rows.iter_rows(named=True):
-        key, sign = key_and_sign(row["key"], neurons)
-        values, source = row["along"], names.source(row["layer"], sign)
-        tokens = [texts[token] for token in corpus.sentence(row["sentence"])[: row["position"]].tolist()]
+        key, values = source.index(row["key"]), row["along"]
+        tokens = [source.texts[token] for token in corpus.sentence(row["sentence"])[: row["position"]].tolist()]
         if len(tokens) != len(values):
             raise ValueError(f"{len(values)} coefficients along a prefix of {len(tokens)} tokens")
         most = max(values)
-        name = f"{names.model} {source} {key} {row['rank']}"
+        name = f"{source.model} {source.id} {key} {row['rank']}"
         yield {
             "id": "c" + hashlib.sha256(name.encode()).hexdigest()[:24],
-            "modelId": names.model,
-            "layer": source,
-            "index": str(key),
-            "creatorId": names.creator,
+            "modelId": source.model,
+            "layer": source.id,
+            "index": key,
+            "creatorId": source.creator,
             "dataIndex": str(row["sentence"]),
-            "dataSource": names.data,
+            "dataSource": source.data,
             "tokens": tokens,
             "maxValue": most,
             "maxValueTokenIndex": values.index(most),
@@ -214,32 +209,26 @@ def write_batches(folder: Path, rows: Iterable[Row]) -> int:
     return written
 
 
-def write_source(
-    folder: Path, names: Names, layer: int, sign: int, sizes: tuple[int, int], run: str, weights: str | None = None
-) -> None:
+def write_source(folder: Path, source: Source, sizes: Mapping[str, int], run: str, weights: str | None) -> None:
     """Write what a feature refers to: model.jsonl, release.jsonl, sourceset.jsonl and source.jsonl of one source.
 
     Args:
-        sizes: the model's layers and keys per layer.
+        sizes: the model's ``layers`` and ``neuronsPerLayer``.
         weights: what quantised weights are.
     """
-    release = f"{names.model}-{names.source_set}"
-    which = "memories with negative coefficients, signs changed" if sign < 0 else "memories"
+    model, release = source.model, f"{source.model}-{SET}"
+    which = "memories with negative coefficients, signs changed" if source.sign < 0 else "memories"
     about = f"Feed-forward {which} of the run {run}: keys by their triggers, values by the tokens they promote"
     about += f"; {weights}" if weights else ""
-    layers, keys = sizes
-    by_us: Row = {"urls": [], "creatorName": "ff-memories"}
+    by_us: Row = {"urls": [], "creatorName": SET}
+    of_run = f"Feed-forward memories of the run {run}"
     rows: dict[str, Row] = {
-        "model": {"id": names.model, "displayName": names.model, "displayNameShort": names.model}
-        | {"layers": layers, "neuronsPerLayer": keys, "owner": ""},
-        "release": {"name": release, "description": f"Feed-forward memories of the run {run}"} | by_us,
-        "sourceset": {"modelId": names.model, "name": names.set_of(sign), "releaseName": release}
-        | {"description": about}
-        | by_us,
-        "source": {"modelId": names.model, "id": names.source(layer, sign), "setName": names.set_of(sign)}
-        | {"dataset": names.data},
+        "model": {"id": model, "displayName": model, "displayNameShort": model, **sizes, "owner": ""},
+        "release": {"name": release, "description": of_run, **by_us},
+        "sourceset": {"modelId": model, "name": source.set, "releaseName": release, "description": about, **by_us},
+        "source": {"modelId": model, "id": source.id, "setName": source.set, "dataset": source.data},
     }
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True)
     for name, row in rows.items():
-        row |= {"creatorId": names.creator, "visibility": "PUBLIC"}  # by default, a row is hidden from visitors
+        row |= {"creatorId": source.creator, "visibility": "PUBLIC"}  # by default, a row is hidden from visitors
         (folder / f"{name}.jsonl").write_text(json.dumps(row, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -128,7 +128,7 @@ def segments(
         "series:N",
         title=None,
         scale=alt.Scale(domain=labels, range=[colours[name] for name in names]),
-        legend=alt.Legend(columns=marks.legend_columns(context, labels)),
+        legend=alt.Legend(columns=marks.legend_columns(context.width, labels)),
     )
     bars = (
         alt.Chart(marks.source(named))

@@ -26,10 +26,10 @@ class FigureContext:
     figure: str
     layers: int
     keys: int
+    vocab: int
     scope: str
     options: FigureOptions
     target: str = "next"
-    vocab: int | None = None
     active: bool = True
 
     @property

@@ -3,7 +3,7 @@
 Every chart is layered on one pair of axes, fits its width exactly, and states its n and its scope in the image.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
@@ -53,17 +53,17 @@ def length(text: str, size: float) -> float:
     return size * sum(next((width for letters, width in WIDTHS if letter in letters), OTHERS) for letter in text)
 
 
-def legend_fits(context: FigureContext, labels: list[str]) -> bool:
+def legend_fits(width: int, labels: Sequence[str]) -> bool:
     """Return whether a one-row legend of these labels fits above the plot, where it starts at the axis."""
-    return sum(18 + length(label, 7) for label in labels) <= context.width - 45
+    return sum(18 + length(label, 7) for label in labels) <= width - 45
 
 
-def legend_columns(context: FigureContext, labels: list[str]) -> int:
+def legend_columns(width: int, labels: Sequence[str]) -> int:
     """Return the number of columns for a legend of these labels: all in one row if they fit, else two or one."""
-    if legend_fits(context, labels):
+    if legend_fits(width, labels):
         return len(labels)
     longest = max(labels, key=lambda label: length(label, 7))
-    return 2 if legend_fits(context, [longest] * 2) else 1
+    return 2 if legend_fits(width, [longest] * 2) else 1
 
 
 def layer_axis(context: FigureContext, field: str = "layer") -> alt.X:
@@ -116,24 +116,36 @@ def finish(
     A figure without data says so, in its centre and as its headline.
     """
     if frame.is_empty():
-        middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
-        layers = [*layers, alt.Chart(source([{}])).mark_text(text="no data", fontSize=11, **middle)]
+        layers = [*layers, in_the_centre("no data", 11)]
     shown = NO_DATA if frame.is_empty() else headline(frame, context)
+    about = caption(context.figure, context.target, context.active)
+    return framed(layers, about, context.width, context.height, shown, notes).properties(usermeta={"headline": shown})
+
+
+def in_the_centre(text: str, size: int, **more: Any) -> alt.Chart:
+    """Return a text in the middle of the axes."""
+    middle: Options = {"x": {"expr": "width / 2"}, "y": {"expr": "height / 2"}}
+    return alt.Chart(source([{}])).mark_text(text=text, fontSize=size, **middle, **more)
+
+
+def framed(
+    layers: Sequence[alt.Chart], about: str, width: int, height: int, title: str, notes: Sequence[str]
+) -> alt.LayerChart:
+    """Return layers on one pair of axes, ``height`` points high, under a title and notes that fit the ``width``."""
     return (
         alt.layer(*layers)
         .resolve_scale(
             color="independent", fill="independent", stroke="independent", shape="independent", strokeDash="independent"
         )
         .properties(
-            description=caption(context.figure, context.target, context.active),
-            width=context.width,
-            height=context.height,
+            description=about,
+            width=width,
+            height=height,
             autosize=alt.AutoSizeParams(type="fit-x", contains="padding"),
             title=alt.TitleParams(
-                text=balanced(shown, context.width, HEADLINE),
-                subtitle=[line for note in notes for line in wrapped(note, context.width, NOTE)],
+                text=balanced(title, width, HEADLINE),
+                subtitle=[line for note in notes for line in wrapped(note, width, NOTE)],
             ),
-            usermeta={"headline": shown},
         )
     )
 

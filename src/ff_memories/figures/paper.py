@@ -131,14 +131,16 @@ def called(context: FigureContext, form: str, how: str, named: str) -> str:
     """Return the legend label of the paper's values of one form, abbreviated if the figure is narrow."""
     of = f": {named}" if named else ""
     whole = ("paper's range" if form == "band" else "paper") + f" ({IN_FULL[how]}){of}"
-    return whole if legend_fits(context, [whole]) else f"paper ({BRIEFLY[how]}){of}"
+    return whole if legend_fits(context.width, [whole]) else f"paper ({BRIEFLY[how]}){of}"
 
 
 def _legend(context: FigureContext, values_: pl.DataFrame, covered: bool) -> alt.Chart:
     """Return an invisible chart that adds a legend: each form's symbol with its fill and dash."""
     rows = values_.select("paper", "form", "known").unique(maintain_order=True).to_dicts()
     labels = [row["paper"] for row in rows]
-    legend = alt.Legend(symbolStrokeWidth=0.8, symbolSize=34, symbolOpacity=1, columns=legend_columns(context, labels))
+    legend = alt.Legend(
+        symbolStrokeWidth=0.8, symbolSize=34, symbolOpacity=1, columns=legend_columns(context.width, labels)
+    )
     band = "white" if covered else f"{BAND}{round(255 * LIGHT):02x}"
     looks: dict[str, list[str] | list[list[float]]] = {
         "shape": [SYMBOLS.get(row["form"]) or SHAPES[row["known"]] for row in rows],

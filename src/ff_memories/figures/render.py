@@ -23,7 +23,7 @@ from fontTools.ttLib import TTFont, TTLibError
 
 from ff_memories.figures import theme
 from ff_memories.figures.registry import DRAWN
-from ff_memories.figures.theme import FONT
+from ff_memories.figures.theme import CONFIG, FONT
 
 VEGALITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
 
@@ -58,8 +58,7 @@ def use_own_font() -> None:
 
 def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """Return the chart as a Vega-Lite specification with its data and its configuration inside."""
-    alt.theme.enable("ff_memories")
-    return chart.to_dict()
+    return chart.to_dict() | {"config": CONFIG}
 
 
 def svg(specification: dict[str, Any], figure: str) -> str:

@@ -7,8 +7,6 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import altair as alt
-
 CONFIG: Any = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 # ACL style: one column and the whole text block, in points (a Vega pixel is a PDF point); the height is of the axes.
@@ -32,9 +30,3 @@ CONTROL_COLOURS = {"the memory": BLUE, "a matched memory": ORANGE, "a random dir
 # Of an atlas's models, in an order in which neighbours also differ in lightness; and light to dark, over a number.
 MODEL_COLOURS = (BLACK, ORANGE, BLUE, "#CC79A7", GREEN, "#56B4E9", "#D55E00", "#8C8C8C")
 STEP_COLOURS = ("#9CC9E8", "#4F9AD0", "#1B63A5", "#08264F")
-
-
-@alt.theme.register("ff_memories", enable=True)
-def paper_style() -> alt.theme.ThemeConfig:
-    """Return the Vega-Lite configuration of every chart in the package."""
-    return alt.theme.ThemeConfig(config=CONFIG)

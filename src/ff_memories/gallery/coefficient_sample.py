@@ -51,8 +51,9 @@ def tables(
                 keys, top = (part[name].to_numpy() for name in ("key", "coefficient"))
                 m = coefficients[:, np.searchsorted(asked[layer], keys % neurons)].T.copy()
                 m[keys >= neurons] *= -1
-                histogram.append(_histogram(layer, keys, top, m))
-                samples.append(_samples(layer, keys, m, sample.sentence, sample.position))
+                number = pl.lit(layer, pl.Int64).alias("layer")
+                histogram.append(_histogram(keys, top, m).with_columns(number))
+                samples.append(_samples(keys, m, sample.sentence, sample.position).with_columns(number))
     return concat("histogram", histogram), concat("samples", samples)
 
 
@@ -101,16 +102,16 @@ class _Sample:
         return out
 
 
-def _histogram(layer: int, keys: np.ndarray, top: np.ndarray, m: np.ndarray) -> pl.DataFrame:
-    """Return a layer's rows of ``histogram``, from coefficients ``m`` (k, P) of ``keys`` (k,) and the ``top`` (k,)."""
+def _histogram(keys: np.ndarray, top: np.ndarray, m: np.ndarray) -> pl.DataFrame:
+    """Return rows of ``histogram`` of one layer, from coefficients ``m`` (k, P) of ``keys`` and their ``top`` (k,)."""
     row, at = np.nonzero(m > 0)
     bins = np.minimum((m[row, at].astype(np.float64) / top[row] * BINS).astype(np.int64), BINS - 1)
     counts = np.bincount(row * BINS + bins, minlength=len(keys) * BINS)
     filled = np.flatnonzero(counts)
-    return _of_layer(layer, key=keys[filled // BINS], bin=filled % BINS, n=counts[filled])
+    return pl.DataFrame({"key": keys[filled // BINS], "bin": filled % BINS, "n": counts[filled]})
 
 
-def _samples(layer: int, keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, position: np.ndarray) -> pl.DataFrame:
+def _samples(keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, position: np.ndarray) -> pl.DataFrame:
     """Return a layer's rows of ``samples``, from ``m`` (k, P); percentiles that fall on one prefix give one row."""
     fires = np.count_nonzero(m > 0, axis=1)
     ordered = np.sort(m, axis=1)
@@ -121,21 +122,9 @@ def _samples(layer: int, keys: np.ndarray, m: np.ndarray, sentence: np.ndarray, 
         at = ordered[np.arange(len(keys)), m.shape[1] - np.maximum(fires, 1) + index]
         first = (m == at[:, None]).argmax(1)
         rows = np.flatnonzero((fires > 0) & (first != before))
-        coefficient, prefix = at[rows], first[rows]
-        parts.append(
-            _of_layer(
-                layer,
-                key=keys[rows],
-                percentile=np.full(len(rows), percentile),
-                coefficient=coefficient,
-                sentence=sentence[prefix],
-                position=position[prefix],
-            )
-        )
+        prefix = first[rows]
+        where = {"sentence": sentence[prefix], "position": position[prefix]}
+        of_percentile = {"key": keys[rows], "percentile": np.full(len(rows), percentile), "coefficient": at[rows]}
+        parts.append(pl.DataFrame(of_percentile | where))
         before = first
     return pl.concat(parts)
-
-
-def _of_layer(layer: int, **columns: np.ndarray) -> pl.DataFrame:
-    """Return rows of one layer."""
-    return pl.DataFrame(columns).with_columns(pl.lit(layer, pl.Int64).alias("layer"))

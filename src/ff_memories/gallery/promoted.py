@@ -6,7 +6,6 @@ gives frequent tokens more than rare ones even for a vector of zeros; the differ
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -20,43 +19,18 @@ from ff_memories.model.vocabulary import Vocabulary
 LOGITS = 1 << 24  # log-probabilities held at once
 
 
-@dataclass(frozen=True)
-class ExtremeTokens:
-    """Tokens of every value, each (values, n): ids int64, probabilities and logits float32."""
-
-    ids: np.ndarray
-    probabilities: np.ndarray
-    logits: np.ndarray
-
-    @classmethod
-    def none(cls, values: int, n: int) -> "ExtremeTokens":
-        return cls(np.empty((values, n), np.int64), *(np.empty((values, n), np.float32) for _ in range(2)))
-
-    def put(self, rows: slice, ids: torch.Tensor, log_p: torch.Tensor, logits: torch.Tensor) -> None:
-        """Fill rows with tokens (values, n), given log p and logits of all tokens (values, vocab)."""
-        self.ids[rows] = ids.cpu().numpy()
-        self.probabilities[rows] = log_p.gather(1, ids).exp().cpu().numpy()
-        self.logits[rows] = logits.gather(1, ids).cpu().numpy()
-
-
 def tables(
     decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables `promoted` and `demoted`: the ``n`` most probable tokens, and those with the lowest logits."""
     most, least = extreme_tokens(decoder, vocabulary, values, n)
-    rows, rank = (grid.ravel() for grid in np.indices(most.ids.shape))
+    rows, rank = (grid.ravel() for grid in np.indices(most["token"].shape))
     keys = values.select("layer", "key")[rows].with_columns(pl.Series("token_rank", rank))
-    most.probabilities[:, 0] = values["top_probability"].to_numpy()  # no page says another one than `values`
-    return (
-        keys.with_columns(
-            _column("token", most.ids), _column("probability", most.probabilities), _column("logit", most.logits)
-        ),
-        keys.with_columns(_column("token", least.ids), _column("logit", least.logits)),
+    most["probability"][:, 0] = values["top_probability"].to_numpy()  # no page says another one than `values`
+    promoted, demoted = (
+        keys.with_columns(pl.Series(name, grid.ravel()) for name, grid in tokens.items()) for tokens in (most, least)
     )
-
-
-def _column(name: str, grid: np.ndarray) -> pl.Series:
-    return pl.Series(name, grid.ravel())
+    return promoted, demoted
 
 
 def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
@@ -66,17 +40,21 @@ def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
 
 def extreme_tokens(
     decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int
-) -> tuple[ExtremeTokens, ExtremeTokens]:
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the ``n`` most probable tokens of every value, best first, and the ``n`` with the lowest logits.
 
-    ``values``: rows of that table, sorted; its top token is listed first. Of a smaller vocabulary, all tokens.
+    ``values``: rows of that table, sorted; its top token is listed first. Of a smaller vocabulary, all tokens. Both
+    have (values, n) arrays: ``token`` int64, ``logit`` float32 and, of the first, ``probability`` float32.
     """
     rows = max(1, LOGITS // vocabulary.size)
     n = min(n, vocabulary.size)
     asked = {layer: part["key"].to_numpy().astype(np.int64) for (layer,), part in values.group_by("layer")}
     top = torch.from_numpy(values["top_token"].to_numpy().astype(np.int64)).to(decoder.device)
-    most, least = ExtremeTokens.none(len(values), n), ExtremeTokens.none(len(values), n)
-    at = 0  # filled in place: small results kept between large ones that are freed would hold their memory
+    # filled in place: small results kept between large ones that are freed would hold their memory
+    empty = lambda kind: np.empty((len(values), n), kind)
+    most = {"token": empty(np.int64), "probability": empty(np.float32), "logit": empty(np.float32)}
+    least = {"token": empty(np.int64), "logit": empty(np.float32)}
+    at = 0
     with torch.inference_mode(), Progress(len(values), "values", "top tokens") as progress:
         nothing = vocabulary.log_probabilities(torch.zeros_like(decoder.layers[0].values[:1]))
         for number, layer in enumerate(decoder.layers, 1):
@@ -86,8 +64,10 @@ def extreme_tokens(
                 logits = log_p - nothing
                 logits -= logits.mean(1, keepdim=True, dtype=torch.float64).to(logits.dtype)
                 filled = slice(at, at := at + len(wanted))
-                most.put(filled, with_first(top[filled], log_p.topk(n, dim=1).indices), log_p, logits)
-                least.put(filled, logits.topk(n, dim=1, largest=False).indices, log_p, logits)
+                best = with_first(top[filled], log_p.topk(n, dim=1).indices)
+                for tokens, ids in ((most, best), (least, logits.topk(n, dim=1, largest=False).indices)):
+                    tokens["token"][filled], tokens["logit"][filled] = ids.cpu(), logits.gather(1, ids).cpu()
+                most["probability"][filled] = log_p.gather(1, best).exp().cpu()
                 progress.step(len(wanted))
     return most, least
 

@@ -85,37 +85,25 @@ def prefix_coefficients(
     work = (lengths + 1) * depth.astype(np.int64)
 
     def run(part: np.ndarray) -> None:
-        rows = slice(*np.searchsorted(read["sequence"], [part[0], part[-1] + 1]))
-        tokens = [corpus.sentence(sentence[i])[: lengths[i]] for i in part]
-        _read(decoder, tokens, int(depth[part[0]]), {n: a[rows] for n, a in read.items()}, part[0], starts, out)
+        """Run sentences up to their layer and put the coefficients of their triggers' keys where they belong."""
+        batch = decoder.pack([corpus.sentence(sentence[i])[: lengths[i]] for i in part])
+        begin, _ = batch.sentences()
+        x, deepest = decoder.embed(batch), int(depth[part[0]])
+        own = slice(*np.searchsorted(read["sequence"], [part[0], part[-1] + 1]))
+        row_of, layer_of, key_of, count_of, sequence_of = (a[own] for a in read.values())
+        for number, block in enumerate(decoder.layers[:deepest], 1):
+            activations = block(x, batch, last=number == deepest)
+            here = np.flatnonzero(layer_of == number)
+            if len(here):
+                count = count_of[here]
+                inside = np.arange(count.sum()) - np.repeat(count.cumsum() - count, count)
+                row = np.repeat(begin[sequence_of[here] - part[0]] + 1, count) + inside
+                pick = torch.from_numpy(np.stack([row, np.repeat(key_of[here], count)])).to(decoder.device)
+                out[np.repeat(starts[row_of[here]], count) + inside] = (
+                    signed_coefficients(activations.coefficients, pick[0], pick[1]).cpu().numpy()
+                )
+            x = activations.output
 
     batches = _batches(sequences, batch_tokens)
     batching.run_batches(run, batches, "token layers", "shading", amount=work)
     return out, starts
-
-
-def _read(
-    decoder: LanguageModel,
-    sentences: list[np.ndarray],
-    depth: int,
-    read: dict[str, np.ndarray],
-    first: int,
-    starts: np.ndarray,
-    out: np.ndarray,
-) -> None:
-    """Run sentences up to layer ``depth`` and put the coefficients of their triggers' keys where they belong."""
-    batch = decoder.pack(sentences)
-    begin, _ = batch.sentences()
-    x = decoder.embed(batch)
-    for number, block in enumerate(decoder.layers[:depth], 1):
-        activations = block(x, batch, last=number == depth)
-        here = np.flatnonzero(read["layer"] == number)
-        if len(here):
-            count = read["position"][here]
-            inside = np.arange(count.sum()) - np.repeat(count.cumsum() - count, count)
-            row = np.repeat(begin[read["sequence"][here] - first] + 1, count) + inside
-            pick = torch.from_numpy(np.stack([row, np.repeat(read["key"][here], count)])).to(decoder.device)
-            out[np.repeat(starts[read["row"][here]], count) + inside] = (
-                signed_coefficients(activations.coefficients, pick[0], pick[1]).cpu().numpy()
-            )
-        x = activations.output

@@ -56,9 +56,6 @@ def inline(source: str, name: str, label: str) -> str:
         # Vega labels every shape as a separate graphic; screen readers should read the figure as one
         for key in ("role", "aria-label", "aria-roledescription"):
             element.attrib.pop(key, None)
-    width, height = root.attrib.get("width"), root.attrib.get("height")
-    if "viewBox" not in root.attrib and width and height:
-        root.set("viewBox", f"0 0 {width.removesuffix('px')} {height.removesuffix('px')}")
     root.set("role", "img")
     root.set("aria-label", label)
     return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
@@ -80,7 +77,8 @@ def vega(version: str | None = None) -> str:
     return vl_convert.javascript_bundle(vl_version=version)  # type: ignore[call-arg]  # its stub lacks the defaults
 
 
-def _ours(name: str) -> str:
+def ours(name: str) -> str:
+    """Return the text of a script among the templates."""
     return files("ff_memories.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -91,14 +89,14 @@ def _enclosed(text: str) -> str:
 @cache
 def script() -> str:
     """Return the page's script: Vega, and the code that replaces static figures by interactive ones."""
-    return _enclosed(f"{vega()}\n{_ours('report/interactive.js')}")
+    return _enclosed(f"{vega()}\n{ours('report/interactive.js')}")
 
 
 def figure_page(name: str, specification: dict[str, Any]) -> str:
     """Return a self-contained page with one figure that fills its window, from its Vega-Lite."""
     version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
     plain = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(plain)};\n{_ours('report/figure.js')}")
+    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(plain)};\n{ours('report/figure.js')}")
     return render(
         "report/figure.html.j2",
         name=name,

@@ -47,7 +47,7 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
         values = vars(config).get("values")  # of a figure that compares predictions
         target = "next" if values is None else values.target
         context = FigureContext(
-            figure, facts["layers"], keys, facts["scope"], options, target, facts["vocab"], has_inactive(facts)
+            figure, facts["layers"], keys, facts["vocab"], facts["scope"], options, target, has_inactive(facts)
         )
         run_tables = {name: schemas.read(tables[name]) for name in entry.tables}
         beside = of_models if entry.untrained else {}

@@ -32,14 +32,6 @@ def run(
     described, texts, options = read_info(info), Texts.read(tables["sentences"], corpus, dictionary), config.gallery
     read = {name: schemas.read(tables[name]) for name in TABLES}
     some = config.looked_at is not None or options.keys is not None
-    material = Material(
-        described["layers"],
-        described["keys"],
-        texts,
-        shown=options.triggers,
-        neurons=neurons(described),
-        some=some,
-        labels=read.pop("pattern_labels"),
-        **read,
-    )
+    sizes = described["layers"], described["keys"]
+    material = Material(*sizes, texts, read, options.triggers, neurons(described), some)
     sites.build(site, material, config, described, configfile and in_project(Path(configfile)))

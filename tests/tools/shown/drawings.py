@@ -16,7 +16,7 @@ from ff_memories.figures.registry import FIGURES
 from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.paper.layers import measures as layers_measures
 
-LAYERS, KEYS = 16, 12
+LAYERS, KEYS, VOCAB = 16, 12, 10_288
 SECTIONS = {
     "seed": 1,
     "mutations": {"keys_per_layer": 2, "top": 3, "random": "any", "single_token": "skip", "mean": "of_ratios"},
@@ -96,7 +96,7 @@ def untrained() -> dict[str, dict[str, pl.DataFrame]]:
 
 def looking(figure: str, surrogate: bool = True, layers: int = LAYERS, **options) -> FigureContext:
     scope = "surrogate" if surrogate else "paper"
-    return FigureContext(figure, layers, KEYS, scope, FigureOptions(**options))
+    return FigureContext(figure, layers, KEYS, VOCAB, scope, FigureOptions(**options))
 
 
 def drawing(figure: str, frames: dict[str, pl.DataFrame] | None = None, **look) -> str:

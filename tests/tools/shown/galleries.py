@@ -7,7 +7,7 @@ from ff_memories import tables
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.store import Corpus
-from ff_memories.report.gallery import site
+from ff_memories.report.gallery import TABLES, site
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.passages import Texts
 
@@ -101,13 +101,14 @@ def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, ne
     })  # fmt: skip
     demoted = frame("demoted", own | {"token": (tops.ravel() + 7) % len(types) + 4, "logit": -logits.ravel() / 2})
     histogram, samples = sampled(rng, triggers, lengths)
-    return Material(
-        layers, keys, Texts(corpus, Dictionary(types)), triggers, values,
-        tables.conform(mutations, tables.TABLES["mutations"]), frame("annotations", found),
+    held = [
+        triggers, values, tables.conform(mutations, tables.TABLES["mutations"]), frame("annotations", found),
         frame("pattern_labels", labels), frame("sentences", where), promoted, demoted,
         firing(rng, layer, key, fires), levels(rng, triggers), histogram, samples,
-        similar(rng, layers, keys, neurons), without(rng, layers, len(tokens)), top, neurons,
-    )  # fmt: skip
+        similar(rng, layers, keys, neurons), without(rng, layers, len(tokens)),
+    ]  # fmt: skip
+    texts = Texts(corpus, Dictionary(types))
+    return Material(layers, keys, texts, dict(zip(TABLES, held, strict=True)), top, neurons)
 
 
 def without(rng, layers, tokens):

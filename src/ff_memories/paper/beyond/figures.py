@@ -45,7 +45,7 @@ def effects_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart
     shown = [0.0, 1.0, *frame.filter(pl.col("series") != SERIES["direction"])["mean"].to_list()]
     room = 0.15 * (max(shown) - min(shown))
     y = marks.share_axis("mean", ["share of the", "direct effect left"], [min(shown) - room, max(shown) + room])
-    legend = alt.Legend(columns=marks.legend_columns(context, list(CONTROL_LOOKS)))
+    legend = alt.Legend(columns=marks.legend_columns(context.width, list(CONTROL_LOOKS)))
     layers = [
         *controls.by_series(frame, context, "series", CONTROL_COLOURS),
         *controls.level(1),

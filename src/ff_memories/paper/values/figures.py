@@ -37,40 +37,35 @@ def agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 
 def ranks(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 5: quartiles of the next token's rank per layer, also as vocabulary shares if the size is known."""
+    """Figure 5: quartiles of the next token's rank per layer, also as shares of the vocabulary."""
     frame = boxes(tables["values"], "next_token_rank")
-    if not context.vocab:
-        return frame
     columns = [name for name in frame.columns if name not in ("layer", "n")]
     return frame.with_columns((pl.col(name) / context.vocab).alias(f"{name}{SHARE}") for name in columns)
 
 
 def ranks_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Figure 5: boxes, as shares of the vocabulary if its size is known. ``rank_limit``, a rank, cuts the axis."""
-    limit, size = context.options.rank_limit, context.vocab or 1
-    most = limit / size if limit else (1 if frame.is_empty() else None)
-    title = [f"rank of the {context.target} token,", "share of the vocabulary"]
+    """Figure 5: boxes, as shares of the vocabulary. ``rank_limit``, a rank, cuts the axis."""
+    limit = context.options.rank_limit
+    most = limit / context.vocab if limit else (1 if frame.is_empty() else None)
     y = alt.Y(
         "low:Q",
-        title=title if context.vocab else title[0].rstrip(","),
+        title=[f"rank of the {context.target} token,", "share of the vocabulary"],
         scale=alt.Scale(domain=[0, most], nice=False) if most else alt.Scale(zero=True),
-        axis=alt.Axis(format="~%" if context.vocab else "~s", tickCount=6),
+        axis=alt.Axis(format="~%", tickCount=6),
     )
     shown = frame.with_columns(
         pl.col(name).alias(name.removesuffix(SHARE)) for name in frame.columns if name.endswith(SHARE)
-    ).with_columns(pl.col("^(untrained.*|same_sentences)$") / size)
+    ).with_columns(pl.col("^(untrained.*|same_sentences)$") / context.vocab)
     notes = [marks.counted(frame, context, "values"), BOXES + (f", axis cut at rank {limit:,}" if limit else "")]
-    if context.vocab:
-        notes.append("rank 0 is the top; random tokens have a median of 50\u00a0%")
-    scale = 1 / paper.VOCABULARY if context.vocab else 1
-    return box_chart(shown, context, y, notes, lambda _, context: ranks_headline(frame, context), scale)
+    notes.append("rank 0 is the top; random tokens have a median of 50\u00a0%")
+    headline = lambda _, context: ranks_headline(frame, context)
+    return box_chart(shown, context, y, notes, headline, 1 / paper.VOCABULARY)
 
 
 def ranks_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 5: the layers in which the target token ranks best and worst."""
-    rank = (lambda value: marks.percent(value / context.vocab)) if context.vocab else (lambda value: f"{value:,.0f}")
-    unit = ", of the vocabulary" if context.vocab else ""
-    return f"Median rank of the {context.target} token{unit}: {marks.extremes(frame, 'median', rank)}"
+    medians = marks.extremes(frame, "median", lambda rank: marks.percent(rank / context.vocab))
+    return f"Median rank of the {context.target} token, of the vocabulary: {medians}"
 
 
 def by_probability(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:

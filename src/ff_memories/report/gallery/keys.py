@@ -1,5 +1,6 @@
 """Write the parts of keys: each key's triggers and weaker examples, how it fires, and what its value does."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ from ff_memories.paper.keys.measures import MUTATIONS
 from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.parts import number
 from ff_memories.report.passages import LONGEST
-from ff_memories.tables.gallery import HISTOGRAM_BINS, TOP_LEVEL
+from ff_memories.tables.gallery import TOP_LEVEL
 
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -27,8 +28,8 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     ``x`` number of tokens cut off before them, ``n`` next tokens (null: the sentence ends), ``l`` lines and ``f``
     files of the corpus, ``h`` shading, one level per token, ``g`` a 1 for each token that begins a word (left out where
     all do), ``e`` the rank of the key's best trigger with the same prefix, 0 where that is the trigger itself (left out
-    where all are 0). ``v``: the tokens that the value promotes, [token, probability, logit]; without logits in an old
-    run. ``d``: those that it demotes, [token, logit]. ``q``: the histogram of the key's coefficients, by bin.
+    where all are 0). ``v``: the tokens that the value promotes, [token, probability, logit].
+    ``d``: those that it demotes, [token, logit]. ``q``: the histogram of the key's coefficients, by bin.
     ``s``: weaker examples, with the fields of triggers and ``q``, their percentiles. ``k`` and ``w``: the memories with
     the most similar keys and values, [layer, memory, cosine]. ``m``: by rank [change without the first, last, random
     token, that token's place]; ``b``: by annotator [[rank, label]]; ``p``: patterns, [annotator, type, description,
@@ -36,12 +37,15 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     became of the coefficient, ``u`` and ``o``, the change of the promoted tokens' mean logit by the value itself and
     in the end, ``a``, that of the log-probability of the model's own top token, and ``z``, whether it has another top.
     """
-    triggers = _Prefixes(material, material.triggers, "next_token")
-    samples = _Prefixes(material, material.samples)
-    of_samples, percentiles = material.starts(material.samples), material.samples["percentile"].to_list()
+    triggers = _Prefixes(material, material["triggers"])
+    samples = _Prefixes(material, material["samples"])
+    of_samples, percentiles = material.starts(material["samples"]), material["samples"]["percentile"].to_list()
     extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
     values, same = _Values(material), material.same_text
-    levels = [0, *material.triggers["position"].cast(pl.Int64).cum_sum()]  # where each trigger's rows of `levels` begin
+    levels = [
+        0,
+        *material["triggers"]["position"].cast(pl.Int64).cum_sum(),
+    ]  # where each trigger's rows of `levels` begin
     without = _Without(material)
     for part in material.parts():
         records = []
@@ -64,22 +68,15 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
 class _Prefixes:
     """The texts of prefixes that a table names by sentence and position, and the tokens that follow them."""
 
-    def __init__(self, material: Material, frame: pl.DataFrame, following: str | None = None):
-        """Read the table; ``following`` is its column of next tokens, without one those of the corpus."""
+    def __init__(self, material: Material, frame: pl.DataFrame):
         corpus = material.corpus
         self.words, self.tokens, self.begins = material.words, corpus.tokens, corpus.begins
-        first, end = material.window(frame)
-        self.first, self.end = first.tolist(), end.tolist()
-        self.cut = np.maximum(0, frame["position"].to_numpy().astype(np.int64) - LONGEST).tolist()
-        self.coefficient = frame["coefficient"].to_list()
-        if following is None:
-            inside = end < corpus.offsets[frame["sentence"].to_numpy().astype(np.int64) + 1]
-            following_tokens = corpus.tokens[np.where(inside, end, 0)].tolist() if len(frame) else []
-            self.next = [token if here else None for token, here in zip(following_tokens, inside.tolist(), strict=True)]
-        else:
-            self.next = frame[following].to_list()
-        files = {name: i for i, name in enumerate(sorted(set(material.sentences["file"])))}
-        lines = material.sentences[frame["sentence"].to_numpy()]
+        self.first, self.end = (ends.tolist() for ends in material.window(frame))
+        sentence, position = (frame[name].to_numpy().astype(np.int64) for name in ("sentence", "position"))
+        self.cut = np.maximum(0, position - LONGEST).tolist()
+        self.coefficient, self.next = frame["coefficient"].to_list(), corpus.following(sentence, position).tolist()
+        files = {name: i for i, name in enumerate(sorted(set(material["sentences"]["file"])))}
+        lines = material["sentences"][sentence]
         self.line = lines["line"].to_list()
         self.file = lines["file"].replace_strict(files, return_dtype=pl.Int64).to_list() if len(lines) else []
 
@@ -88,7 +85,7 @@ class _Prefixes:
         record: dict[str, Any] = {
             "c": [number(self.coefficient[i]) for i in rows],
             "t": [" ".join(words[t] for t in tokens[span].tolist()) for span in spans],
-            "n": [None if token is None else words[token] for token in (self.next[i] for i in rows)],
+            "n": [None if self.next[i] < 0 else words[self.next[i]] for i in rows],
             "l": [self.line[i] for i in rows],
         }
         if self.begins is not None:  # a token that begins a word has a blank before it
@@ -102,20 +99,18 @@ class _Prefixes:
 
 def _shades(material: Material) -> str | None:
     """Return the levels of all triggers' tokens, one character each; ``None`` if the gallery shows no shading."""
-    if material.levels.is_empty():
+    if material["levels"].is_empty():
         return None
-    levels = np.minimum(material.levels["level"].to_numpy(), TOP_LEVEL)
+    levels = np.minimum(material["levels"]["level"].to_numpy(), TOP_LEVEL)
     return np.frombuffer(LEVELS.encode(), dtype=np.uint8)[levels].tobytes().decode()
 
 
 def _histograms(material: Material) -> dict[int, list[int]]:
     """Return by ordinal how many sampled coefficients lie in each bin, up to the last bin that has any."""
-    out: dict[int, list[int]] = {}
-    ordinals = material.ordinals(material.histogram).tolist()
-    for ordinal, bin_, n in zip(ordinals, material.histogram["bin"], material.histogram["n"], strict=True):
-        bins = out.setdefault(ordinal, [])
-        bins += [0] * (min(bin_, HISTOGRAM_BINS - 1) + 1 - len(bins))
-        bins[-1] += n
+    out: dict[int, list[int]] = defaultdict(list)
+    for ordinal, row in material.rows(material["histogram"]):
+        out[ordinal] += [0] * (row["bin"] - len(out[ordinal]))
+        out[ordinal].append(row["n"])
     return out
 
 
@@ -123,27 +118,24 @@ class _Values:
     """What each value promotes and demotes."""
 
     def __init__(self, material: Material):
-        self.words, size = material.words, material.size
-        grid = lambda frame, name: frame[name].to_numpy().reshape(size, -1)
-        promoted, demoted = material.promoted, material.demoted
-        self.up = [grid(promoted, name) for name in ("token", "probability")]
-        if "logit" in promoted.columns:
-            self.up.append(grid(promoted, "logit"))
-        self.down = [grid(demoted, name) for name in ("token", "logit")]
+        grid = lambda frame, name: frame[name].to_numpy().reshape(material.size, -1)
+        self.words = material.words
+        self.up = [grid(material["promoted"], name) for name in ("token", "probability", "logit")]
+        self.down = [grid(material["demoted"], name) for name in ("token", "logit")]
 
     def __call__(self, ordinal: int) -> dict[str, Any]:
-        up, down = ([column[ordinal].tolist() for column in columns] for columns in (self.up, self.down))
-        record = {"v": [[self.words[t], *(number(x, 4) for x in rest)] for t, *rest in zip(*up, strict=True)]}
-        if down[0]:
-            record["d"] = [[self.words[t], number(x, 4)] for t, x in zip(*down, strict=True)]
-        return record
+        up, down = (
+            [[self.words[t], *(number(x, 4) for x in rest)] for t, *rest in zip(*columns, strict=True)]
+            for columns in ([column[ordinal].tolist() for column in own] for own in (self.up, self.down))
+        )
+        return {"v": up, "d": down} if down else {"v": up}
 
 
 class _Without:
     """What becomes of the model's predictions at validation prefixes without the memory."""
 
     def __init__(self, material: Material):
-        offsets, table = material.corpus.offsets, material.causal.filter(pl.col("control") == "none")
+        offsets, table = material.corpus.offsets, material["causal"].filter(pl.col("control") == "none")
         measured = set(table["intervention"])
         self.intervention = next((name for name in WITHOUT if name in measured), "")
         table = table.filter(pl.col("intervention").cast(pl.String) == self.intervention)
@@ -176,16 +168,18 @@ class _Similar:
     """
 
     def __init__(self, material: Material):
-        table, self.neurons = material.similar, material.neurons
-        self.rows = list(zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True))
-        self.bounds = material.neighbours.tolist()
-        self.negative = (material.places % material.keys >= (self.neurons or material.keys)).tolist()
+        self.material, table, self.rows = material, material["similar"], defaultdict[int, list[Any]](list)
+        rows = zip(table["of"], table["other_layer"], table["other_key"], table["cosine"], strict=True)
+        for memory, row in zip(material.numbers(table).tolist(), rows, strict=True):
+            self.rows[memory].append(row)
 
     def __call__(self, ordinal: int) -> dict[str, Any]:
         record: dict[str, Any] = {}
-        for of, layer, key, cosine in self.rows[slice(*self.bounds[ordinal])]:
-            if self.neurons is not None:
-                key += self.neurons * (self.negative[ordinal] != (cosine < 0))
+        place, keys, neurons = int(self.material.places[ordinal]), self.material.keys, self.material.neurons
+        negative = neurons is not None and place % keys >= neurons
+        for of, layer, key, cosine in self.rows.get(place - negative * (neurons or 0), ()):
+            if neurons is not None:
+                key += neurons * (negative != (cosine < 0))
                 cosine = abs(cosine)
             record.setdefault("k" if of == "key" else "w", []).append([layer, key, number(cosine, 3)])
         return record
@@ -193,23 +187,16 @@ class _Similar:
 
 def _by_key(material: Material) -> dict[int, dict[str, Any]]:
     """Return the mutations, labels and patterns of keys that have any, by ordinal."""
-    out: dict[int, dict[str, Any]] = {}
-    rows = zip(material.ordinals(material.mutations).tolist(), material.mutations.iter_rows(named=True), strict=True)
-    for ordinal, row in rows:
-        changes = out.setdefault(ordinal, {}).setdefault("m", {}).setdefault(row["rank"], [None, None, None, None])
+    out: dict[int, dict[str, Any]] = defaultdict(dict)
+    for ordinal, row in material.rows(material["mutations"]):
+        changes = out[ordinal].setdefault("m", {}).setdefault(row["rank"], [None, None, None, None])
         changes[MUTATIONS.index(row["mutation"])] = number(row["change"], 4)
         if row["mutation"] == "random":
             last = row["removed"] + row.get("removed_tokens", 1) - 1
             changes[3] = row["removed"] if last == row["removed"] else f"{row['removed']}–{last}"
-    labels = zip(material.ordinals(material.labels).tolist(), material.labels.iter_rows(named=True), strict=True)
-    for ordinal, row in labels:
-        out.setdefault(ordinal, {}).setdefault("b", {}).setdefault(row["annotator"], []).append(
-            [row["rank"], row["label"]]
-        )
-    patterns = zip(
-        material.ordinals(material.annotations).tolist(), material.annotations.iter_rows(named=True), strict=True
-    )
-    for ordinal, row in patterns:
+    for ordinal, row in material.rows(material["pattern_labels"]):
+        out[ordinal].setdefault("b", {}).setdefault(row["annotator"], []).append([row["rank"], row["label"]])
+    for ordinal, row in material.rows(material["annotations"]):
         entry = [row["annotator"], row["type"], row["description"], row["ranks"]]
-        out.setdefault(ordinal, {}).setdefault("p", []).append(entry)
+        out[ordinal].setdefault("p", []).append(entry)
     return out

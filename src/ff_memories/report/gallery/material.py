@@ -1,8 +1,10 @@
 """Join all the data of a gallery, tables and texts, by key."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,14 +18,13 @@ KEYS_OF_A_PART = 64
 
 @dataclass(frozen=True)
 class Material:
-    """The data of a gallery.
+    """The data of a gallery; ``material["triggers"]`` is one of its tables.
 
     Attributes:
         layers, keys: L and d_m. A key's *ordinal* is its place among the gallery's keys: (layer - 1) * d_m + key where
             it shows all.
         texts: the corpus and its dictionary.
-        triggers, values, mutations, annotations, labels, sentences, promoted, demoted, firing, levels, histogram,
-            samples, similar, causal: tables. From ``demoted`` on they may be empty: pages then lack what they hold.
+        tables: ``report.gallery.TABLES``. Without rows, pages lack what a table from ``demoted`` on holds.
         shown: how many triggers of each key the gallery shows.
         neurons: d_m of the model where both signs of a coefficient are keys of their own, else ``None``.
         some: whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
@@ -33,20 +34,7 @@ class Material:
     layers: int
     keys: int
     texts: Texts
-    triggers: pl.DataFrame
-    values: pl.DataFrame
-    mutations: pl.DataFrame
-    annotations: pl.DataFrame
-    labels: pl.DataFrame
-    sentences: pl.DataFrame
-    promoted: pl.DataFrame
-    demoted: pl.DataFrame
-    firing: pl.DataFrame
-    levels: pl.DataFrame
-    histogram: pl.DataFrame
-    samples: pl.DataFrame
-    similar: pl.DataFrame
-    causal: pl.DataFrame
+    tables: Mapping[str, pl.DataFrame]
     shown: int
     neurons: int | None = None
     some: bool = False
@@ -54,15 +42,18 @@ class Material:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "words", [shown(word) for word in self.texts.dictionary.types])
+        tables = dict(self.tables)
         if self.some:
-            shown_keys = self.promoted.select("layer", "key").unique()
-            for name, table in list(vars(self).items()):
-                if isinstance(table, pl.DataFrame) and "key" in table.columns and name != "similar":
-                    of_shown = table.join(shown_keys, on=["layer", "key"], how="semi", maintain_order="left")
-                    object.__setattr__(self, name, of_shown)
-        # a search must not find triggers that no page shows
-        for name in ("triggers", "levels"):
-            object.__setattr__(self, name, getattr(self, name).filter(pl.col("rank") <= self.shown))
+            shown_keys = tables["promoted"].select("layer", "key").unique()
+            for name, table in tables.items():
+                if "key" in table.columns and name != "similar":
+                    tables[name] = table.join(shown_keys, on=["layer", "key"], how="semi", maintain_order="left")
+        for name in ("triggers", "levels"):  # a search must not find triggers that no page shows
+            tables[name] = tables[name].filter(pl.col("rank") <= self.shown)
+        object.__setattr__(self, "tables", tables)
+
+    def __getitem__(self, name: str) -> pl.DataFrame:
+        return self.tables[name]
 
     @property
     def corpus(self) -> Corpus:
@@ -76,7 +67,7 @@ class Material:
     @cached_property
     def places(self) -> np.ndarray:
         """The keys that the gallery shows, (size,) ascending, as (layer - 1) * d_m + key."""
-        return np.unique(self._numbers(self.promoted)) if self.some else np.arange(self.layers * self.keys)
+        return np.unique(self.numbers(self["promoted"])) if self.some else np.arange(self.layers * self.keys)
 
     def of_layer(self, layer: int) -> range:
         """Return the ordinals of a layer's keys."""
@@ -84,9 +75,14 @@ class Material:
 
     def ordinals(self, frame: pl.DataFrame) -> np.ndarray:
         """Return the ordinal of each row's key, (rows,) int64."""
-        return np.searchsorted(self.places, self._numbers(frame))
+        return np.searchsorted(self.places, self.numbers(frame))
 
-    def _numbers(self, frame: pl.DataFrame) -> np.ndarray:
+    def rows(self, frame: pl.DataFrame) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield each row of a table, with its key's ordinal."""
+        return zip(self.ordinals(frame).tolist(), frame.iter_rows(named=True), strict=True)
+
+    def numbers(self, frame: pl.DataFrame) -> np.ndarray:
+        """Return each row's key as in ``places``, (rows,) int64."""
         return (frame["layer"].to_numpy().astype(np.int64) - 1) * self.keys + frame["key"].to_numpy()
 
     def starts(self, frame: pl.DataFrame) -> np.ndarray:
@@ -96,28 +92,21 @@ class Material:
     @cached_property
     def bounds(self) -> np.ndarray:
         """Offsets (keys + 1,) of each key's rows in the ``triggers`` table."""
-        return self.starts(self.triggers)
+        return self.starts(self["triggers"])
 
     @cached_property
     def same_text(self) -> np.ndarray:
         """The first row of each trigger's key with the same prefix, (triggers,) int64: its own where none is better."""
         tokens, offsets = self.corpus.tokens, self.corpus.offsets
-        begin = offsets[self.triggers["sentence"].to_numpy()]
-        end = begin + self.triggers["position"].to_numpy().astype(np.int64)
-        first = np.arange(len(self.triggers))
+        begin = offsets[self["triggers"]["sentence"].to_numpy()]
+        end = begin + self["triggers"]["position"].to_numpy().astype(np.int64)
+        first = np.arange(len(self["triggers"]))
         spans = list(zip(begin.tolist(), end.tolist(), strict=True))
         for a, b in pairwise(self.bounds.tolist()):
             first_row: dict[bytes, int] = {}
             for row in range(a, b):
                 first[row] = first_row.setdefault(tokens[slice(*spans[row])].tobytes(), row)
         return first
-
-    @cached_property
-    def neighbours(self) -> np.ndarray:
-        """Start and end (keys, 2) of each key's rows in ``similar``, which has one entry for both signs of a key."""
-        negative = (self.places % self.keys) // (self.neurons or self.keys)  # 1 for negative coefficients, else 0
-        numbers = self.places - negative * (self.neurons or 0)
-        return np.stack([np.searchsorted(self._numbers(self.similar), numbers + step) for step in (0, 1)], axis=1)
 
     def window(self, frame: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Return start and end (rows,) of the shown part of each row's prefix, in the corpus's tokens."""
@@ -128,7 +117,7 @@ class Material:
     @cached_property
     def windows(self) -> tuple[np.ndarray, np.ndarray]:
         """Start and end (triggers,) of the shown part of each trigger, in the corpus's tokens."""
-        return self.window(self.triggers)
+        return self.window(self["triggers"])
 
     @cached_property
     def last_tokens(self) -> np.ndarray:

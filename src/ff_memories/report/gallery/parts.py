@@ -37,15 +37,11 @@ def number(value: float | None, digits: int = 5) -> float | int | None:
     return int(rounded) if rounded.is_integer() else rounded
 
 
-def pack(name: str, data: Any) -> str:
-    """Return a part's script; ``data``: what JSON can hold."""
-    plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    return f'part("{name}","{base64.b64encode(zlib.compress(plain, 6)).decode()}");\n'
-
-
 def write(folder: Path, name: str, data: Any) -> None:
-    """Write a part into a gallery's folder."""
-    write_whole(folder / "data" / f"{name}.js", pack(name, data))
+    """Write a part into a gallery's folder; ``data``: what JSON can hold."""
+    plain = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    script = f'part("{name}","{base64.b64encode(zlib.compress(plain, 6)).decode()}");\n'
+    write_whole(folder / "data" / f"{name}.js", script)
 
 
 def read(folder: Path, name: str) -> Any:

@@ -1,7 +1,6 @@
 """Write the gallery's folder: the page, its scripts, each layer's index, and the parts made from a run."""
 
 import shlex
-import shutil
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.errors import UserError
-from ff_memories.base.files import atomic_folder, write_whole
+from ff_memories.base.files import replaced_folder, write_whole
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import environment
 from ff_memories.config import Settings
@@ -37,33 +35,24 @@ def build(
 
     ``configfile``: the run's, for commands. Raises ``UserError`` if the folder contains something other than a gallery.
     """
-    if folder.exists() and not (folder / "data" / f"{MANIFEST}.js").is_file():
-        others = [path for path in folder.iterdir()] if folder.is_dir() else [folder]
-        if others:
-            raise UserError(f"{folder}: contains something other than a gallery", "name another folder with --out")
-    with atomic_folder(folder) as partial:
-        _write(partial, material, config, info, configfile)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _write(folder: Path, material: Material, config: Settings, info: dict[str, Any], configfile: str | None) -> None:
-    package = files("ff_memories.report.gallery")
-    for source in sorted(package.joinpath("static").iterdir(), key=lambda path: path.name):
-        write_whole(folder / source.name, source.read_text(encoding="utf-8"))
-    write_whole(folder / "index.html", index(config.run, info["scope"], neurons(info) is not None))
-    starts: dict[str, list[str]] = {"words": [], "terms": []}
-    for name, index_ in (("words", word_parts(material)), ("terms", term_parts(material))):
-        for number, (start, part) in enumerate(index_):
-            parts.write(folder, f"{name}-{number}", part)
-            starts[name].append(start)
-    for number, columns in enumerate(layer_indices(material, config.mutations.mean), 1):
-        parts.write(folder, f"layer-{number}", columns)
-    with Progress(material.size, "keys", "gallery") as progress:
-        for number, records in enumerate(key_parts(material)):
-            parts.write(folder, f"keys-{number}", records)
-            progress.step(len(records))
-    named = {"configfile": shlex.quote(configfile)} if configfile else {}
-    parts.write(folder, MANIFEST, manifest(material, config, info) | named | starts)
+    with replaced_folder(folder, f"data/{MANIFEST}.js", "a gallery") as partial:
+        package = files("ff_memories.report.gallery")
+        for source in sorted(package.joinpath("static").iterdir(), key=lambda path: path.name):
+            write_whole(partial / source.name, source.read_text(encoding="utf-8"))
+        write_whole(partial / "index.html", index(config.run, info["scope"], neurons(info) is not None))
+        starts: dict[str, list[str]] = {"words": [], "terms": []}
+        for name, index_ in (("words", word_parts(material)), ("terms", term_parts(material))):
+            for number, (start, part) in enumerate(index_):
+                parts.write(partial, f"{name}-{number}", part)
+                starts[name].append(start)
+        for number, columns in enumerate(layer_indices(material, config.mutations.mean), 1):
+            parts.write(partial, f"layer-{number}", columns)
+        with Progress(material.size, "keys", "gallery") as progress:
+            for number, records in enumerate(key_parts(material)):
+                parts.write(partial, f"keys-{number}", records)
+                progress.step(len(records))
+        named = {"configfile": shlex.quote(configfile)} if configfile else {}
+        parts.write(partial, MANIFEST, manifest(material, config, info) | named | starts)
 
 
 def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict[str, Any]:
@@ -78,16 +67,18 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
         "top": most_triggers(material),
-        "shaded": not material.levels.is_empty(),
-        "counted": not material.firing.is_empty(),
+        "shaded": not material["levels"].is_empty(),
+        "counted": not material["firing"].is_empty(),
         "sampled": min(config.gallery.sampled, int((available(material.corpus, config.triggers.positions) > 0).sum())),
         "levels": LEVELS,
         "bins": HISTOGRAM_BINS,
         "labels": LABELS,
         "target": config.values.target,
         "projection": config.values.projection,
-        "language_models": sorted(name for name in material.labels["annotator"].unique() if name.startswith(MODEL)),
-        "files": [Path(name).name for name in sorted(set(material.sentences["file"]))],
+        "language_models": sorted(
+            name for name in material["pattern_labels"]["annotator"].unique() if name.startswith(MODEL)
+        ),
+        "files": [Path(name).name for name in sorted(set(material["sentences"]["file"]))],
         "summary": summary(material),
         **({"shown": _shown(material)} if material.some else {}),
     }
@@ -101,12 +92,9 @@ def _shown(material: Material) -> list[list[int]]:
 
 def index(run: str, scope: str, both: bool = False) -> str:
     """Return the HTML page."""
+    template = environment("report.gallery").get_template("index.html.j2")
     scripts = [f"{name}.js" for name in SCRIPTS]
-    return (
-        environment("report.gallery")
-        .get_template("index.html.j2")
-        .render(run=run, scope=scope, both=both, title=TITLES[scope], scripts=scripts)
-    )
+    return template.render(run=run, scope=scope, both=both, title=TITLES[scope], scripts=scripts)
 
 
 PROMOTED = 5  # tokens that a list shows of a value
@@ -138,21 +126,17 @@ def layer_indices(material: Material, mean: str) -> list[dict[str, Any]]:
 
 def _frame(material: Material) -> pl.DataFrame:
     """Return the values table in ordinal order, with a summary of each key's triggers."""
-    triggers = material.triggers.with_columns(pl.Series("last", material.last_tokens))
-    by = ["layer", "key"]
+    by, last = ["layer", "key"], pl.col("last")
+    triggers = material["triggers"].with_columns(pl.Series("last", material.last_tokens))
     of_keys = triggers.group_by(by).agg(
-        pl.len().alias("n"), pl.col("coefficient").filter(pl.col("rank") == 1).first().alias("coefficient")
+        n=pl.len(),
+        coefficient=pl.col("coefficient").filter(rank=1).first(),
+        last=last.mode().min(),
+        same=last.unique_counts().max(),
     )
-    ends = (
-        triggers.group_by(*by, "last")
-        .agg(pl.len().alias("same"))
-        .sort(*by, "same", "last", descending=[False, False, True, False])
-        .unique(by, keep="first", maintain_order=True)
-    )
-    counted = material.firing.select(*by, "fired", "prefixes")
-    joined = material.values.sort(by).join(counted, on=by, how="left", maintain_order="left")
-    joined = joined.join(of_keys, on=by, how="left", maintain_order="left")
-    return joined.join(ends, on=by, how="left", maintain_order="left")
+    counted = material["firing"].select(*by, "fired", "prefixes")
+    joined = material["values"].sort(by).join(counted, on=by, how="left", maintain_order="left")
+    return joined.join(of_keys, on=by, how="left", maintain_order="left")
 
 
 def _layer(
@@ -165,7 +149,7 @@ def _layer(
 
     numbers = lambda column: [parts.number(x) for x in frame[column].to_list()]
     promoted = (
-        material.promoted["token"].to_numpy().reshape(material.size, -1)[ordinals.start : ordinals.stop, 1:PROMOTED]
+        material["promoted"]["token"].to_numpy().reshape(material.size, -1)[ordinals.start : ordinals.stop, 1:PROMOTED]
     )
     return {
         "top": words("top_token"),
@@ -179,7 +163,7 @@ def _layer(
         "agreeing": frame["agreeing_triggers"].to_list(),
         "measured": frame["triggers"].to_list(),
         "triggers": frame["n"].fill_null(0).to_list(),
-        **{name: frame[name].to_list() for name in ("fired", "prefixes") if len(material.firing)},
+        **{name: frame[name].to_list() for name in ("fired", "prefixes") if len(material["firing"])},
         **{name: {o - ordinals.start: rows[o] for o in ordinals if o in rows} for name, rows in sparse.items()},
         "words": ["" if token < 0 else material.words[token] for token in places],
     }
@@ -187,15 +171,15 @@ def _layer(
 
 def _counted(material: Material) -> pl.DataFrame:
     """Return the labels of people and of the proxy; models' labels only stand on the keys' pages."""
-    return material.labels.filter(~pl.col("annotator").str.starts_with(MODEL))
+    return material["pattern_labels"].filter(~pl.col("annotator").str.starts_with(MODEL))
 
 
 def _labels(material: Material) -> dict[int, list[int]]:
     """Return by ordinal how many triggers have each label, over people and the proxy."""
     counted = _counted(material).group_by("layer", "key", "label").len().sort("layer", "key", "label")
     out: dict[int, list[int]] = {}
-    for ordinal, label, n in zip(material.ordinals(counted).tolist(), counted["label"], counted["len"], strict=True):
-        out.setdefault(ordinal, [0] * len(LABELS))[LABELS.index(label)] = n
+    for ordinal, row in material.rows(counted):
+        out.setdefault(ordinal, [0] * len(LABELS))[LABELS.index(row["label"])] = row["len"]
     return out
 
 
@@ -210,13 +194,12 @@ def _disagreements(material: Material) -> dict[int, int]:
         .agg(pl.col("differ").sum())
         .sort("layer", "key")
     )
-    return dict(zip(material.ordinals(several).tolist(), several["differ"].to_list(), strict=True))
+    return {ordinal: row["differ"] for ordinal, row in material.rows(several)}
 
 
 def _changes(material: Material, mean: str) -> dict[int, list[float | None]]:
     out: dict[int, list[float | None]] = {}
-    frame = key_changes(material.mutations, mean)
-    for ordinal, row in zip(material.ordinals(frame).tolist(), frame.iter_rows(named=True), strict=True):
+    for ordinal, row in material.rows(key_changes(material["mutations"], mean)):
         changes = out.setdefault(ordinal, [None] * len(MUTATIONS))
         if row["change"] is not None and np.isfinite(row["change"]):
             changes[MUTATIONS.index(row["mutation"])] = parts.number(row["change"], 4)
@@ -227,13 +210,13 @@ def summary(material: Material) -> list[dict[str, Any]]:
     """Return each layer's number of keys with triggers, share of agreeing values and median top coefficient."""
     rows = []
     for layer in range(1, material.layers + 1):
-        values = material.values.filter(pl.col("layer") == layer)
-        tops = material.triggers.filter((pl.col("layer") == layer) & (pl.col("rank") == 1))
+        coefficients = material["triggers"].filter(layer=layer, rank=1)["coefficient"]
+        agreed = material["values"].filter(layer=layer)["agrees"].mean()
         rows.append(
             {
-                "fire": len(tops),
-                "agree": parts.number(values.select(pl.col("agrees").mean()).item()),
-                "coefficient": parts.number(tops.select(pl.col("coefficient").median()).item()),
+                "fire": len(coefficients),
+                "agree": parts.number(agreed),  # type: ignore[arg-type]  # a mean is a number
+                "coefficient": parts.number(coefficients.median()),  # type: ignore[arg-type]
             }
         )
     return rows

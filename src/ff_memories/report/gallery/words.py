@@ -48,7 +48,7 @@ def term_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
 
     A term is a token in the shown text of a trigger.
     """
-    order = _sorted(material, _shown_tokens(material))
+    order = _sorted(material, range(len(material.words)))
     entries = ([material.words[token], *posting] for token, *posting in postings(material, order))
     return _cut(entries, lambda entry: len(entry[1]) + len(entry[2]), TERMS_OF_A_PART)
 
@@ -74,42 +74,29 @@ def _cut(
         yield fold(part[0][0]), part
 
 
-def _pairs(groups: np.ndarray, ordinals: np.ndarray, numbers: np.ndarray) -> Iterator[tuple[int, list[int]]]:
-    """Yield (first row, [ordinal difference, number, ...]) for each run of equal groups in sorted rows."""
-    if not len(groups):
-        return
-    edges = np.flatnonzero(np.any(groups[1:] != groups[:-1], axis=1)) + 1
-    for first, end in pairwise([0, *edges.tolist(), len(groups)]):
-        steps = np.diff(ordinals[first:end], prepend=0)
-        yield first, np.stack([steps, numbers[first:end]], axis=1).ravel().tolist()
+def _steps(ordinals: list[int], numbers: list[int]) -> list[int]:
+    """Return [ordinal difference, number, ...] of ascending ordinals with a number each."""
+    return np.stack([np.diff(ordinals, prepend=0), numbers], axis=1).ravel().tolist()
 
 
 def _fires(material: Material) -> dict[int, dict[str, list[int]]]:
     first, end = material.windows
-    before = np.where(end - first > 1, material.corpus.tokens[np.maximum(end, 2) - 2], -1)
-    frame = pl.DataFrame(
-        {
-            "last": material.last_tokens,
-            "before": before.astype(np.int64),
-            "ordinal": material.ordinals(material.triggers),
-        }
-    )
-    by = ["last", "before", "ordinal"]
-    rows = frame.filter(pl.col("last") >= 0).group_by(by).len().sort(by)
-    groups = rows.select("last", "before").to_numpy()
+    before = np.where(end - first > 1, material.corpus.tokens[np.maximum(end, 2) - 2], -1).astype(np.int64)
+    columns = {"last": material.last_tokens, "before": before, "ordinal": material.ordinals(material["triggers"])}
+    counted = pl.DataFrame(columns).filter(pl.col("last") >= 0).group_by(*columns).len().sort(*columns)
     out: dict[int, dict[str, list[int]]] = {}
-    for row, pairs in _pairs(groups, rows["ordinal"].to_numpy(), rows["len"].to_numpy()):
-        token, previous = groups[row].tolist()
-        out.setdefault(token, {})[material.words[previous] if previous >= 0 else ""] = pairs
+    for token, previous, *pairs in counted.group_by("last", "before", maintain_order=True).agg("ordinal", "len").rows():
+        out.setdefault(token, {})[material.words[previous] if previous >= 0 else ""] = _steps(*pairs)
     return out
 
 
 def _promotes(material: Material) -> dict[int, list[int]]:
-    ids = material.promoted["token"].to_numpy().reshape(material.size, -1).astype(np.int64)
-    ordinal, rank = (a.ravel() for a in np.indices(ids.shape))
-    by_word = np.lexsort([ordinal, ids.ravel()])
-    words = ids.ravel()[by_word, None]
-    return {int(words[row, 0]): pairs for row, pairs in _pairs(words, ordinal[by_word], rank[by_word] + 1)}
+    promoted = material["promoted"]
+    places = promoted.select(
+        "token", ordinal=pl.Series(material.ordinals(promoted)), place=pl.col("token_rank").cast(pl.Int64) + 1
+    ).sort("token", "ordinal", "place")
+    by_token = places.group_by("token", maintain_order=True).agg("ordinal", "place")
+    return {token: _steps(*pairs) for token, *pairs in by_token.iter_rows()}
 
 
 PLACE, NUMBER = 6, 34  # bits of an occurrence's place and trigger; its token has the others
@@ -120,15 +107,7 @@ ROWS = 1 << 16  # triggers read at once
 
 def most_triggers(material: Material) -> int:
     """Return how many numbers each key has for its triggers."""
-    return int(material.triggers["rank"].max() or 0)  # type: ignore[arg-type]
-
-
-def _shown_tokens(material: Material) -> list[int]:
-    """Return the ids of all tokens in the shown text, ascending."""
-    occurs = np.zeros(len(material.words), dtype=bool)
-    for _, at, _ in _shown(material):
-        occurs[material.corpus.tokens[at]] = True
-    return np.flatnonzero(occurs).tolist()
+    return int(material["triggers"]["rank"].max() or 0)  # type: ignore[arg-type]
 
 
 def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
@@ -143,6 +122,8 @@ def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[i
     occurrences = _occurrences(material, np.array(order, dtype=np.int64))
     edges = np.searchsorted(occurrences, np.arange(len(order) + 1, dtype=np.uint64) << np.uint64(PLACE + NUMBER))
     for token, (first, end) in zip(order, pairwise(edges.tolist()), strict=True):
+        if first == end:  # in no shown text
+            continue
         trigger = occurrences[first:end] >> np.uint64(PLACE)
         last = np.append(trigger[1:] != trigger[:-1], True)
         places = (occurrences[first:end] & np.uint64(LAST - 1)).astype(np.int64) + LAST * last
@@ -166,7 +147,7 @@ def _shown(material: Material) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]
 
 def _occurrences(material: Material, order: np.ndarray) -> np.ndarray:
     """Return each token of each shown trigger as one number: token's order, trigger, place. (occurrences,) sorted."""
-    (first, end), text, triggers = material.windows, material.corpus.tokens, material.triggers
+    (first, end), text, triggers = material.windows, material.corpus.tokens, material["triggers"]
     place_of = np.zeros(len(material.words), dtype=np.uint64)
     place_of[order] = np.arange(len(order))
     number = material.ordinals(triggers) * most_triggers(material) + triggers["rank"].to_numpy().astype(np.int64) - 1

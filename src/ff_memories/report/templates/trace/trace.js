@@ -24,24 +24,16 @@
       make("li", { share: p }, make("bdi", { textContent: data.words[word] }), make("span", { className: "number", textContent: probability(p) }))));
 
   const memory = ([number, coefficient, share], largest) => {
-    const [name, promotes, triggers, patterns, address] = data.memories[number];
+    const [name, promotes, address] = data.memories[number];
     const called = address === null || address === undefined || !data.gallery
       ? make("span", { className: "name", textContent: name })
       : make("a", { className: "name", href: data.gallery + address, textContent: name });
     const head = make("p", { className: "head" }, called, make("span", { className: "bar", share: share / largest }),
       make("span", { className: "number", textContent: percent(share) }),
       make("span", { className: "number quiet", textContent: `coefficient ${coefficient}` }));
-    if (data.run && triggers !== null)
-      head.append(make("span", { className: "quiet", textContent: `${triggers} ${triggers === 1 ? "trigger" : "triggers"}` }));
     const words = make("p", {}, make("span", { className: "quiet", textContent: "promotes " }));
     promotes.forEach(([word]) => words.append(make("bdi", { textContent: data.words[word] }), " "));
-    const item = make("li", {}, head, words);
-    if (patterns) {
-      if (!patterns.length) item.append(make("p", { className: "quiet", textContent: "the proxy found no pattern" }));
-      for (const [type, about, n] of patterns)
-        item.append(make("p", { className: "pattern" }, make("span", { className: "quiet", textContent: `${type} pattern in ${n} trigger${n === 1 ? "" : "s"}: ` }), make("bdi", { style: "white-space: normal", textContent: about })));
-    }
-    return item;
+    return make("li", {}, head, words);
   };
 
   // Say what attention makes of the output of the layer before: the two differ by its part alone.
