@@ -1,12 +1,12 @@
 """What each step of a run costs: its work in units whose time is measured, its memory, and its space on disk.
 
-``speed`` measures the units here, ``cards`` computes them for a GPU that is not here. Nothing in this module loads
-torch: Snakemake asks it for every job's memory. docs/cluster.md compares estimates with measurements.
+``speed`` measures the units here. Nothing in this module loads torch: Snakemake asks it for every job's memory.
+docs/cluster.md compares estimates with measurements.
 """
 
 import heapq
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,15 +45,13 @@ class Shape:
     head: int  # words of the softmax's head
     parameters: int
     signs: int = 1  # 2: the keys are d_m memories with either sign
-    matrices: int = 2  # of a feed-forward layer; 3 if it is gated
 
     @classmethod
     def of(cls, described: Any) -> "Shape":
         """Return the sizes of a described model; both signs of a coefficient have triggers, a value and a page."""
         sizes = {name: getattr(described, name) for name in ("layers", "model", "heads", "vocab", "parameters")}
-        signs, matrices = getattr(described, "signs", 1), 3 if getattr(described, "gated", False) else 2
-        head = described.output_cutoffs[0]
-        return cls(**sizes, keys=signs * described.keys, head=head, signs=signs, matrices=matrices)
+        signs = getattr(described, "signs", 1)
+        return cls(**sizes, keys=signs * described.keys, head=described.output_cutoffs[0], signs=signs)
 
     @property
     def plain(self) -> bool:
@@ -109,7 +107,6 @@ class Work:
     reads: float = 0.0  # of a vector's logits: a top, a probability and a rank; products count an adaptive softmax's
     memory: float = 0.0  # bytes of a job
     disk: float = 0.0  # bytes of all outputs
-    like: str = "composition"  # the step whose time on a GPU was measured and which works alike (cards.toml)
 
 
 @dataclass(frozen=True)
@@ -120,13 +117,11 @@ class Speed:
     logit: float  # per multiply-add of a vocabulary projection
     read: float = 0.0  # per logit of which a top, a probability and a rank are read
     start: float = 6.0  # to start a job: interpreter, torch, weights
-    over: dict[str, float] = field(default_factory=dict)  # {step: its time over that of its units}; 1 for others
 
     def seconds(self, work: Work, shape: Shape) -> float:
         """Return the seconds of some work, in one job, without its start."""
         units = work.tokens * shape.layers * self.layer + work.products * shape.head * shape.model * self.logit
-        units += work.reads * shape.vocab * self.read if shape.plain else 0.0
-        return self.over.get(work.like, 1.0) * units
+        return units + (work.reads * shape.vocab * self.read if shape.plain else 0.0)
 
 
 @dataclass(frozen=True)
@@ -173,9 +168,9 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     coefficients_bytes = SURVEYED_BYTES + coefficients * shape.keys / shape.signs
     small = 0.02 * lists
     return {
-        "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists, "trigger_shard"),
-        "mutations": Work("triggers", mutated, 0, 0, lists, small, "trigger_shard"),
-        "values": Work("triggers", 0, a_value * valued, looked, lists, small, "values"),
+        "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists),
+        "mutations": Work("triggers", mutated, 0, 0, lists, small),
+        "values": Work("triggers", 0, a_value * valued, looked, lists, small),
         "composition": Work(
             "values", examples * sentence, states + a_value * others, states + others, examples * cells / 8, small
         ),

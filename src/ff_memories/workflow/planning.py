@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any, Self
@@ -24,7 +24,6 @@ from ff_memories.judge.register import register
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import costs
-from ff_memories.workflow.cards import Card
 from ff_memories.workflow.costs import SENTENCE, Planned, Shape, Speed, Text
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.speed import measured
@@ -60,36 +59,29 @@ class Planner:
     text: Text  # all of it
     archives: int = 0  # bytes still to download and unpack
     golden: bool = False  # whether the run first checks the checkpoint
-    card: Card | None = None  # the GPU that is not here, if the plan is for one
     threads: int = 1  # of a job on this machine's CPU
 
     @classmethod
-    def of(cls, run: Run, threads: int | None = None, card: Card | None = None) -> Self:
-        """Measure this machine for some seconds, at a run's model's sizes; a card that is not here is computed.
+    def of(cls, run: Run, threads: int | None = None) -> Self:
+        """Measure this machine for some seconds, at a run's model's sizes.
 
         ``threads``: of a job; ``None``: as many as its arithmetic gives it. Raises ``UserError`` if a text is missing
         whose size is unknown, or if one layer does not fit into this machine's memory.
         """
         config = run.config
-        device, precision = "cuda" if card else chosen_device(config.execution.device), config.extraction.precision
+        device, precision = chosen_device(config.execution.device), config.extraction.precision
         sources = {kind: run.inputs.source(kind) for kind in ("text", "model", "pipeline")}
         shape, text = _shape(run, sources["model"]), _text(run, sources["text"])
         lacking = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
         archives = sum(s.unpacked_bytes + sum(p.bytes or p.at_most or 0 for p in s.downloads[0].parts) for s in lacking)
         usual = arithmetic.threads_of_a_job(config.execution.arithmetic, os.cpu_count() or 1)
         threads = usual if threads is None or usual == arithmetic.THREADS else threads
-        speed = card.speed(shape, precision) if card else measured(shape, device, config.execution, threads, precision)
-        return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), card, threads)
-
-    def on(self, card: Card, config: Config) -> Self:
-        """Return the planner of the same run on one card that is not here."""
-        return replace(self, device="cuda", speed=card.speed(self.shape, config.extraction.precision), card=card)
+        speed = measured(shape, device, config.execution, threads, precision)
+        return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), threads)
 
     @property
     def here(self) -> int:
-        """How many jobs that run the model this machine does at once, or one card that is not here."""
-        if self.card:
-            return 1
+        """How many jobs that run the model this machine does at once."""
         if self.device == "cuda":
             return torch.cuda.device_count()
         return max(1, (os.cpu_count() or 1) // self.threads)
@@ -105,9 +97,7 @@ class Planner:
         return costs.elapsed(self.steps(config, devices), devices or self.here)
 
     def unfit(self, plan: list[Planned]) -> list[str]:
-        """Return why a run does not fit on this machine, or into the memory of a card that is not here."""
-        if self.card:
-            return costs.unfit(plan, math.inf, math.inf, 1e9 * self.card.memory)
+        """Return why a run does not fit on this machine."""
         on_gpu = torch.cuda.get_device_properties(0).total_memory if self.device == "cuda" else math.inf
         return costs.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
 
