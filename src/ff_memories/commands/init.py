@@ -92,8 +92,8 @@ def configured(args: argparse.Namespace) -> str:
         require_file(path)
         if not path.is_file():
             names = [*registry.sources(), *map(str, path.parent.glob("*"))]
-            hint = f"give a file{', or a text of ff-memories fetch --list' if path == file else ''}"
-            raise UserError(f"{path}: no such file{did_you_mean(str(path), names)}", hint)
+            like = did_you_mean(str(path), names)
+            raise UserError(f"{path}: no such file{like}", "give a file, or a text of ff-memories fetch --list")
     if args.config.stem == "demo":
         raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
@@ -238,31 +238,13 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
         return origin | converted | {"licence": pinned.licence or converted["licence"]}
     model_folder.refuse_file(Path(model).expanduser())
     if not _is_folder(model):
-        pinned = _on_hub(model, revision, start)
+        pinned = hub.resolve(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
         return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
     folder = Path(model).expanduser()
-    if not folder.exists() and (close := did_you_mean(str(folder), _folders(folder.parent))):
-        raise UserError(f"{folder}: no such folder{close}", "give a folder that `transformers` saved a model in")
     files = model_folder.files_of(folder)
     model_folder.check(folder, start, str(folder))
     return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
-
-
-def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:
-    """Return a model on the hub; an error also says which name of the registry, or which folder here, is like it."""
-    try:
-        return hub.resolve(name, revision, start)
-    except UserError as error:
-        what, *fix = str(error).split("\n", 1)
-        what += did_you_mean(name, [*registry.models(), *_folders(Path())])
-        more = "" if "/" in name else "; ff-memories fetch --list shows models that need no hub"
-        raise UserError("\n".join([what, *fix]) + more) from None
-
-
-def _folders(folder: Path) -> list[str]:
-    """Return the folders with a model in a folder."""
-    return [str(path) for path in folder.glob("*/") if (path / model_folder.CONFIG).is_file()]
 
 
 def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.workflow.planning import Planner, widths  # torch takes a second to load
+    from ff_memories.workflow.planning import Planner  # torch takes a second to load
 
     run_ = opening.opened(args.configfile)
     refuse_bad_sample(run_)
@@ -54,7 +54,6 @@ def run(args: argparse.Namespace) -> None:
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
     for n, seconds in elapsed.items():
         print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
-    print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
     if args.json:
         spent = lambda c: c and {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib and c.peak_mib * 2**20}
         of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}

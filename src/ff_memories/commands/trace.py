@@ -9,12 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import require_file, write_json, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
 from ff_memories.config.model import TransformersModel
-from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.inputs import from_gguf, model_folder, registry
 from ff_memories.inputs.fetch import fetch
@@ -51,8 +51,6 @@ def run(args: argparse.Namespace) -> None:
     outputs = [path for path in (args.out, args.json) if path is not None]
     for path in outputs:
         require_file(path)
-    if len({path.resolve() for path in outputs}) < len(outputs):
-        raise UserError(f"--out and --json: both are {args.out}", "name two files")
     text = _text(args)
     shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}
     if args.model is not None:
@@ -129,20 +127,8 @@ def _of_model(
 
 
 def _text(args: argparse.Namespace) -> str:
-    """Return the text. Raises ``UserError`` where there is none, there are two, or it is not UTF-8."""
+    """Return the text. Raises ``UserError`` where there is none, there are two, or its file is not UTF-8."""
     if (args.text is None) == (args.file is None):
         raise UserError("expected one text", 'give it in quotes, as in ff-memories trace "a text", or name its --file')
-    if args.text is not None:
-        where, raw = "the text", args.text.encode("utf-8", "surrogateescape")
-    else:
-        require_file(args.file)
-        try:
-            where, raw = str(args.file), args.file.read_bytes()
-        except FileNotFoundError:
-            raise UserError(f"{args.file}: no such file", "check --file") from None
-    try:
-        return raw.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
-    except UnicodeDecodeError as error:
-        if where == str(args.file):
-            forms.check(args.file, lines_are_sentences=True)
-        raise UserError(f"{where}: not UTF-8 at byte {error.start}", "give text in UTF-8") from None
+    text = args.text if args.file is None else foreign.read_text(args.file, "text", "check --file")
+    return str(text).removeprefix(BYTE_ORDER_MARK)

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> None:
     of_keys = triggers.join(pl.DataFrame(memories, schema=schema, orient="row"), on=["layer", "key"], how="semi")
     sentences = contexts(of_keys, corpus, args.others, run_.config.seed)
     if not len(of_keys):
-        raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
+        raise UserError("--keys: the run has no triggers of these keys", "see triggers.keys")
     info = read_info(run_.path("model", "info.json"))
     context, places = tokens(sentences, corpus, info["start"])
     model = str(run_.inputs.pinned_on_hub.name if run_.inputs.pinned_on_hub else run_.inputs.model_folder)

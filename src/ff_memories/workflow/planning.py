@@ -3,7 +3,6 @@
 import math
 import os
 import shutil
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import reduce
@@ -179,8 +178,8 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
     """Lower the sizes of a config's samples until its run ends in ``wanted`` seconds on this machine.
 
     The config, ``data``, is changed in place; ``name``: what messages call it; ``planner``: of the same run. Return
-    lines that say how long the run takes, what was cut, and how wide the intervals of shares become. Raises
-    ``UserError`` if even the smallest samples take longer.
+    lines that say how long the run takes and what was cut. Raises ``UserError`` if even the smallest samples take
+    longer.
     """
     config, (_, *shared) = parse(data, name), by_file(data, name).values()
     least = _least(planner.shape.layers)
@@ -203,8 +202,8 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
         low, high = (middle, high) if takes(middle) <= ROOM * wanted else (low, middle)
     sizes = _sizes(whole, least, low)
     data |= _cut(data, sizes)
-    return [f"the run takes about {duration(takes(low))} here; to end in {duration(wanted)}:",
-            *_cuts(sizes, whole, planner)]  # fmt: skip
+    cuts = [f"  {key}: {size:,} instead of {whole[key]:,}" for key, size in sizes.items()]
+    return [f"the run takes about {duration(takes(low))} here; to end in {duration(wanted)}:", *cuts]
 
 
 def _whole(key: str, config: Config, planner: Planner) -> Any:
@@ -246,36 +245,3 @@ def _cut(data: dict[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
         *sections, last = key.split(".")
         reduce(lambda part, section: part.setdefault(section, {}), sections, out)[last] = size
     return out
-
-
-def _cuts(sizes: dict[str, int], whole: dict[str, int], planner: Planner) -> Iterator[str]:
-    """Yield a line for each key that was cut; those of numbers of units with the width of a share's interval."""
-    units = _units(planner.shape)
-    for key, size in sizes.items():
-        tells = f"; {_width(size, *units[key])}" if key in units else ""
-        tells += "; so how much untrained models differ is not known" if key == "baselines.models" and size == 1 else ""
-        yield f"  {key}: {size:,} instead of {whole[key]:,}{tells}"
-
-
-def widths(config: Config, planner: Planner) -> Iterator[str]:
-    """Yield, for each kind of unit that claims are about, how wide a share's interval will be."""
-    for key, unit in _units(planner.shape).items():
-        if isinstance(size := _whole(key, config, planner), int):
-            yield _width(size, *unit)
-
-
-def _units(shape: Shape) -> dict[str, tuple[str, int]]:
-    """Return {key: what it says the number of, and of how many layers}."""
-    return {
-        "mutations.keys_per_layer": ("keys whose triggers are changed", shape.layers),
-        "patterns.keys_per_layer": ("keys that the proxy labels", shape.layers),
-        "triggers.keys": ("memories", shape.layers * shape.signs),
-        "composition.examples": ("prefixes", 1),
-        "baselines.keys_per_layer": ("keys whose triggers are changed in random networks", shape.layers),
-        "baselines.examples": ("prefixes in random networks", 1),
-    }
-
-
-def _width(size: int, what: str, layers: int) -> str:
-    width = 98 / math.sqrt(size * layers)  # points: 1.96 standard errors of a half
-    return f"a share of {size * layers:,} {what} is known to about ± {width:.1f} points"
