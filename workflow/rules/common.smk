@@ -1,7 +1,6 @@
 # One run's config, checked before anything starts. All logic is in ff_memories.workflow.
 import os
 import sys
-import webbrowser
 from functools import partial
 from pathlib import Path
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
-from ff_memories.base.parameters import threads, whole
+from ff_memories.base.parameters import threads
 from ff_memories.base.progress import duration
 from ff_memories.inputs import model_folder
 from ff_memories.model.info import quantised
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument("--threads", type=threads, help="CPU threads per job")
-    parser.add_argument(
-        "--devices",
-        type=whole(),
-        nargs="+",
-        default=[1, 8, 64],
-        help="numbers of GPUs or machines to estimate the total time for",
-    )
     parser.add_argument("--json", metavar="FILE", help="also write the plan to this file as JSON")
 
 
@@ -41,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     refuse_bad_sample(run_)
     planner = Planner.of(run_, args.threads)
     config, plan = run_.config, planner.steps(run_.config)
-    elapsed = {n: planner.elapsed(config, n) for n in args.devices}
+    elapsed = planner.elapsed(config)
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
     _show_sizes(run_, planner)
     print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  last measured")
@@ -52,8 +45,7 @@ def run(args: argparse.Namespace) -> None:
         time = duration(step.jobs * step.seconds) if step.seconds else "download"
         sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
-    for n, seconds in elapsed.items():
-        print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
+    print(f"in all {duration(elapsed)}, with {planner.here} at a time of the jobs that run the model")
     if args.json:
         spent = lambda c: c and {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib and c.peak_mib * 2**20}
         of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}

@@ -27,13 +27,12 @@ from ff_memories.base.parameters import whole
 from ff_memories.commands import init
 from ff_memories.config import PROTOCOL, read_yaml, usual
 from ff_memories.inputs import one_text, registry
-from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"
-PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "open", "verbose", "more")  # not of the config
+PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "verbose", "more")  # not of the config
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +42,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", default="all", help="processor cores, a number or `all`")
     parser.add_argument("--gpus", type=whole(0), default=1, help="GPUs of this machine, at most")
     parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
-    parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
     parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
     parser.set_defaults(more=[])  # what follows `--`
 
@@ -59,8 +57,6 @@ def run(args: argparse.Namespace) -> NoReturn:
     options += ["--cores", args.cores]  # last: files to make may follow, and the options before take several words
     program = "snakemake" if args.verbose or args.dry_run else terminal_logger.__name__
     command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
-    if args.open:
-        os.environ[OPEN] = "1"
     sys.stdout.flush()
     os.execv(sys.executable, command)
 

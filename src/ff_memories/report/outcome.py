@@ -44,7 +44,6 @@ def costs(paths: list[str]) -> list[Cost]:
 
 SLOWEST = 5  # rules whose time it says
 WIDTH = 100  # of a line, at most
-OPEN = "FF_MEMORIES_OPEN"  # set if a browser is to show the report at the end
 PAGES = {"report": "report/report.html", "gallery": "gallery/index.html"}
 
 

@@ -85,15 +85,15 @@ class Planner:
             return torch.cuda.device_count()
         return max(1, (os.cpu_count() or 1) // self.threads)
 
-    def steps(self, config: Config, devices: int | None = None) -> list[Planned]:
-        """Return the plan of a run, on this machine or on so many devices."""
+    def steps(self, config: Config) -> list[Planned]:
+        """Return the plan of a run on this machine."""
         text, windows = self.text.read_by(config), 480 if self.device == "cuda" else 8  # as the rule `golden` reads
         golden = windows if self.golden else 0
-        return costs.steps(config, self.shape, text, self.speed, devices or self.here, self.archives, golden)
+        return costs.steps(config, self.shape, text, self.speed, self.here, self.archives, golden)
 
-    def elapsed(self, config: Config, devices: int | None = None) -> float:
-        """Return the seconds of a run, on this machine or on so many devices."""
-        return costs.elapsed(self.steps(config, devices), devices or self.here)
+    def elapsed(self, config: Config) -> float:
+        """Return the seconds of a run on this machine."""
+        return costs.elapsed(self.steps(config), self.here)
 
     def unfit(self, plan: list[Planned]) -> list[str]:
         """Return why a run does not fit on this machine."""

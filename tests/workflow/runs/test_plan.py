@@ -160,14 +160,14 @@ def test_every_steps_time_memory_and_disk_are_stated_and_beside_them_what_was_me
     logs = tmp_path / "results/small/logs"
     logs.mkdir(parents=True)
     (logs / "values.tsv").write_text("s\tcpu_time\tmax_rss\n61.0\t60\t953.7\n")
-    assert run("--json", "plan.json", "--devices", "1", "2") == 0
+    assert run("--json", "plan.json") == 0
     shown = capsys.readouterr().out
-    for word in ("tokens/s on cpu", "trigger_shard", "composition", "1 min 01 s, 1.0 GB", "total on   2 devices: "):
+    for word in ("tokens/s on cpu", "trigger_shard", "composition", "1 min 01 s, 1.0 GB", "in all "):
         assert word in shown
     plain = json.loads((tmp_path / "plan.json").read_text())
     values = {step["rule"]: step for step in plain["steps"]}["values"]
     assert values["measured"] == {"jobs": 1, "seconds": 61.0, "memory": pytest.approx(1e9, rel=1e-3)}
-    assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))
+    assert 0 < plain["elapsed"] <= sum(step["seconds"] for step in plain["steps"])
 
 
 @pytest.mark.more
