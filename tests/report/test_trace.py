@@ -324,7 +324,7 @@ def test_set_compares_predictions_with_and_without_memories(run, tmp_path):
         (["--file", "blank.txt"], "the text is empty"),
         (["the " * 64], "the text has 64 tokens, but the model takes at most 63"),
         (["the", "--layer", 4], "layer 4: the model has layers 1 to 3"),
-        (["--file", "latin.txt"], "latin.txt: not UTF-8 at byte 1"),
+        (["--file", "latin.txt"], "latin.txt: not UTF-8 at byte 2"),
         (["the", "--out", "taken"], "taken: expected a file, found a directory"),
         (["the", "--top", 0], "expected a whole number from 1"),
         (["the", "--set", "2:3"], "'2:3': not a memory and a number"),

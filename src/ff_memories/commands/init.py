@@ -66,7 +66,6 @@ def choices(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set other keys, such as triggers.top=25",
     )
-    parser.add_argument("--protocol", type=Path, help="a file of keys that several runs share, which this one names")
     parser.add_argument(
         "--time", type=seconds, metavar="20m", help="lower the samples' sizes until the run ends in this time here"
     )
@@ -94,8 +93,6 @@ def configured(args: argparse.Namespace) -> str:
             names = [*registry.sources(), *map(str, path.parent.glob("*"))]
             like = did_you_mean(str(path), names)
             raise UserError(f"{path}: no such file{like}", "give a file, or a text of ff-memories fetch --list")
-    if args.config.stem == "demo":
-        raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder", "name a config file in a folder that exists")
     data = config.usual() | {"run": args.config.stem}
@@ -103,8 +100,6 @@ def configured(args: argparse.Namespace) -> str:
     data["corpus"] |= {"train": {"files": [], "max_sentences": None}, "validation": {"files": []}}
     data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
-    shared = {} if args.protocol is None else config.joined(config.read_yaml(args.protocol), str(args.protocol))
-    data = _overlaid(data, shared)
     for setting in args.set:  # mistakes before anything is read
         _set(deepcopy(data), setting)
     for path in texts:
@@ -128,11 +123,9 @@ def configured(args: argparse.Namespace) -> str:
     given = {setting.partition("=")[0] for setting in args.set}
     _follow(data, given)
     folder = _folder(_run(render(data), args.config))
-    chosen = "memories" in shared.get("composition", {}) or "composition.memories" in given
+    chosen = "composition.memories" in given
     if folder is not None and not chosen and not {"relu", "relu2"} & set(map(str, config_file.read(folder).values())):
         data["composition"]["memories"] = "share:0.9"  # no memory is ever inactive
-    if args.protocol is not None:
-        data = {"run": data["run"], config.PROTOCOL: args.protocol.as_posix()} | _without(data, shared)
     if args.time is not None:
         from ff_memories.workflow.planning import Planner, fit  # torch takes seconds to load
 
@@ -158,23 +151,6 @@ def _folder(run_: Run) -> Path | None:
     if (pinned := run_.inputs.pinned_on_hub) and not run_.inputs.gguf:
         return hub.small_file(pinned, model_folder.CONFIG).parent
     return None if run_.inputs.model_folder is None else Path(run_.inputs.model_folder)
-
-
-def _overlaid(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return a config that has a protocol's keys instead of its own."""
-    both = lambda key, value: isinstance(value, dict) and isinstance(data.get(key), dict)
-    return data | {key: _overlaid(data[key], value) if both(key, value) else value for key, value in shared.items()}
-
-
-def _without(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
-    """Return a config without the keys that its protocol has as well; one that differs stays, and is refused."""
-    out = {}
-    for key, value in data.items():
-        there = shared.get(key)
-        left = _without(value, there) if isinstance(value, dict) and isinstance(there, dict) else value
-        if key not in shared or left not in ({}, there):
-            out[key] = left
-    return out
 
 
 def _sentences(texts: list[str]) -> Iterator[str]:

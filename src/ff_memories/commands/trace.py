@@ -115,10 +115,8 @@ def _of_model(
         folder = from_gguf.folder(folder)
     elif not folder.is_dir():
         model_folder.refuse_file(folder)
-        hint = "give a folder of `transformers`, a GGUF file, or a name of ff-memories fetch --list"
-        if "/" in args.model and not args.model.startswith((".", "/", "~")):
-            hint += "; a model of the hub needs a run: ff-memories run --help"
-        raise UserError(f"{args.model}: no such folder{did_you_mean(args.model, registry.models())}", hint)
+        like = did_you_mean(args.model, registry.models())
+        raise UserError(f"{args.model}: no such folder{like}", "give a folder, a GGUF file, or a name of fetch --list")
     from ff_memories import api  # torch takes a second to load
 
     with api.load_model(folder) as model:

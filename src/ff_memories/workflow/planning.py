@@ -15,7 +15,7 @@ import torch
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import duration
-from ff_memories.config import ABSENT, Config, by_file, parse, value_at
+from ff_memories.config import Config, parse
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import from_gguf, hub, model_folder, registry
 from ff_memories.inputs.fetch import fetch, missing
@@ -166,10 +166,8 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
     lines that say how long the run takes and what was cut. Raises ``UserError`` if even the smallest samples take
     longer.
     """
-    config, (_, *shared) = parse(data, name), by_file(data, name).values()
-    least = _least(planner.shape.layers)
-    free = [key for key in least if all(value_at(part, key) is ABSENT for part in shared)]  # the protocol's stay
-    whole = {key: size for key in free if isinstance(size := _whole(key, config, planner), int)}
+    config, least = parse(data, name), _least(planner.shape.layers)
+    whole = {key: size for key in least if isinstance(size := _whole(key, config, planner), int)}
     takes = lambda level: planner.elapsed(parse(_cut(data, _sizes(whole, least, level)), name))
     if takes(2) <= ROOM * wanted:
         return [f"the run takes about {duration(takes(2))} here: nothing was cut"]
