@@ -3,22 +3,14 @@
 import argparse
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
 from ff_memories.base.parameters import threads
 from ff_memories.base.progress import duration
-from ff_memories.inputs import model_folder
-from ff_memories.model.info import quantised
-from ff_memories.report.answers import looked_at
 from ff_memories.report.outcome import costs
 from ff_memories.workflow import opening
 from ff_memories.workflow.rules import refuse_bad_sample
-from ff_memories.workflow.run import Run
-
-if TYPE_CHECKING:
-    from ff_memories.workflow.planning import Planner
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +28,11 @@ def run(args: argparse.Namespace) -> None:
     config, plan = run_.config, planner.steps(run_.config)
     elapsed = planner.elapsed(config)
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
-    _show_sizes(run_, planner)
+    shape, text, pace = planner.shape, planner.text.read_by(config), 1 / (planner.speed.layer * planner.shape.layers)
+    print(
+        f"{config.run}: {shape.layers} layers of {shape.keys:,} keys, {shape.vocab:,} types, {text.train:,} + "
+        f"{text.validation:,} tokens; here {pace:,.0f} tokens/s on {planner.device}\n"
+    )
     print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  last measured")
     for step in plan:
         gpu = f"{step.device_memory / 1e9:.1f} GB" if planner.device == "cuda" and step.device_memory else ""
@@ -51,7 +47,7 @@ def run(args: argparse.Namespace) -> None:
         of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}
         whole = {
             "device": planner.device,
-            "tokens": asdict(planner.text.read_by(config)),
+            "tokens": asdict(text),
             "speed": asdict(planner.speed),
             "steps": [asdict(step) | of_all(step) for step in plan],  # memory and disk in bytes
             "elapsed": elapsed,
@@ -62,17 +58,3 @@ def run(args: argparse.Namespace) -> None:
             "this run does not fit\n  " + "\n  ".join(faults),
             "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences",
         )
-
-
-def _show_sizes(run_: Run, planner: "Planner") -> None:
-    """Print the sizes of a run's model and texts, and the speed of its trigger pass."""
-    config, shape = run_.config, planner.shape
-    text, pace = planner.text.read_by(config), 1 / (planner.speed.layer * shape.layers)
-    memories = looked_at(config.triggers.keys, shape.keys // shape.signs, config.seed)
-    some = f"of which the run looks at {memories}, " if memories else ""
-    print(
-        f"{config.run}: {shape.layers} layers of {shape.keys:,} keys, {some}{shape.vocab:,} types, {text.train:,} + "
-        f"{text.validation:,} tokens; here {pace:,.0f} tokens/s on {planner.device}\n"
-    )
-    if run_.inputs.model_folder and (weights := quantised(model_folder.made_from(run_.inputs.model_folder))):
-        print(f"{weights}\n")

@@ -48,8 +48,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> NoReturn:
     """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
-    if not re.fullmatch(r"all|[1-9]\d*", args.cores):
-        raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
     options = ["--configfile", str(file), "--resources", f"gpu={args.gpus}"]

@@ -81,8 +81,6 @@ def _of_run(run_: Run, text: str, shown: dict[str, Any]) -> tuple[str, str, str 
 
     refuse_unfinished(run_)
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
-    if not weights.exists():
-        raise UserError(f"{weights}: no such file", f"run {run_.again(str(weights))}")
     chosen = run_.resolved
     if chosen["corpus"]["tokenizer"] == "moses":
         text = " ".join(moses()(text))

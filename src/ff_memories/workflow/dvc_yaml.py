@@ -267,8 +267,6 @@ def dvc(*arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         message = (done.stderr or done.stdout).partition("Having any troubles?")[0].strip()
-        if "Traceback" in message:
-            message = message.splitlines()[-1]
         hint = "if no DVC is running here, run rm .dvc/tmp/rwlock" if "rwlock" in message else None
         raise UserError(f"dvc {arguments[0]}: {message}", hint)
     return done.stdout
