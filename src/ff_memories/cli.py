@@ -85,8 +85,6 @@ def main(argv: list[str] | None = None) -> None:
         machine.keep_freed_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack signs that are printed, such as U+2423
         sys.stdout.reconfigure(errors="replace")
-        if "utf" not in sys.stdout.encoding.lower():  # the processes that are started print there as well
-            os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
     for name in ("stdout", "stderr"):  # whatever a message quotes
         if not isinstance(stream := getattr(sys, name), SafeStream):
             setattr(sys, name, SafeStream(stream))

@@ -178,14 +178,10 @@ def _refuse_combinations(args: argparse.Namespace) -> None:
     if args.text in registry.sources():
         registry.source(args.text, kind="text", key="--text")
     elif args.text is None and not (args.train and args.validation):
-        lacking = " and ".join(f"--{split}" for split in ("train", "validation") if not getattr(args, split))
-        raise UserError(f"{lacking} missing: a run needs two texts", "name files of both, or one text with --text")
-    fairseq = [f"--{name}" for name in ("checkpoint", "dictionary") if getattr(args, name) is not None]
-    if args.model is not None and fairseq:
-        raise UserError(f"--model and {fairseq[0]}: a run has one model", f"leave out --model or {fairseq[0]}")
-    if args.model is None and len(fairseq) < 2:
-        given = f"{fairseq[0]} alone names no model" if fairseq else "no model given"
-        raise UserError(given, "give --model, or --checkpoint and --dictionary")
+        raise UserError("a run needs two texts", "name files of --train and of --validation, or one text with --text")
+    fairseq = [path for path in (args.checkpoint, args.dictionary) if path is not None]
+    if len(fairseq) != (2 if args.model is None else 0):
+        raise UserError("a run has one model", "give --model, or --checkpoint and --dictionary")
     here = args.model is None or _is_folder(args.model) or args.model in registry.sources()
     if args.revision is not None and here:
         raise UserError("--revision needs --model with a name on the hub", "leave out --revision")
