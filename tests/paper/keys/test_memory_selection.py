@@ -158,7 +158,7 @@ def test_a_sample_for_the_gallery_gains_the_memories_that_were_changed():
         ({}, None, "triggers.keys.by layer: Dictionary should have at least 1 item"),
         ({0: [1]}, None, "triggers.keys.by layer.0"),
         ({3: []}, None, "triggers.keys.by layer.3: List should have at least 1 item"),
-        ({3: [-1]}, None, "greater than or equal to 0 (found -1)"),
+        ({3: [-1]}, None, "greater than or equal to 0"),
         ({3: [1, 1]}, None, "listed twice"),
         (10, 11, "gallery.keys: 11 is more than triggers.keys"),
         ({3: [1]}, {3: [2]}, "memory 2 of layer 3 is not in triggers.keys"),
