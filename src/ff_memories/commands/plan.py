@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> None:
         gpu = f"{step.device_memory / 1e9:.1f} GB" if planner.device == "cuda" and step.device_memory else ""
         was = measured.get(step.rule)
         before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was and was.peak_mib else ""
-        time = duration(step.jobs * step.seconds) if step.seconds else "download"
+        time = duration(step.jobs * step.seconds)
         sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
         print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
     print(f"in all {duration(elapsed)}, with {planner.here} at a time of the jobs that run the model")

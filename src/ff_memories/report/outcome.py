@@ -63,10 +63,6 @@ def outcome(results: Path) -> str:
         lines.append(f"Time of all jobs, one after the other: {total}; the most: {slowest}.")
     width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
     wrapped = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(map(wrapped, filter(None, [*lines, where(results)])))
-
-
-def where(results: Path) -> str:
-    """Return where to look at a run's results, in one line; nothing if there are none."""
     there = [f"{what} {results / page}" for what, page in PAGES.items() if (results / page).is_file()]
-    return f"Where to look: {', '.join(there)}." if there else ""
+    lines += [f"Where to look: {', '.join(there)}."] if there else []
+    return "\n".join(map(wrapped, lines))

@@ -202,14 +202,10 @@ def of_gallery(config: Config, shape: Shape, text: Text) -> Work:
     return Work("values", tokens, products, 12 * projected, memory, 800 * shown)
 
 
-def steps(
-    config: Config, shape: Shape, text: Text, speed: Speed, devices: int = 1, archives: int = 0, golden: int = 0
-) -> list[Planned]:
-    """Return the plan of a run.
+def steps(config: Config, shape: Shape, text: Text, speed: Speed, devices: int = 1) -> list[Planned]:
+    """Return the plan of a run, without downloads and golden checks.
 
     ``text``: what it reads. ``devices``: how many jobs run at once, which ``execution.shards: auto`` follows.
-    ``archives``: bytes still to download and unpack. ``golden``: windows of text in which the checkpoint is checked
-    first; 0 if it is not.
     """
     shards, models = config.execution.shards_for(devices), len(config.baselines.names)
     settings = Settings(config.baselines.of_a_model(config.resolved()))
@@ -247,24 +243,20 @@ def steps(
 
     start, pages = speed.start, 25 * shown * min(top, config.gallery.triggers) * text.sentence  # levels, and an index
     plan = [
-        of_text("fetch", 0.0, 0.3 * GB, archives),
-        of_text("model", start + shape.parameters / 2e7, PROCESS + converted, 4 * shape.parameters, "fetch"),
-        # a window has 512 tokens, behind 2,560 of context
-        measured("golden", Work("model", 3072 * golden, shape.layers * shape.keys), 1),
-        of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model", "golden"),
+        of_text("model", start + shape.parameters / 2e7, PROCESS + converted, 4 * shape.parameters),
+        of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model"),
         measured("trigger_shard", of_own.pop("triggers")),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
         *(measured(rule, work) for rule, work in of_own.items()),
         *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
         of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
-    plan += [
+    return [
+        *plan,
         measured("gallery_tables", of_gallery(config, shape, text)),
         of_text("gallery", 3 + shown * PAGE, PROCESS + text.bytes + 8 * lists + pages, 4000 * shown, "gallery_tables"),
         of_text("patterns, figures, claims, report", 60.0, 1.5 * GB, 0.1 * GB, *(step.rule for step in plan)),
     ]
-    wanted = {"fetch": archives, "golden": golden}
-    return [step for step in plan if wanted.get(step.rule, True)]
 
 
 def elapsed(plan: list[Planned], devices: int) -> float:

@@ -56,8 +56,6 @@ class Planner:
     shape: Shape
     speed: Speed
     text: Text  # all of it
-    archives: int = 0  # bytes still to download and unpack
-    golden: bool = False  # whether the run first checks the checkpoint
     threads: int = 1  # of a job on this machine's CPU
 
     @classmethod
@@ -69,14 +67,11 @@ class Planner:
         """
         config = run.config
         device, precision = chosen_device(config.execution.device), config.extraction.precision
-        sources = {kind: run.inputs.source(kind) for kind in ("text", "model", "pipeline")}
-        shape, text = _shape(run, sources["model"]), _text(run, sources["text"])
-        lacking = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
-        archives = sum(s.unpacked_bytes + sum(p.bytes or p.at_most or 0 for p in s.downloads[0].parts) for s in lacking)
+        shape, text = _shape(run, run.inputs.source("model")), _text(run, run.inputs.source("text"))
         usual = arithmetic.threads_of_a_job(config.execution.arithmetic, os.cpu_count() or 1)
         threads = usual if threads is None or usual == arithmetic.THREADS else threads
         speed = measured(shape, device, config.execution, threads, precision)
-        return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), threads)
+        return cls(device, shape, speed, text, threads)
 
     @property
     def here(self) -> int:
@@ -87,9 +82,7 @@ class Planner:
 
     def steps(self, config: Config) -> list[Planned]:
         """Return the plan of a run on this machine."""
-        text, windows = self.text.read_by(config), 480 if self.device == "cuda" else 8  # as the rule `golden` reads
-        golden = windows if self.golden else 0
-        return costs.steps(config, self.shape, text, self.speed, self.here, self.archives, golden)
+        return costs.steps(config, self.shape, self.text.read_by(config), self.speed, self.here)
 
     def elapsed(self, config: Config) -> float:
         """Return the seconds of a run on this machine."""

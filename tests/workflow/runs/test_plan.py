@@ -39,7 +39,7 @@ def shape():
 
 
 def paper_plan(speed=SPEED, devices=64):
-    return costs.steps(load(ROOT / "config/paper.yaml"), shape(), WIKITEXT, speed, devices, 10**9, golden=8)
+    return costs.steps(load(ROOT / "config/paper.yaml"), shape(), WIKITEXT, speed, devices)
 
 
 def test_every_planned_step_is_a_rule():
@@ -149,10 +149,8 @@ def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(planning, "measured", lambda *given: SPEED)
     (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
-    run("--json", "plan.json")  # whether it fits depends on where this is
+    run()  # whether it fits depends on where this is
     assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in capsys.readouterr().out
-    fetched = [s for s in json.loads((tmp_path / "plan.json").read_text())["steps"] if s["rule"].startswith("fetch")]
-    assert sum(step["disk"] for step in fetched) > 2e9
 
 
 def test_every_steps_time_memory_and_disk_are_stated_and_beside_them_what_was_measured_before(small, capsys, tmp_path):
