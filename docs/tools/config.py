@@ -27,7 +27,8 @@ def page() -> str:
         "",
         "`protocol: config/protocol.yaml` names a file of keys that several runs share, so their numbers can be set",
         "side by side. A key changed there makes due what depends on it in each run. A key that the config sets",
-        "otherwise is an error, so take such keys out of a config that `ff-memories init` wrote.",
+        "otherwise is an error. `ff-memories init --protocol FILE` writes a config that names it; then `--time` cuts",
+        "no sample whose size the protocol sets.",
         "",
         *_table("", Config.model_fields),
     ]

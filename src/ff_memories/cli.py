@@ -2,10 +2,12 @@
 
 import argparse
 import ast
+import errno
 import importlib
 import io
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -30,6 +32,19 @@ PROGRAM = "ff-memories"
 CACHE = "XDG_CACHE_HOME"  # the variable that Snakemake, huggingface_hub and others find their caches by
 OPTIONS = ("--help", "--version")
 FREE_IT = "let what else runs on the GPU end first, or use one with more memory, or execution.device: cpu"
+WENT = {  # commands of versions before 0.1, and what does their work
+    **dict.fromkeys(["annotate answers", "annotate prompts", "annotate score"], "python -m contrib.language_model"),
+    "annotate simulate": "python -m contrib.simulated_annotators",
+    "crate": "python -m contrib.ro_crate.crate",
+    **dict.fromkeys(
+        [f"export {name}" for name in ("agreement", "dim", "layer", "sample", "texts", "triggers")],
+        "python -m contrib.released_code",
+    ),
+    "model-row": "python -m tools.model_row",
+    "record-size": "du -sh .dvc/artefacts",
+    "step projection-seeds": "python -m contrib.released_code seeds",
+    "why": "snakemake --dry-run, which gives each job's reason",
+}
 GOES_ON = "run the same command again: finished jobs and shards are kept"
 
 
@@ -56,16 +71,18 @@ def resolve(words: list[str]) -> tuple[str, ...]:
     first, below = words[0], names(words[0])
     if (first,) not in modules():
         every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
-        raise _unknown(first, every)
+        two = " ".join(words[:2])
+        raise _unknown(two if two in WENT else first, first, every, f"{PROGRAM} --help")
     if not below or len(words) < 2 or words[1].startswith("-"):
         return (first,)
     if words[1] not in below:
-        raise _unknown(words[1], below, first)
+        raise _unknown(f"{first} {words[1]}", words[1], below, f"{PROGRAM} {first} --help")
     return first, words[1]
 
 
-def _unknown(word: str, names: list[str], *group: str) -> UserError:
-    typed, page = " ".join([*group, word]), " ".join([PROGRAM, *group, "--help"])
+def _unknown(typed: str, word: str, names: list[str], page: str) -> UserError:
+    if typed in WENT:
+        return UserError(f"{typed}: no such command any more", f"in a clone: {WENT[typed]}")
     return UserError(f"{typed}: no such command{did_you_mean(word, names)}", f"run {page} for a list of commands")
 
 
@@ -85,6 +102,8 @@ def main(argv: list[str] | None = None) -> None:
         machine.keep_freed_memory()
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack signs that are printed, such as U+2423
         sys.stdout.reconfigure(errors="replace")
+        if "utf" not in sys.stdout.encoding.lower():  # the processes that are started print there as well
+            os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
     for name in ("stdout", "stderr"):  # whatever a message quotes
         if not isinstance(stream := getattr(sys, name), SafeStream):
             setattr(sys, name, SafeStream(stream))
@@ -122,6 +141,12 @@ def main(argv: list[str] | None = None) -> None:
         if "CUDA error" not in first:
             raise
         _fail(f"the GPU failed: {first}\n  fix: {GOES_ON}")
+    except ImportError as error:
+        from ff_memories.workflow.constraints import unmet
+
+        if not (other := unmet()):
+            raise
+        _fail(f"{error}\n  fix: install with pip what this package needs: {other}")
     except BrokenPipeError:
         _write_no_more()
         sys.exit(0)
@@ -134,8 +159,18 @@ def main(argv: list[str] | None = None) -> None:
         except OSError:  # stdout is the file that has no space left
             _write_no_more()
         where = "".join(f"{path}: " for path in (error.filename, error.filename2) if path is not None)
-        _fail(where + (error.strerror or str(error)))
+        _fail(where + (error.strerror or str(error)) + _way_out(error))
     sys.exit(status or 0)
+
+
+def _way_out(error: OSError) -> str:
+    """Return what to do about an error of the system, on a line of its own; nothing where that is unknown."""
+    denied = error.errno == errno.EACCES and error.filename is not None
+    if denied and os.path.exists(error.filename):
+        return f"\n  fix: get the permission for it, such as by chmod u+rw {shlex.quote(str(error.filename))}"
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return "\n  fix: part of this path is a file, where a folder is meant; remove it, or name another path"
+    return "\n  fix: run in a folder that you may write to" if denied or error.errno == errno.EROFS else ""
 
 
 def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:

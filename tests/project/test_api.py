@@ -1,6 +1,7 @@
 """The page of the public functions is true."""
 
 import contextlib
+import importlib
 import io
 import re
 
@@ -34,3 +35,8 @@ def test_layers_and_keys_that_are_not_there_are_refused():
         ff_memories.value_predictions(model, 1, 512)
     with pytest.raises(AttributeError, match="no attribute"):
         ff_memories.no_such_thing  # noqa: B018
+
+
+def test_a_package_that_went_names_its_new_place():
+    with pytest.raises(ModuleNotFoundError, match=r"claims went: look in ff_memories\.judge"):
+        importlib.import_module("ff_memories.claims")

@@ -225,16 +225,12 @@ def test_a_protocol_is_shared_and_contradicted_by_no_run(folder, capsys, monkeyp
     write = lambda data: (folder / "shared.yaml").write_text(yaml.safe_dump(data))
     write(shared)
     arguments = ["init", "my.yaml", "--checkpoint", "model.pt", "--dictionary", "dict.txt", "--train", "train.txt",
-                 "--validation", "validation.txt"]  # fmt: skip
-    step(*arguments)
+                 "--validation", "validation.txt", "--protocol", "shared.yaml"]  # fmt: skip
+    step(*arguments, "--set", "patterns.top=5")
     made = load("my.yaml")
     assert "the file already exists" in says(capsys, *arguments)
     assert "triggers.tpo: unknown key" in says(capsys, *arguments, "--force", "--set", "triggers.tpo=25")
     assert load("my.yaml") == made
-    own = yaml.safe_load((folder / "my.yaml").read_text()) | {"protocol": "shared.yaml", "patterns": {"top": 5}}
-    del own["triggers"]["top"], own["mutations"]["top"], own["corpus"]["train"]["max_sentences"]
-    (folder / "my.yaml").write_text(yaml.safe_dump(own))
-    made = load("my.yaml")
     assert (made.triggers.top, made.mutations.top, made.patterns.top, made.corpus.train.max_sentences) == (25, 20, 5, 7)
     files = Run.read("my.yaml").by_file(["triggers", "patterns", "corpus.train", "seed"])
     assert files["shared.yaml"] == {"corpus.train": {"max_sentences": 7}, "triggers": {"top": 25}}
@@ -244,8 +240,9 @@ def test_a_protocol_is_shared_and_contradicted_by_no_run(folder, capsys, monkeyp
     write(shared | {"patterns": {"top": 6}})
     with pytest.raises(UserError, match=r"my.yaml: patterns.top: 5 contradicts shared.yaml, which has 6"):
         load("my.yaml")
+    assert "patterns.top: 5 contradicts" in says(capsys, *arguments, "--force", "--set", "patterns.top=5")
     (folder / "shared.yaml").unlink()
-    assert "shared.yaml: no such config file" in says(capsys, "plan", "--configfile", "my.yaml")
+    assert "shared.yaml: no such config file" in says(capsys, *arguments, "--force")
 
 
 SAMPLED = {"composition__sample_file": "sample.jsonl"}

@@ -1,6 +1,7 @@
 # One run's config, checked before anything starts. All logic is in ff_memories.workflow.
 import os
 import sys
+import webbrowser
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
-from ff_memories.workflow import code_digest, costs, rules as all_rules
+from ff_memories.workflow import code_digest, constraints, costs, rules as all_rules
 from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
@@ -23,6 +24,7 @@ from ff_memories.workflow.opening import refuse_taken
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import home
 from ff_memories.workflow.snakemake_metadata import refuse_edited, remove_not_own
+from ff_memories.workflow.terminal_logger import after_nothing, brief
 from snakemake.exceptions import WorkflowError
 from snakemake.io import strip_wildcard_constraints
 
@@ -48,6 +50,8 @@ if workflow.is_main_process:
     remember_checksums()
 
 try:
+    if workflow.is_main_process and (other := constraints.unmet()):
+        raise UserError(f"ff-memories needs {other}", "install it with pip")
     if IN_MODULE:
         run_ = all_rules.run_of_module(config, workflow.is_main_process)
     else:
@@ -64,6 +68,9 @@ except UserError as error:
     raise WorkflowError(str(error))
 
 
+logger.addFilter(brief)
+if workflow.is_main_process and not (only_read() or INSIDE_DVC or IN_MODULE):
+    logger.addFilter(after_nothing(lambda: outcome.where(Path(run_.results))))
 
 # the tools of this environment, even if it is not activated
 os.environ |= {

@@ -66,6 +66,7 @@ def choices(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="set other keys, such as triggers.top=25",
     )
+    parser.add_argument("--protocol", type=Path, help="a file of keys that several runs share, which this one names")
     parser.add_argument(
         "--time", type=seconds, metavar="20m", help="lower the samples' sizes until the run ends in this time here"
     )
@@ -91,8 +92,10 @@ def configured(args: argparse.Namespace) -> str:
         require_file(path)
         if not path.is_file():
             names = [*registry.sources(), *map(str, path.parent.glob("*"))]
-            like = did_you_mean(str(path), names)
-            raise UserError(f"{path}: no such file{like}", "give a file, or a text of ff-memories fetch --list")
+            hint = f"give a file{', or a text of ff-memories fetch --list' if path == file else ''}"
+            raise UserError(f"{path}: no such file{did_you_mean(str(path), names)}", hint)
+    if args.config.stem == "demo":
+        raise UserError("run: results/demo belongs to the demo run", "choose another name for the config file")
     if not args.config.parent.is_dir():
         raise UserError(f"{args.config.parent}: no such folder", "name a config file in a folder that exists")
     data = config.usual() | {"run": args.config.stem}
@@ -100,6 +103,8 @@ def configured(args: argparse.Namespace) -> str:
     data["corpus"] |= {"train": {"files": [], "max_sentences": None}, "validation": {"files": []}}
     data["corpus"]["too_long"] = "split"  # and the report counts them; the released code splits none
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
+    shared = {} if args.protocol is None else config.joined(config.read_yaml(args.protocol), str(args.protocol))
+    data = _overlaid(data, shared)
     for setting in args.set:  # mistakes before anything is read
         _set(deepcopy(data), setting)
     for path in texts:
@@ -123,9 +128,11 @@ def configured(args: argparse.Namespace) -> str:
     given = {setting.partition("=")[0] for setting in args.set}
     _follow(data, given)
     folder = _folder(_run(render(data), args.config))
-    chosen = "composition.memories" in given
+    chosen = "memories" in shared.get("composition", {}) or "composition.memories" in given
     if folder is not None and not chosen and not {"relu", "relu2"} & set(map(str, config_file.read(folder).values())):
         data["composition"]["memories"] = "share:0.9"  # no memory is ever inactive
+    if args.protocol is not None:
+        data = {"run": data["run"], config.PROTOCOL: args.protocol.as_posix()} | _without(data, shared)
     if args.time is not None:
         from ff_memories.workflow.planning import Planner, fit  # torch takes seconds to load
 
@@ -153,6 +160,23 @@ def _folder(run_: Run) -> Path | None:
     return None if run_.inputs.model_folder is None else Path(run_.inputs.model_folder)
 
 
+def _overlaid(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """Return a config that has a protocol's keys instead of its own."""
+    both = lambda key, value: isinstance(value, dict) and isinstance(data.get(key), dict)
+    return data | {key: _overlaid(data[key], value) if both(key, value) else value for key, value in shared.items()}
+
+
+def _without(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+    """Return a config without the keys that its protocol has as well; one that differs stays, and is refused."""
+    out = {}
+    for key, value in data.items():
+        there = shared.get(key)
+        left = _without(value, there) if isinstance(value, dict) and isinstance(there, dict) else value
+        if key not in shared or left not in ({}, there):
+            out[key] = left
+    return out
+
+
 def _sentences(texts: list[str]) -> Iterator[str]:
     """Yield the sentences of the texts that are here already."""
     for path in texts:
@@ -178,10 +202,14 @@ def _refuse_combinations(args: argparse.Namespace) -> None:
     if args.text in registry.sources():
         registry.source(args.text, kind="text", key="--text")
     elif args.text is None and not (args.train and args.validation):
-        raise UserError("a run needs two texts", "name files of --train and of --validation, or one text with --text")
-    fairseq = [path for path in (args.checkpoint, args.dictionary) if path is not None]
-    if len(fairseq) != (2 if args.model is None else 0):
-        raise UserError("a run has one model", "give --model, or --checkpoint and --dictionary")
+        lacking = " and ".join(f"--{split}" for split in ("train", "validation") if not getattr(args, split))
+        raise UserError(f"{lacking} missing: a run needs two texts", "name files of both, or one text with --text")
+    fairseq = [f"--{name}" for name in ("checkpoint", "dictionary") if getattr(args, name) is not None]
+    if args.model is not None and fairseq:
+        raise UserError(f"--model and {fairseq[0]}: a run has one model", f"leave out --model or {fairseq[0]}")
+    if args.model is None and len(fairseq) < 2:
+        given = f"{fairseq[0]} alone names no model" if fairseq else "no model given"
+        raise UserError(given, "give --model, or --checkpoint and --dictionary")
     here = args.model is None or _is_folder(args.model) or args.model in registry.sources()
     if args.revision is not None and here:
         raise UserError("--revision needs --model with a name on the hub", "leave out --revision")
@@ -210,13 +238,31 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
         return origin | converted | {"licence": pinned.licence or converted["licence"]}
     model_folder.refuse_file(Path(model).expanduser())
     if not _is_folder(model):
-        pinned = hub.resolve(model, revision, start)
+        pinned = _on_hub(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
         return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
     folder = Path(model).expanduser()
+    if not folder.exists() and (close := did_you_mean(str(folder), _folders(folder.parent))):
+        raise UserError(f"{folder}: no such folder{close}", "give a folder that `transformers` saved a model in")
     files = model_folder.files_of(folder)
     model_folder.check(folder, start, str(folder))
     return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
+
+
+def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:
+    """Return a model on the hub; an error also says which name of the registry, or which folder here, is like it."""
+    try:
+        return hub.resolve(name, revision, start)
+    except UserError as error:
+        what, *fix = str(error).split("\n", 1)
+        what += did_you_mean(name, [*registry.models(), *_folders(Path())])
+        more = "" if "/" in name else "; ff-memories fetch --list shows models that need no hub"
+        raise UserError("\n".join([what, *fix]) + more) from None
+
+
+def _folders(folder: Path) -> list[str]:
+    """Return the folders with a model in a folder."""
+    return [str(path) for path in folder.glob("*/") if (path / model_folder.CONFIG).is_file()]
 
 
 def _converted(folder: Path, name: str, start: str) -> dict[str, Any]:

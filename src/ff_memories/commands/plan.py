@@ -1,53 +1,73 @@
-"""Estimate the time, memory and disk space of each step on this machine. Fail if the run does not fit."""
+"""Estimate the time, memory and disk space of each step, here or on a GPU. Fail if the run does not fit."""
 
 import argparse
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
-from ff_memories.base.parameters import threads
+from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import duration
-from ff_memories.report.outcome import costs
+from ff_memories.config import Config
+from ff_memories.inputs import model_folder
+from ff_memories.model.info import quantised
+from ff_memories.report.answers import looked_at
+from ff_memories.report.outcome import Cost, costs
 from ff_memories.workflow import opening
+from ff_memories.workflow.cards import cards
 from ff_memories.workflow.rules import refuse_bad_sample
+from ff_memories.workflow.run import Run
+
+if TYPE_CHECKING:
+    from ff_memories.workflow.costs import Planned
+    from ff_memories.workflow.planning import Planner
+
+LONG = 24 * 3600  # seconds without a GPU above which a plan begins with a GPU's answer
+GPU = "h100"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument("--threads", type=threads, help="CPU threads per job")
+    parser.add_argument(
+        "--devices",
+        type=whole(),
+        nargs="+",
+        default=[1, 8, 64],
+        help="numbers of GPUs or machines to estimate the total time for",
+    )
+    parser.add_argument(
+        "--on", metavar="CARD", choices=cards(), help=f"estimate for a GPU that is not here: {', '.join(cards())}"
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the plan to this file as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.workflow.planning import Planner  # torch takes a second to load
+    from ff_memories.workflow.planning import Planner, widths  # torch takes a second to load
 
     run_ = opening.opened(args.configfile)
     refuse_bad_sample(run_)
-    planner = Planner.of(run_, args.threads)
+    planner = Planner.of(run_, args.threads, cards()[args.on] if args.on else None)
     config, plan = run_.config, planner.steps(run_.config)
-    elapsed = planner.elapsed(config)
+    elapsed = {n: planner.elapsed(config, n) for n in args.devices}
     measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
-    shape, text, pace = planner.shape, planner.text.read_by(config), 1 / (planner.speed.layer * planner.shape.layers)
-    print(
-        f"{config.run}: {shape.layers} layers of {shape.keys:,} keys, {shape.vocab:,} types, {text.train:,} + "
-        f"{text.validation:,} tokens; here {pace:,.0f} tokens/s on {planner.device}\n"
-    )
-    print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  last measured")
-    for step in plan:
-        gpu = f"{step.device_memory / 1e9:.1f} GB" if planner.device == "cuda" and step.device_memory else ""
-        was = measured.get(step.rule)
-        before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was and was.peak_mib else ""
-        time = duration(step.jobs * step.seconds)
-        sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
-        print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")
-    print(f"in all {duration(elapsed)}, with {planner.here} at a time of the jobs that run the model")
+    if planner.card:
+        print(_on_card(planner, config))
+    elif planner.device == "cpu" and planner.elapsed(config) > LONG:
+        print(f"{_on_card(planner.on(cards()[GPU], config), config)}\n\nwithout a GPU, on this machine:")
+    _show_sizes(run_, planner)
+    _show_steps(config, planner, plan, measured)
+    for n, seconds in elapsed.items():
+        print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
+    print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
     if args.json:
         spent = lambda c: c and {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib and c.peak_mib * 2**20}
         of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}
         whole = {
             "device": planner.device,
-            "tokens": asdict(text),
+            "card": planner.card and planner.card.name,
+            "tokens": asdict(planner.text.read_by(config)),
             "speed": asdict(planner.speed),
             "steps": [asdict(step) | of_all(step) for step in plan],  # memory and disk in bytes
             "elapsed": elapsed,
@@ -58,3 +78,51 @@ def run(args: argparse.Namespace) -> None:
             "this run does not fit\n  " + "\n  ".join(faults),
             "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences",
         )
+
+
+def _on_card(planner: "Planner", config: Config) -> str:
+    """Say in a line how long a run takes on one card that is not here, and how sure that is; or why it does not fit."""
+    card, plan, precision = planner.card, planner.steps(config), config.extraction.precision
+    assert card is not None
+    if faults := planner.unfit(plan):
+        return f"this run does not fit on one {card.name}: {faults[0]}"
+    total = sum(step.jobs * step.seconds for step in plan)
+    sure = sum(step.jobs * step.seconds for step in plan if card.measures(step.rule, precision, planner.shape.matrices))
+    if not card.measured:
+        how = "computed: the card was never measured"
+    elif not sure:
+        how = f"computed: no step of such a model was measured on it in {precision}"
+    else:
+        how = f"{duration(sure)} of measured steps, {duration(total - sure)} computed"
+    return f"about {duration(total)} on one {card.name} in {precision}; {how}"
+
+
+def _show_sizes(run_: Run, planner: "Planner") -> None:
+    """Print the sizes of a run's model and texts, and the speed of its trigger pass."""
+    config, shape, card, speed = run_.config, planner.shape, planner.card, planner.speed
+    text, pace = planner.text.read_by(config), 1 / (speed.layer * shape.layers * speed.over.get("trigger_shard", 1.0))
+    memories = looked_at(config.triggers.keys, shape.keys // shape.signs, config.seed)
+    some = f"of which the run looks at {memories}, " if memories else ""
+    print(
+        f"{config.run}: {shape.layers} layers of {shape.keys:,} keys, {some}{shape.vocab:,} types, {text.train:,} + "
+        f"{text.validation:,} tokens; {'there' if card else 'here'} {pace:,.0f} tokens/s on "
+        f"{card.name if card else planner.device}\n"
+    )
+    if run_.inputs.model_folder and (weights := quantised(model_folder.made_from(run_.inputs.model_folder))):
+        print(f"{weights}\n")
+
+
+def _show_steps(config: Config, planner: "Planner", plan: list["Planned"], measured: dict[str, Cost]) -> None:
+    """Print a line for each step."""
+    card, precision = planner.card, config.extraction.precision
+    last = "on this card" if card else "last measured"
+    print(f"{'step':34}{'jobs':>5}{'time':>14}{'memory':>9}{'GPU':>9}{'disk':>9}  {last}")
+    for step in plan:
+        gpu = f"{step.device_memory / 1e9:.1f} GB" if planner.device == "cuda" and step.device_memory else ""
+        was = measured.get(step.rule)
+        before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was and was.peak_mib else ""
+        if card:
+            before = "measured" if card.measures(step.rule, precision, planner.shape.matrices) else "computed"
+        time = duration(step.jobs * step.seconds) if step.seconds else "download"
+        sizes = f"{step.memory / 1e9:6.1f} GB{gpu:>9}{step.disk / 1e9:6.1f} GB"
+        print(f"{step.rule:34}{step.jobs:5}{time:>14}{sizes}  {before}")

@@ -27,12 +27,13 @@ from ff_memories.base.parameters import whole
 from ff_memories.commands import init
 from ff_memories.config import PROTOCOL, read_yaml, usual
 from ff_memories.inputs import one_text, registry
+from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"
-PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "verbose", "more")  # not of the config
+PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "open", "verbose", "more")  # not of the config
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +43,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cores", default="all", help="processor cores, a number or `all`")
     parser.add_argument("--gpus", type=whole(0), default=1, help="GPUs of this machine, at most")
     parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
+    parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
     parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
     parser.set_defaults(more=[])  # what follows `--`
 
 
 def run(args: argparse.Namespace) -> NoReturn:
     """Check the run, then become Snakemake: its signals, its exit status and its progress are the command's own."""
+    if not re.fullmatch(r"all|[1-9]\d*", args.cores):
+        raise UserError(f"--cores {args.cores}: expected a number of cores, or all")
     file = _new(args) if args.config is None else _given(args)
     Run.read(file)  # refused here in one line, before Snakemake starts
     options = ["--configfile", str(file), "--resources", f"gpu={args.gpus}"]
@@ -55,6 +59,8 @@ def run(args: argparse.Namespace) -> NoReturn:
     options += ["--cores", args.cores]  # last: files to make may follow, and the options before take several words
     program = "snakemake" if args.verbose or args.dry_run else terminal_logger.__name__
     command = [sys.executable, "-m", program, "--snakefile", str(snakefile()), *options, *args.more]
+    if args.open:
+        os.environ[OPEN] = "1"
     sys.stdout.flush()
     os.execv(sys.executable, command)
 
@@ -115,6 +121,11 @@ def _new(args: argparse.Namespace) -> Path:
             one_text.split(Path(args.text), usual()["seed"])  # the same parts, or an error
         print(f"going on with {args.config}")
         return args.config
+    if (results := Path("results", args.config.stem)).is_dir():
+        raise UserError(
+            f"{results}: holds another run of this name, whose config is not here",
+            f"choose another name with --name, or remove {results}",
+        )
     write_whole(args.config, made_by + init.configured(args))
     print(f"wrote {args.config}; results go to results/{args.config.stem}/")
     return args.config

@@ -44,6 +44,7 @@ def costs(paths: list[str]) -> list[Cost]:
 
 SLOWEST = 5  # rules whose time it says
 WIDTH = 100  # of a line, at most
+OPEN = "FF_MEMORIES_OPEN"  # set if a browser is to show the report at the end
 PAGES = {"report": "report/report.html", "gallery": "gallery/index.html"}
 
 
@@ -63,6 +64,10 @@ def outcome(results: Path) -> str:
         lines.append(f"Time of all jobs, one after the other: {total}; the most: {slowest}.")
     width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
     wrapped = partial(textwrap.fill, width=width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrapped, filter(None, [*lines, where(results)])))
+
+
+def where(results: Path) -> str:
+    """Return where to look at a run's results, in one line; nothing if there are none."""
     there = [f"{what} {results / page}" for what, page in PAGES.items() if (results / page).is_file()]
-    lines += [f"Where to look: {', '.join(there)}."] if there else []
-    return "\n".join(map(wrapped, lines))
+    return f"Where to look: {', '.join(there)}." if there else ""

@@ -25,6 +25,12 @@ def needed() -> dict[Requirement, str]:
     return {one: next((d.version for d in distributions(name=one.name)), "") for one in wanted}
 
 
+def unmet() -> str:
+    """Return what this package needs and is not here, such as ``torch>=2.9 (2.4 is installed)``; empty if all is."""
+    other = {one: here for one, here in needed().items() if not here or not one.specifier.contains(here, True)}
+    return ", ".join(f"{one} ({here or 'none'} is installed)" for one, here in other.items())
+
+
 def differences(wanted: dict[str, str]) -> tuple[int, dict[str, str]]:
     """Return how many locked packages are installed, and {package: version here} for those with another version.
 

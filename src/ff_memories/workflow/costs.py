@@ -1,11 +1,12 @@
 """What each step of a run costs: its work in units whose time is measured, its memory, and its space on disk.
 
-``speed`` measures the units here. Nothing in this module loads torch: Snakemake asks it for every job's memory.
-docs/cluster.md compares estimates with measurements.
+``speed`` measures the units here, ``cards`` computes them for a GPU that is not here. Nothing in this module loads
+torch: Snakemake asks it for every job's memory. docs/cluster.md compares estimates with measurements.
 """
 
+import heapq
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,18 +45,15 @@ class Shape:
     head: int  # words of the softmax's head
     parameters: int
     signs: int = 1  # 2: the keys are d_m memories with either sign
+    matrices: int = 2  # of a feed-forward layer; 3 if it is gated
 
     @classmethod
     def of(cls, described: Any) -> "Shape":
         """Return the sizes of a described model; both signs of a coefficient have triggers, a value and a page."""
         sizes = {name: getattr(described, name) for name in ("layers", "model", "heads", "vocab", "parameters")}
-        signs = getattr(described, "signs", 1)
-        return cls(**sizes, keys=signs * described.keys, head=described.output_cutoffs[0], signs=signs)
-
-    @classmethod
-    def read(cls, described: Path) -> "Shape":
-        """Return the sizes of a converted model, by its model.json."""
-        return cls.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
+        signs, matrices = getattr(described, "signs", 1), 3 if getattr(described, "gated", False) else 2
+        head = described.output_cutoffs[0]
+        return cls(**sizes, keys=signs * described.keys, head=head, signs=signs, matrices=matrices)
 
     @property
     def plain(self) -> bool:
@@ -111,6 +109,7 @@ class Work:
     reads: float = 0.0  # of a vector's logits: a top, a probability and a rank; products count an adaptive softmax's
     memory: float = 0.0  # bytes of a job
     disk: float = 0.0  # bytes of all outputs
+    like: str = "composition"  # the step whose time on a GPU was measured and which works alike (cards.toml)
 
 
 @dataclass(frozen=True)
@@ -121,11 +120,13 @@ class Speed:
     logit: float  # per multiply-add of a vocabulary projection
     read: float = 0.0  # per logit of which a top, a probability and a rank are read
     start: float = 6.0  # to start a job: interpreter, torch, weights
+    over: dict[str, float] = field(default_factory=dict)  # {step: its time over that of its units}; 1 for others
 
     def seconds(self, work: Work, shape: Shape) -> float:
         """Return the seconds of some work, in one job, without its start."""
         units = work.tokens * shape.layers * self.layer + work.products * shape.head * shape.model * self.logit
-        return units + (work.reads * shape.vocab * self.read if shape.plain else 0.0)
+        units += work.reads * shape.vocab * self.read if shape.plain else 0.0
+        return self.over.get(work.like, 1.0) * units
 
 
 @dataclass(frozen=True)
@@ -172,9 +173,9 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     coefficients_bytes = SURVEYED_BYTES + coefficients * shape.keys / shape.signs
     small = 0.02 * lists
     return {
-        "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists),
-        "mutations": Work("triggers", mutated, 0, 0, lists, small),
-        "values": Work("triggers", 0, a_value * valued, looked, lists, small),
+        "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists, "trigger_shard"),
+        "mutations": Work("triggers", mutated, 0, 0, lists, small, "trigger_shard"),
+        "values": Work("triggers", 0, a_value * valued, looked, lists, small, "values"),
         "composition": Work(
             "values", examples * sentence, states + a_value * others, states + others, examples * cells / 8, small
         ),
@@ -202,10 +203,14 @@ def of_gallery(config: Config, shape: Shape, text: Text) -> Work:
     return Work("values", tokens, products, 12 * projected, memory, 800 * shown)
 
 
-def steps(config: Config, shape: Shape, text: Text, speed: Speed, devices: int = 1) -> list[Planned]:
-    """Return the plan of a run, without downloads and golden checks.
+def steps(
+    config: Config, shape: Shape, text: Text, speed: Speed, devices: int = 1, archives: int = 0, golden: int = 0
+) -> list[Planned]:
+    """Return the plan of a run.
 
     ``text``: what it reads. ``devices``: how many jobs run at once, which ``execution.shards: auto`` follows.
+    ``archives``: bytes still to download and unpack. ``golden``: windows of text in which the checkpoint is checked
+    first; 0 if it is not.
     """
     shards, models = config.execution.shards_for(devices), len(config.baselines.names)
     settings = Settings(config.baselines.of_a_model(config.resolved()))
@@ -243,33 +248,47 @@ def steps(config: Config, shape: Shape, text: Text, speed: Speed, devices: int =
 
     start, pages = speed.start, 25 * shown * min(top, config.gallery.triggers) * text.sentence  # levels, and an index
     plan = [
-        of_text("model", start + shape.parameters / 2e7, PROCESS + converted, 4 * shape.parameters),
-        of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model"),
+        of_text("fetch", 0.0, 0.3 * GB, archives),
+        of_text("model", start + shape.parameters / 2e7, PROCESS + converted, 4 * shape.parameters, "fetch"),
+        # a window has 512 tokens, behind 2,560 of context
+        measured("golden", Work("model", 3072 * golden, shape.layers * shape.keys), 1),
+        of_text("corpus", start + words, PROCESS + 4 * text.bytes, text.bytes, "model", "golden"),
         measured("trigger_shard", of_own.pop("triggers")),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
         *(measured(rule, work) for rule, work in of_own.items()),
         *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
         of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
-    return [
-        *plan,
+    plan += [
         measured("gallery_tables", of_gallery(config, shape, text)),
         of_text("gallery", 3 + shown * PAGE, PROCESS + text.bytes + 8 * lists + pages, 4000 * shown, "gallery_tables"),
         of_text("patterns, figures, claims, report", 60.0, 1.5 * GB, 0.1 * GB, *(step.rule for step in plan)),
     ]
+    wanted = {"fetch": archives, "golden": golden}
+    return [step for step in plan if wanted.get(step.rule, True)]
 
 
 def elapsed(plan: list[Planned], devices: int) -> float:
-    """Return the seconds of a whole run on so many devices, or cores, each of which does one job at a time, at most.
+    """Return the seconds of a whole run on so many devices, or cores, each of which does one job at a time.
 
-    Where no device waits while a job could start, a run takes no longer than its work on all devices and, for the time
-    in which some wait, the longest chain of jobs of which each needs the one before (Graham 1969).
+    List scheduling: a free device takes, of the jobs whose inputs are there, one that most work depends on.
     """
-    ends: dict[str, float] = {}  # of the longest chain up to a step
-    for step in plan:
-        ends[step.rule] = step.seconds + max((ends.get(other, 0.0) for other in step.after), default=0.0)
-    work = sum(step.jobs * step.seconds for step in plan)
-    return work / devices + (1 - 1 / devices) * max(ends.values())
+    behind: dict[str, float] = {}  # seconds from a job's start to the end of the run, if no job has to wait
+    for step in reversed(plan):
+        later = [behind[other.rule] for other in plan if step.rule in other.after]
+        behind[step.rule] = step.seconds + max(later, default=0.0)
+    urgent = sorted(plan, key=lambda step: behind[step.rule], reverse=True)
+    waiting = {step.rule: step.jobs for step in plan}
+    left, now = dict(waiting), 0.0
+    running: list[tuple[float, str]] = []
+    while any(left.values()):
+        for step in (step for step in urgent if not any(left.get(other) for other in step.after)):
+            while waiting[step.rule] and len(running) < devices:
+                heapq.heappush(running, (now + step.seconds, step.rule))
+                waiting[step.rule] -= 1
+        now, done = heapq.heappop(running)
+        left[done] -= 1
+    return now
 
 
 def unfit(plan: list[Planned], memory: float, disk: float, device_memory: float = math.inf) -> list[str]:
@@ -293,8 +312,8 @@ def megabytes(config: Config, described: Path, model: list[str], texts: list[str
     """
     size_of = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
     try:
-        most = Text(size_of(texts) // 3, 0)  # a token has three bytes or more
-        plan = steps(config, Shape.read(described), most, Speed(0, 0))
+        shape = Shape.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
+        plan = steps(config, shape, Text(size_of(texts) // 3, 0), Speed(0, 0))  # a token has three bytes or more
         each = {step.rule: step.memory - step.mapped * (1 - 1 / at_once) for step in plan}
         of_a_model = rule.replace("trigger_shard", "triggers")  # as a model of the baselines has it
         need = each.get(rule, each.get(of_a_model, max(each.values())))

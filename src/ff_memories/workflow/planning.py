@@ -3,8 +3,9 @@
 import math
 import os
 import shutil
+from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Self
@@ -15,19 +16,20 @@ import torch
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import duration
-from ff_memories.config import Config, parse
+from ff_memories.config import ABSENT, Config, by_file, parse, value_at
 from ff_memories.corpus.tokenizer import Tokenizer
 from ff_memories.inputs import from_gguf, hub, model_folder, registry
 from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.judge.register import register
-from ff_memories.model.files import checkpoint
+from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.workflow import costs
+from ff_memories.workflow.cards import Card
 from ff_memories.workflow.costs import SENTENCE, Planned, Shape, Speed, Text
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.speed import measured
 
-BEGINNING = 1 << 20  # bytes of a text that tell how many tokens it has
+BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
 # The keys that are cut, besides those of `_least`, and the least that still says something. Memories are cut only if
 # samples do not suffice, and then to their least at once, which leaves time for samples.
 SAMPLES = {
@@ -56,61 +58,83 @@ class Planner:
     shape: Shape
     speed: Speed
     text: Text  # all of it
+    archives: int = 0  # bytes still to download and unpack
+    golden: bool = False  # whether the run first checks the checkpoint
+    card: Card | None = None  # the GPU that is not here, if the plan is for one
     threads: int = 1  # of a job on this machine's CPU
 
     @classmethod
-    def of(cls, run: Run, threads: int | None = None) -> Self:
-        """Measure this machine for some seconds, at a run's model's sizes.
+    def of(cls, run: Run, threads: int | None = None, card: Card | None = None) -> Self:
+        """Measure this machine for some seconds, at a run's model's sizes; a card that is not here is computed.
 
         ``threads``: of a job; ``None``: as many as its arithmetic gives it. Raises ``UserError`` if a text is missing
         whose size is unknown, or if one layer does not fit into this machine's memory.
         """
         config = run.config
-        device, precision = chosen_device(config.execution.device), config.extraction.precision
-        shape, text = _shape(run, run.inputs.source("model")), _text(run, run.inputs.source("text"))
+        device, precision = "cuda" if card else chosen_device(config.execution.device), config.extraction.precision
+        sources = {kind: run.inputs.source(kind) for kind in ("text", "model", "pipeline")}
+        shape, text = _shape(run, sources["model"]), _text(run, sources["text"])
+        lacking = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
+        archives = sum(s.unpacked_bytes + sum(p.bytes or p.at_most or 0 for p in s.downloads[0].parts) for s in lacking)
         usual = arithmetic.threads_of_a_job(config.execution.arithmetic, os.cpu_count() or 1)
         threads = usual if threads is None or usual == arithmetic.THREADS else threads
-        speed = measured(shape, device, config.execution, threads, precision)
-        return cls(device, shape, speed, text, threads)
+        speed = card.speed(shape, precision) if card else measured(shape, device, config.execution, threads, precision)
+        return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), card, threads)
+
+    def on(self, card: Card, config: Config) -> Self:
+        """Return the planner of the same run on one card that is not here."""
+        return replace(self, device="cuda", speed=card.speed(self.shape, config.extraction.precision), card=card)
 
     @property
     def here(self) -> int:
-        """How many jobs that run the model this machine does at once."""
+        """How many jobs that run the model this machine does at once, or one card that is not here."""
+        if self.card:
+            return 1
         if self.device == "cuda":
             return torch.cuda.device_count()
         return max(1, (os.cpu_count() or 1) // self.threads)
 
-    def steps(self, config: Config) -> list[Planned]:
-        """Return the plan of a run on this machine."""
-        return costs.steps(config, self.shape, self.text.read_by(config), self.speed, self.here)
+    def steps(self, config: Config, devices: int | None = None) -> list[Planned]:
+        """Return the plan of a run, on this machine or on so many devices."""
+        text, windows = self.text.read_by(config), 480 if self.device == "cuda" else 8  # as the rule `golden` reads
+        golden = windows if self.golden else 0
+        return costs.steps(config, self.shape, text, self.speed, devices or self.here, self.archives, golden)
 
-    def elapsed(self, config: Config) -> float:
-        """Return the seconds of a run on this machine."""
-        return costs.elapsed(self.steps(config), self.here)
+    def elapsed(self, config: Config, devices: int | None = None) -> float:
+        """Return the seconds of a run, on this machine or on so many devices."""
+        return costs.elapsed(self.steps(config, devices), devices or self.here)
 
     def unfit(self, plan: list[Planned]) -> list[str]:
-        """Return why a run does not fit on this machine."""
+        """Return why a run does not fit on this machine, or into the memory of a card that is not here."""
+        if self.card:
+            return costs.unfit(plan, math.inf, math.inf, 1e9 * self.card.memory)
         on_gpu = torch.cuda.get_device_properties(0).total_memory if self.device == "cuda" else math.inf
         return costs.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
 
 
 def _shape(run_: Run, source: registry.Source | None) -> Shape:
-    """Return the model's sizes, from the converted model, the model's own files, or the registry."""
+    """Return the model's sizes, from the converted model, the checkpoint, or the registry."""
     described = Path(run_.path("model", "model.json"))
-    if described.exists():
-        return Shape.read(described)
     if run_.config.model.has_tokenizer:
-        from ff_memories.model import families
-        from ff_memories.model.files import config_file
-        from ff_memories.model.transformer import load  # the library takes seconds to load
-
-        path = _model_file(run_, model_folder.CONFIG)
-        plain = config_file.read(path.parent)
-        load.check(path.parent, plain, families.row(plain, str(path)).architecture, str(path.parent))
-        return Shape.of(load.sizes(plain, run_.config.triggers.signs, str(path)))
+        return _transformer(run_, described)
+    if described.exists():
+        return Shape.of(converted.read_description(described))
     if source is not None and source.shape and not Path(run_.inputs.model_file("checkpoint")).is_file():
         return Shape(**source.shape)
     return Shape.of(checkpoint.read(run_.inputs.model_file("checkpoint"))[0])
+
+
+def _transformer(run_: Run, described: Path) -> Shape:
+    from ff_memories.model import families
+    from ff_memories.model.files import config_file
+    from ff_memories.model.transformer import load  # the library takes seconds to load
+
+    if described.exists():
+        return Shape.of(load.read_description(described))
+    path = _model_file(run_, model_folder.CONFIG)
+    plain = config_file.read(path.parent)
+    load.check(path.parent, plain, families.row(plain, str(path)).architecture, str(path.parent))
+    return Shape.of(load.sizes(plain, run_.config.triggers.signs, str(path)))
 
 
 def _model_file(run_: Run, name: str) -> Path:
@@ -128,22 +152,16 @@ def _model_file(run_: Run, name: str) -> Path:
 
 
 def _text(run_: Run, source: registry.Source | None) -> Text:
-    """Return the tokens of each split's whole text, by its beginning, and the mean number of a sentence."""
+    """Return the tokens of each split's whole text, and the mean number of a sentence."""
     if source is not None and not source.tokens and source.downloads and missing(source):
         fetch(str(run_.config.corpus.source), source)  # only the text itself says how long it is
     tokens, sentence = {}, SENTENCE
     for split in ("train", "validation"):
         paths = [Path(path) for path in run_.inputs.texts(split)]
         if all(path.is_file() for path in paths):
-            with paths[0].open("rb") as file:
-                beginning = file.read(BEGINNING)
-            words = beginning.decode("utf-8", "replace").split()
-            read = len(words)
-            if run_.config.model.has_tokenizer:
-                read = len(Tokenizer.read(_model_file(run_, model_folder.TOKENIZER)).encode(words))
-            sentence = round(SENTENCE * read / max(1, len(words)))
-            size = sum(path.stat().st_size for path in paths)
-            tokens[split] = round(read * size / max(1, len(beginning)))
+            a_word = _tokens_of_a_word(run_, paths[0])
+            sentence = round(SENTENCE * a_word)
+            tokens[split] = round(sum(map(_words, paths)) * a_word)
         elif source is not None and split in source.tokens:
             tokens[split] = source.tokens[split]
         else:
@@ -152,15 +170,32 @@ def _text(run_: Run, source: registry.Source | None) -> Text:
     return Text(**tokens, sentence=sentence)
 
 
+def _words(path: Path) -> int:
+    with path.open("rb") as lines:
+        return sum(len(line.split()) for line in lines)
+
+
+def _tokens_of_a_word(run_: Run, path: Path) -> float:
+    """Return how many tokens the model's tokenizer makes of a word, by the beginning of a text."""
+    if not run_.config.model.has_tokenizer:
+        return 1.0
+    with path.open(encoding="utf-8", errors="replace") as file:
+        words = file.read(BEGINNING).split()
+    tokens = Tokenizer.read(_model_file(run_, model_folder.TOKENIZER)).encode(words)
+    return len(tokens) / max(1, len(words))
+
+
 def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> list[str]:
     """Lower the sizes of a config's samples until its run ends in ``wanted`` seconds on this machine.
 
     The config, ``data``, is changed in place; ``name``: what messages call it; ``planner``: of the same run. Return
-    lines that say how long the run takes and what was cut. Raises ``UserError`` if even the smallest samples take
-    longer.
+    lines that say how long the run takes, what was cut, and how wide the intervals of shares become. Raises
+    ``UserError`` if even the smallest samples take longer.
     """
-    config, least = parse(data, name), _least(planner.shape.layers)
-    whole = {key: size for key in least if isinstance(size := _whole(key, config, planner), int)}
+    config, (_, *shared) = parse(data, name), by_file(data, name).values()
+    least = _least(planner.shape.layers)
+    free = [key for key in least if all(value_at(part, key) is ABSENT for part in shared)]  # the protocol's stay
+    whole = {key: size for key in free if isinstance(size := _whole(key, config, planner), int)}
     takes = lambda level: planner.elapsed(parse(_cut(data, _sizes(whole, least, level)), name))
     if takes(2) <= ROOM * wanted:
         return [f"the run takes about {duration(takes(2))} here: nothing was cut"]
@@ -178,8 +213,8 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
         low, high = (middle, high) if takes(middle) <= ROOM * wanted else (low, middle)
     sizes = _sizes(whole, least, low)
     data |= _cut(data, sizes)
-    cuts = [f"  {key}: {size:,} instead of {whole[key]:,}" for key, size in sizes.items()]
-    return [f"the run takes about {duration(takes(low))} here; to end in {duration(wanted)}:", *cuts]
+    return [f"the run takes about {duration(takes(low))} here; to end in {duration(wanted)}:",
+            *_cuts(sizes, whole, planner)]  # fmt: skip
 
 
 def _whole(key: str, config: Config, planner: Planner) -> Any:
@@ -221,3 +256,36 @@ def _cut(data: dict[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
         *sections, last = key.split(".")
         reduce(lambda part, section: part.setdefault(section, {}), sections, out)[last] = size
     return out
+
+
+def _cuts(sizes: dict[str, int], whole: dict[str, int], planner: Planner) -> Iterator[str]:
+    """Yield a line for each key that was cut; those of numbers of units with the width of a share's interval."""
+    units = _units(planner.shape)
+    for key, size in sizes.items():
+        tells = f"; {_width(size, *units[key])}" if key in units else ""
+        tells += "; so how much untrained models differ is not known" if key == "baselines.models" and size == 1 else ""
+        yield f"  {key}: {size:,} instead of {whole[key]:,}{tells}"
+
+
+def widths(config: Config, planner: Planner) -> Iterator[str]:
+    """Yield, for each kind of unit that claims are about, how wide a share's interval will be."""
+    for key, unit in _units(planner.shape).items():
+        if isinstance(size := _whole(key, config, planner), int):
+            yield _width(size, *unit)
+
+
+def _units(shape: Shape) -> dict[str, tuple[str, int]]:
+    """Return {key: what it says the number of, and of how many layers}."""
+    return {
+        "mutations.keys_per_layer": ("keys whose triggers are changed", shape.layers),
+        "patterns.keys_per_layer": ("keys that the proxy labels", shape.layers),
+        "triggers.keys": ("memories", shape.layers * shape.signs),
+        "composition.examples": ("prefixes", 1),
+        "baselines.keys_per_layer": ("keys whose triggers are changed in random networks", shape.layers),
+        "baselines.examples": ("prefixes in random networks", 1),
+    }
+
+
+def _width(size: int, what: str, layers: int) -> str:
+    width = 98 / math.sqrt(size * layers)  # points: 1.96 standard errors of a half
+    return f"a share of {size * layers:,} {what} is known to about ± {width:.1f} points"

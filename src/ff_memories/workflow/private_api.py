@@ -1,8 +1,22 @@
-"""All that the package uses of Snakemake beyond its public interface, the Snakefile's part excepted."""
+"""All that the package uses of Snakemake beyond its public interface.
+
+``USED`` names it, the Snakefile's part too; a test, tried with the oldest release and the newest, looks each name up.
+"""
 
 import os
 from collections.abc import Callable
 from typing import Any
+
+USED = {
+    "snakemake.api.WorkflowApi": ("_workflow",),
+    "snakemake.workflow.Workflow": ("_prepare_dag", "_build_dag", "dag", "modifier", "persistence"),
+    "snakemake.io._IOFile": ("checksum", "file", "is_storage"),
+    "snakemake.modules.WorkflowModifier": ("is_main_snakefile", "rules"),
+    "snakemake.dag.DAG": ("dependencies", "depending", "jobs", "needrun_jobs", "toposorted"),
+    "snakemake.persistence.file.FilePersistence": ("cleanup", "metadata", "params_changed", "started"),
+    "snakemake.rules.Rule": ("conda_env", "dependencies", "expand_input", "expand_output", "set_params"),
+    "snakemake.rules.RuleProxy": ("rule",),
+}
 
 
 def read_dag(api_workflow: Any, forceall: bool) -> Any:

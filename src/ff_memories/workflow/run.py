@@ -17,6 +17,7 @@ from ff_memories.model.info import read_info
 from ff_memories.workflow.snakefile import in_clone
 
 DEFAULT = Path("config/config.yaml")  # the default run's
+SOURCES = "sources.yaml"
 FORMATS = (".pdf", ".png", ".svg", ".vl.json", ".csv", ".html")  # of a figure
 
 
@@ -84,7 +85,7 @@ class Run:
     @property
     def sources_yaml(self) -> Path:
         """The file with a digest of what each of the run's stages does."""
-        return (Path("workflow/sources") if self.is_default else self.dvc_yaml.parent) / "sources.yaml"
+        return (Path("workflow/sources") if self.is_default else self.dvc_yaml.parent) / SOURCES
 
     def _refuse_what_would_fail_later(self) -> None:
         for path in (self.file, *self.annotations):

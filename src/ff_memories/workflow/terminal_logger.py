@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import redirect_stderr
 from logging import WARNING, LogRecord
 from pathlib import Path
@@ -32,9 +33,11 @@ from ff_memories.base.text import shown
 NAME = "ff-memories"
 NOTHING, STOPPING = "Nothing to be done", "Terminating processes"  # as Snakemake says it
 PLACES = re.compile(r'^(\w+( in file ".*", line \d+)?:|\s*File ".*", line \d+.*|)$')  # lines that say where, not what
+PROFILES = " for setting default command line arguments.\n"
 OF_STEP, LOCKED = "CalledProcessError", "Directory cannot be locked"
 UNLOCK = "wait until the other run has ended; if there is none, run this command once with -- --unlock"
 GOES_ON = "the same command goes on where it stopped"
+LONGEST = 300  # characters of a job's reason: that of `all` would name every file of a run
 LAST = 6  # lines of a failed step's log
 PATIENCE = 5.0  # seconds for Snakemake's clearing up after a Ctrl-C
 BAR = "{bar:24} {percentage:.0f}%  {n_fmt} of {total_fmt} jobs  {remaining} left{postfix}"
@@ -60,15 +63,19 @@ class LogHandler(LogHandlerBase):
             os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(theirs)}"
             threading.Thread(target=self._pass_on, args=(ours,), daemon=True).start()
 
+    def _begin(self, jobs: int) -> None:
+        """Draw the bar, in a terminal; without its size, as if it had 80 columns."""
+        size, quiet = shutil.get_terminal_size(), not sys.stderr.isatty()
+        shape: dict[str, Any] = {"ncols": size.columns, "nrows": size.lines, "bar_format": BAR}
+        self.bar = tqdm(total=jobs, disable=quiet, file=sys.stderr, leave=False, **shape)
+
     def emit(self, record: LogRecord) -> None:
         """Show an event, or count it."""
         event, data = getattr(record, "event", None), dict[str, Any](record.__dict__)
         if event == LogEvent.RUN_INFO:
             self.jobs_of = {rule: jobs for rule, jobs in data["stats"].items() if rule != "total"}
             self.bar.close()
-            size, jobs = shutil.get_terminal_size(), sum(self.jobs_of.values())
-            shape: dict[str, Any] = {"ncols": size.columns, "nrows": size.lines, "bar_format": BAR}
-            self.bar = tqdm(total=jobs, disable=not sys.stderr.isatty(), file=sys.stderr, leave=False, **shape)
+            self._begin(sum(self.jobs_of.values()))
             if not self.bar.total:  # with --until, Snakemake does not say it
                 self._say(NOTHING)
         elif event == LogEvent.JOB_INFO:
@@ -135,6 +142,26 @@ class LogHandler(LogHandlerBase):
         super().close()
 
 
+def brief(record: LogRecord) -> bool:
+    """Cut a long reason of a job, as a filter of Snakemake's own logger."""
+    reason = getattr(record, "reason", None)
+    if isinstance(reason, str) and len(reason) > LONGEST:
+        files = reason.count(", ") + 1
+        record.reason = f"{reason[:LONGEST].rpartition(', ')[0]}, ... ({files} in all)"
+    return True
+
+
+def after_nothing(say: Callable[[], str]) -> Callable[[LogRecord], bool]:
+    """Return a filter of Snakemake's loggers that adds a text to its message that there is nothing to do."""
+
+    def add(record: LogRecord) -> bool:
+        if str(record.msg).startswith(NOTHING) and (more := say()):
+            record.msg = f"{str(record.msg).rstrip()}\n{more}"
+        return True
+
+    return add
+
+
 def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     """Return what to say of a step that failed: its words, its log's last lines, and what to do."""
     lines = [line for log in logs if (path := Path(log)).is_file() for line in _lines(path)]
@@ -160,13 +187,7 @@ def main() -> None:
     LoggerPluginRegistry().register_plugin(NAME, sys.modules[__name__])
     signal.signal(signal.SIGINT, _interrupt)
     try:
-        said = io.StringIO()
-        try:
-            with redirect_stderr(said):  # where it reads its options, it says only which profile it takes
-                parser, args = parse_args(["--logger", NAME, *sys.argv[1:]])
-        except SystemExit:
-            sys.stderr.write(said.getvalue())
-            raise
+        parser, args = _quietly(parse_args, ["--logger", NAME, *sys.argv[1:]])
         if args_to_api(args, parser):
             sys.exit(0)
     except KeyboardInterrupt:
@@ -191,6 +212,17 @@ def _interrupt_again() -> None:
     while True:
         time.sleep(PATIENCE)
         os.kill(os.getpid(), signal.SIGINT)
+
+
+def _quietly(parse: Callable[[list[str]], Any], words: list[str]) -> Any:
+    """Parse Snakemake's options without its line on profiles, which is no event of its loggers."""
+    captured = io.StringIO()
+    try:
+        with redirect_stderr(captured):
+            return parse(words)
+    finally:
+        lines = [line for line in captured.getvalue().splitlines(keepends=True) if not line.endswith(PROFILES)]
+        sys.stderr.write("".join(lines))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
         key, size = re.match(r"  ([\w.]+): ([\d,]+) instead", line).groups()
         section, _, name = key.rpartition(".")
         assert attrgetter(section)(parse(made)).model_dump()[name] == int(size.replace(",", "")), line
+    assert any("is known to about ±" in line for line in said)
 
 
 def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
@@ -52,8 +53,11 @@ def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():
     assert planning.fit(made, plan, 60 * int(minutes), "my.yaml") and made != known
 
 
-def test_chosen_memories_stay():
+def test_sizes_of_the_protocol_and_chosen_memories_stay(tmp_path):
     plan, made = planner(), data()
     made["triggers"]["keys"] = {1: [0, 5], 2: [7]}
-    assert len(planning.fit(made, plan, 0.6 * plan.elapsed(parse(made)), "my.yaml")) > 1
+    (tmp_path / "shared.yaml").write_text(f"composition: {{examples: {made['composition'].pop('examples')}}}")
+    made["protocol"] = str(tmp_path / "shared.yaml")
+    said = planning.fit(made, plan, 0.6 * plan.elapsed(parse(made)), "my.yaml")
+    assert len(said) > 1 and "examples" not in made["composition"] and not any(" composition." in line for line in said)
     assert made["triggers"]["keys"] == {1: [0, 5], 2: [7]}
