@@ -112,7 +112,10 @@ def load_model(
     if dictionary is None:
         return _load_folder(path, device, precision)
     words = read_types(dictionary)
-    decoder = _load(path, device, precision)
+    if path.suffix == ".safetensors":
+        decoder = read_model(path, path.with_suffix(".json"), device, precision)
+    else:
+        decoder = Decoder(*checkpoint.read(path), device, precision=precision)
     if decoder.description.vocab != len(words):
         raise UserError(f"{dictionary}: has {len(words)} token types, but the model has {decoder.description.vocab}")
     return Model(decoder, words)
@@ -130,12 +133,6 @@ def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
     proved = proved_model.take_in(folder)
     loaded = proved.model.to(device, torch.float32)
     return Model(HookedModel(loaded, proved.description, proved.family, precision), proved.tokenizer)
-
-
-def _load(path: Path, device: str, precision: Precision) -> LanguageModel:
-    if path.suffix != ".safetensors":
-        return Decoder(*checkpoint.read(path), device, precision=precision)
-    return read_model(path, path.with_suffix(".json"), device, precision)
 
 
 def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
@@ -195,11 +192,7 @@ def trigger_examples(
         batch_tokens=batch_tokens,
         keys=[(layer, model.memory(*memory)) for layer, *memory in keys],
     )
-    return as_text(model, trigger_table.table(best, corpus).sort("layer", "key", "rank"), corpus)
-
-
-def as_text(model: Model, rows: pl.DataFrame, corpus: Corpus) -> pl.DataFrame:
-    """Return rows of ``triggers`` with ``prefix`` and ``next_token`` as text."""
+    rows = trigger_table.table(best, corpus).sort("layer", "key", "rank")
     pairs, neurons = rows.select("sentence", "position").iter_rows(), model.decoder.neurons
     following = [None if t is None else model.dictionary[t] for t in rows["next_token"]]
     sign = 1 - 2 * (pl.col("key") >= (neurons or 0)).cast(pl.Int8)

@@ -45,10 +45,10 @@ def here(tmp_path, monkeypatch):
     write_run(Path("results/other"), coefficient=[3.0, 1.0])
 
 
-@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "show --layer 1 --key 0", "trace text"])
+@pytest.mark.parametrize("words", ["verify", "adopt", "restore", "plan", "trace text"])
 def test_a_runs_folder_without_its_config_is_named(here, capsys, words):
     said = says(capsys, *words.split(), "--configfile", "results/other")
-    assert said == "error: results/other: no config of this run is here\n  fix: name its config with --configfile\n"
+    assert "error: results/other: no folder of a run whose config is here\n  fix: name its config" in said
 
 
 @pytest.mark.parametrize("command", ["run", "init new.yaml"])
@@ -71,7 +71,7 @@ def test_a_new_run_that_cannot_be_leaves_no_part_of_its_text(tmp_path, monkeypat
 
 def test_a_folder_stands_for_its_run_or_is_named(here):
     for folder in (".", "config", "results/small/tables"):
-        with pytest.raises(UserError, match="found a directory that is no run's folder of this project"):
+        with pytest.raises(UserError, match="no folder of a run whose config is here"):
             opening.opened(Path(folder))
     assert opening.opened(Path("results/small")).is_default and opening.opened(DEFAULT).dvc_lock == Path("dvc.lock")
     Path("my.yaml").write_text(yaml.safe_dump(config(run="other")))
@@ -101,6 +101,5 @@ def test_compare_refuses_runs_of_unlike_scope_and_one_run_twice(here, capsys):
 
 def test_a_model_that_was_deleted_since_is_named_by_what_runs_it(here, capsys):
     shutil.rmtree("results/small/model")
-    assert "results/small/model/model.safetensors: no such file" in says(capsys, "show", "--layer", 1, "--key", 0)
     for words in ("trace text", "verify", "export neuronpedia --out x"):
         assert "results/small/model/info.json: no such file\n  fix: " in says(capsys, *words.split()), words

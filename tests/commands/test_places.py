@@ -51,9 +51,6 @@ def test_a_home_that_cannot_be_written_is_replaced_by_the_working_folder(tmp_pat
 def test_a_terminal_without_a_sign_shows_another(here, encoding):
     shown = command("ff-memories", "trace", "--model", "model", "Anna sees a", cwd=".", PYTHONIOENCODING=encoding)
     assert "?" in shown.stdout and "memories, share of the update" in shown.stdout and not shown.stderr
-    Path("é.yaml").write_text(Path("my.yaml").read_text())
-    listed = command("ff-memories", "run", "é.yaml", "--dry-run", cwd=".", PYTHONIOENCODING=encoding)
-    assert "Traceback" not in listed.stderr
 
 
 def test_no_command_loads_torch_before_its_options_are_read():
@@ -88,7 +85,6 @@ WRONG = {
     "trace hi --model model --out train.txt/x": "fix: part of this path is a file, where a folder is meant",
     "plan --configfile train.txt": "fix: give a config, as ff-memories init writes one",
     "--verison": "no such command (did you mean --version?)",
-    "show --layer 1 --key 3 --configfile my.yaml": "run ff-memories run my.yaml -- results/small/model/model.",
 }  # fmt: skip
 
 

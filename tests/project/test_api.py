@@ -1,4 +1,4 @@
-"""The page of the public functions is true, and `show` shows what tables hold."""
+"""The page of the public functions is true."""
 
 import contextlib
 import importlib

@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
         from_gguf.folder(args.gguf, args.sha256)
         return
     names, others, gguf = list(args.names), args.registry, dict[str, str]()
-    pinned = [_pinned(args.hub)] if args.hub else []
+    pinned = [hub.Pinned(**json.loads(args.hub))] if args.hub else []
     if args.configfile:
         config = load(args.configfile)
         inputs = Inputs(config)
@@ -52,10 +52,7 @@ def run(args: argparse.Namespace) -> None:
             state = "missing" if hub.missing(wanted) else "present"
             print(f"{wanted.name}\tmodel\t{wanted.folder}\t{state}\t{wanted.licence}\tcommit {wanted.revision}")
         return
-    if not (names or pinned or gguf):
-        if args.configfile:
-            print(f"{args.configfile}: nothing to fetch; the config names its files by path")
-            return
+    if not (names or pinned or gguf or args.configfile):
         raise UserError(
             "no source given", "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
         )
@@ -71,10 +68,3 @@ def run(args: argparse.Namespace) -> None:
         raise UserError("\n".join(faults))
     for path, digest in gguf.items():
         from_gguf.folder(Path(path), digest)
-
-
-def _pinned(given: str) -> hub.Pinned:
-    try:
-        return hub.Pinned(**json.loads(given))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"--hub: {error}", "give --configfile") from None

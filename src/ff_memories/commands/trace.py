@@ -77,8 +77,6 @@ def _of_run(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple
 
     refuse_unfinished(run_ := opening.opened(args.configfile))
     weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
-    if not weights.exists():
-        raise UserError(f"{weights}: no such file", f"run {run_.again(str(weights))}")
     chosen = run_.resolved
     if chosen["corpus"]["tokenizer"] == "moses":
         text = " ".join(moses()(text))
@@ -109,10 +107,8 @@ def _of_model(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tup
         folder = from_gguf.folder(folder)
     elif not folder.is_dir():
         model_folder.refuse_file(folder)
-        hint = "give a folder of `transformers`, a GGUF file, or a name of ff-memories fetch --list"
-        if "/" in args.model and not args.model.startswith((".", "/", "~")):
-            hint += "; a model of the hub needs a run: ff-memories run --help"
-        raise UserError(f"{args.model}: no such folder{did_you_mean(args.model, registry.models())}", hint)
+        like = did_you_mean(args.model, registry.models())
+        raise UserError(f"{args.model}: no such folder{like}", "give a folder, a GGUF file, or a name of fetch --list")
     from ff_memories import api  # torch takes a second to load
 
     with api.load_model(folder) as model:

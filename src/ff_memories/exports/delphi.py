@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> None:
     schema = {"layer": LAYER, "key": KEY}
     of_keys = triggers.join(pl.DataFrame(memories, schema=schema, orient="row"), on=["layer", "key"], how="semi")
     if not len(of_keys):
-        raise UserError("--keys: the run has no triggers of these keys", "see ff-memories show, or triggers.keys")
+        raise UserError("--keys: the run has no triggers of these keys", "see triggers.keys")
     sentences = contexts(of_keys, corpus, args.others, run_.config.seed)
     info = read_info(run_.path("model", "info.json"))
     context, places = tokens(sentences, corpus, info["start"])

@@ -45,12 +45,11 @@ def read(run: Run) -> dict[str, dict[str, Any]]:
 
 def stages_of(path: Path) -> dict[str, dict[str, Any]]:
     """Return the stages of a dvc.lock. Raises ``UserError`` if the file is missing or damaged."""
-    stat = path.stat() if path.is_file() else None
-    return _stages(path, stat and (os.path.realpath(path), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+    return _stages(path, digest(path) if path.is_file() else "")
 
 
 @cache
-def _stages(path: Path, _: object) -> dict[str, dict[str, Any]]:
+def _stages(path: Path, md5: str) -> dict[str, dict[str, Any]]:
     return dict(foreign.read_yaml(path, _Lock, f"run git checkout {path}").model_dump(exclude_unset=True)["stages"])
 
 

@@ -6,7 +6,6 @@ of its jobs are due. Jobs on the other models, with the wildcard ``{model}``, ar
 ``dvc`` runs a command of DVC.
 """
 
-import difflib
 import hashlib
 import re
 import shlex
@@ -253,14 +252,12 @@ def sources_say(run: Run, every: dict[str, Stage]) -> bool:
 
 
 def check(run: Run, every: dict[str, Stage] | None = None) -> dict[str, Stage]:
-    """Return a run's stages; raise ``UserError`` with the difference if dvc.yaml does not match the Snakefile."""
+    """Return a run's stages; raise ``UserError`` if dvc.yaml does not match the Snakefile."""
     every = every or stages(run)
     for path, new in texts(run, every).items():
         old = path.read_text(encoding="utf-8") if path.exists() else ""
         if old != new:
-            difference = difflib.unified_diff(old.splitlines(True), new.splitlines(True), str(path), "Snakefile")
-            hint = f"run ff-memories dvc-yaml{run.option}"
-            raise UserError(f"{path} does not match the Snakefile\n{''.join(difference)}", hint)
+            raise UserError(f"{path} does not match the Snakefile", f"run ff-memories dvc-yaml{run.option}")
     return every
 
 
@@ -270,8 +267,6 @@ def dvc(*arguments: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode:
         message = (done.stderr or done.stdout).partition("Having any troubles?")[0].strip()
-        if "Traceback" in message:
-            message = message.splitlines()[-1]
         hint = "if no DVC is running here, run rm .dvc/tmp/rwlock" if "rwlock" in message else None
         raise UserError(f"dvc {arguments[0]}: {message}", hint)
     return done.stdout

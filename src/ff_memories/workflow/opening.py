@@ -23,13 +23,10 @@ def opened(given: Path) -> Run:
     """Return the run of a config file or a folder of results. Raises ``UserError`` if it cannot run, or is not here."""
     if not given.is_dir():
         return Run.read(given)
-    if given.resolve().parent != Path("results").resolve():
-        raise UserError(
-            f"{given}: expected a file, found a directory that is no run's folder of this project",
-            "give a config file, or a folder such as results/demo",
-        )
-    if (run := run_of(given.resolve().name)) is None:
-        raise UserError(f"{given}: no config of this run is here", "name its config with --configfile")
+    of_this_project = given.resolve().parent == Path("results").resolve()
+    run = run_of(given.resolve().name) if of_this_project else None
+    if run is None:
+        raise UserError(f"{given}: no folder of a run whose config is here", "name its config with --configfile")
     return run
 
 

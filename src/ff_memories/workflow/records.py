@@ -22,7 +22,7 @@ from ff_memories.inputs.fetch import fetch
 from ff_memories.report.outcome import costs
 from ff_memories.workflow import dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
-from ff_memories.workflow.run import SOURCES, Run
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import snakefile
 
 MODIFIED, DELETED = "modified", "deleted"  # how a file differs
@@ -195,14 +195,11 @@ def faults(run: Run) -> list[str]:
     if not dvc_yaml.sources_say(run, declared):
         lines.append(f"{run.sources_yaml}: not what the code and the config mean; run ff-memories sources{run.option}")
     lines += [f"{where}: {name} was never recorded" for name in declared.keys() - recorded.keys()]
+    lines += [f"{where}: {run.dvc_yaml} has no stage {name}" for name in recorded.keys() - declared.keys()]
     inputs: set[str] = set()  # that differ from those that were read
-    for name, entry in recorded.items():
-        if name not in declared:
-            lines.append(f"{where}: {run.dvc_yaml} has no stage {name}")
-            continue
-        stage = declared[name]
-        if entry.get("cmd") != stage.cmd:
-            lines.append(f"{where}: {name} was run with a different command")
+    for name in sorted(recorded.keys() & declared.keys()):
+        entry, stage = recorded[name], declared[name]
+        lines += [f"{where}: {name} was run {how}" for _, how in _otherwise(entry, run, stage, digests)]
         if lacking := sorted(stage.writes - {out["path"] for out in entry.get("outs", [])}):
             lines.append(f"{where}: {name} lacks its output {lacking[0]}")
         for dep in entry.get("deps", []):
@@ -213,9 +210,6 @@ def faults(run: Run) -> list[str]:
             elif path not in inputs and os.path.exists(path) and dvc_lock_file.content(path) != md5:
                 inputs.add(path)
                 lines.append(f"{path}: changed since the recorded run ({name})")
-        lines += [f"{where}: {name} was run with a different {key} than in {file}" for key, file in _params(entry, run)]
-        if _digest(entry, run, stage) != digests[stage.key]:
-            lines.append(f"{where}: {name} was run by other code, or with other values of the config")
     return lines
 
 
@@ -228,9 +222,7 @@ def changes(run: Run, declared: dict[str, Stage]) -> dict[str, dict[str, str]]:
 
 def _changes(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, str]) -> dict[str, str]:
     md5 = {file["path"]: file["md5"] for kind in ("deps", "outs") for file in entry.get(kind, [])}
-    states = {key: MODIFIED for key, _ in _params(entry, run)}
-    if entry.get("cmd") != stage.cmd or _digest(entry, run, stage) != digests[stage.key]:
-        states["code"] = MODIFIED
+    states = {key: MODIFIED for key, _ in _otherwise(entry, run, stage, digests)}
     for path in sorted(stage.reads | stage.writes):
         if not os.path.exists(path):
             states[path] = DELETED
@@ -239,9 +231,17 @@ def _changes(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, s
     return states
 
 
-def _digest(entry: dict[str, Any], run: Run, stage: Stage) -> Any:
-    """Return the recorded digest of what a stage does; ``None`` if the record lacks it."""
-    return entry.get("params", {}).get(str(run.sources_yaml), {}).get(stage.key)
+def _otherwise(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield what a stage was run with that differs here, ``code`` or a key of the config, each with words for it."""
+    if entry.get("cmd") != stage.cmd:
+        yield "code", "with a different command"
+    params = dict(entry.get("params", {}))
+    if params.pop(str(run.sources_yaml), {}).get(stage.key) != digests[stage.key]:
+        yield "code", "by other code, or with other values of the config"
+    for file, keys in params.items():
+        here = run.by_file(keys).get(file, {})  # another's record may name any file
+        for key in (key for key, value in keys.items() if here.get(key) != value or file not in run.files):
+            yield key, f"with a different {key} than in {file}"
 
 
 def _made(path: str, made: dict[str, tuple[str, str]]) -> tuple[str, str] | None:
@@ -250,18 +250,6 @@ def _made(path: str, made: dict[str, tuple[str, str]]) -> tuple[str, str] | None
     if path in made or not files:
         return made.get(path)
     return next(iter(files.values()))[0], dvc_lock_file.listing({name: md5 for name, (_, md5) in files.items()})
-
-
-def _params(entry: dict[str, Any], run: Run) -> Iterator[tuple[str, str]]:
-    """Yield the keys of the config whose recorded value differs, with the file that is said to have them."""
-    for file, keys in entry.get("params", {}).items():
-        if Path(file).name == SOURCES:  # compared with the code itself
-            continue
-        if file not in run.files:  # another's record may name any file
-            yield "config", file
-            continue
-        here = run.by_file(keys).get(file, {})
-        yield from ((key, file) for key, value in keys.items() if here.get(key) != value)
 
 
 def record(run: Run, at: Path) -> dict[str, Any]:
