@@ -4,7 +4,7 @@
 for section, figures in SECTIONS_OF_FIGURES.items():
 
     rule:
-        """Draw a section's figures, in all formats."""
+        """Draw each section's figures, in all formats."""
         name:
             f"figures_{section}"
         input:

@@ -54,7 +54,7 @@ class LogHandler(LogHandlerBase):
         self.words: dict[str, str] = {}  # {rule: its docstring}
         self.begun, self.jobs_of = time.monotonic(), dict[str, int]()  # {rule: jobs to do}
         self.running: dict[int, str] = {}  # {job: rule}
-        self.announced: set[str] = set()  # rules
+        self.announced: set[str] = set()  # words of rules; several rules may share them
         self.failed: set[str] = set()  # what was said of steps that failed
         self.done = 0
         self.bar: Any = tqdm(disable=True)  # until the number of jobs is known
@@ -102,11 +102,11 @@ class LogHandler(LogHandlerBase):
 
     def _start(self, job: int, rule: str) -> None:
         self.running[job] = rule
-        if rule not in self.announced and rule in self.words:
-            self.announced.add(rule)
-            jobs = f" ({n} jobs)" if (n := self.jobs_of.get(rule, 1)) > 1 else ""
+        if (words := self.words.get(rule, "")) and words not in self.announced:
+            self.announced.add(words)
+            alike = sum(n for other, n in self.jobs_of.items() if self.words.get(other) == words)
             share = self.done / self.bar.total if self.bar.total else 0.0
-            self._say(f"[{share:4.0%}] {self.words[rule].rstrip('.')}{jobs}")
+            self._say(f"[{share:4.0%}] {words.rstrip('.')}{f' ({alike} jobs)' if alike > 1 else ''}")
 
     def _error(self, message: str, kind: str) -> None:
         if kind == "KeyboardInterrupt" or self.stopping:
