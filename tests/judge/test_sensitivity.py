@@ -170,7 +170,7 @@ def test_the_reports_section_counts_choices_that_move_a_claim_and_names_verdicts
 
 
 def test_the_figure_has_a_cell_for_each_claim_and_choice_and_marks_changed_verdicts():
-    look = FigureContext("sensitivity", 16, 64, "surrogate", FigureOptions())
+    look = FigureContext("sensitivity", 16, 64, 100, "surrogate", FigureOptions())
     frame = draw.data({"sensitivity": TABLE}, Settings({}), look)
     made = render.spec(draw.chart(frame, look))
     cells, changed = (layer["data"]["values"] for layer in made["layer"])

@@ -94,7 +94,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))
-        object.__setattr__(self, "limit", _limit(self.limit))
+        object.__setattr__(self, "limit", _limit(self.id, self.limit))
         object.__setattr__(self, "judged_as", self.judged_as or self.measured_as)
         object.__setattr__(self, "judged_unit", self.judged_unit or self.unit)
 
@@ -114,12 +114,17 @@ class Claim:
         return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
 
 
-def _limit(given: Any) -> Limit | None:
+def _limit(claim: str, given: Any) -> Limit | None:
     """Return a limit as the file has it; ``at_least_like``: the lower end of the interval of so many in a hundred."""
     if given is None or isinstance(given, Limit):
         return given
-    like = given.get("at_least_like")
-    return Limit(given.get("at_least") if like is None else wilson(like, HUNDRED)[0], given.get("at_most"))
+    ends = dict(given)
+    if "at_least_like" in ends:
+        ends = {"at_least": wilson(ends.pop("at_least_like"), HUNDRED)[0]}
+    limit = Limit(ends.pop("at_least", None), ends.pop("at_most", None))
+    if ends or limit == Limit():
+        raise ValueError(f"{claim}: a limit has at_least, at_most or at_least_like, not {min(ends, default='nothing')}")
+    return limit
 
 
 @cache

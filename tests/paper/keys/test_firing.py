@@ -111,7 +111,7 @@ def test_similar_memories_are_those_with_the_highest_cosine(run):
 
 def test_percentiles_of_few_coefficients_are_different_prefixes():
     m = np.array([[0, 1, 1, 1, 2], [0, 0, 0, 0, 0], [5, 0, 0, 0, 0], [3, 4, 1, 2, 0]], np.float32)
-    rows = coefficient_sample._samples(1, np.arange(4), m, np.arange(5), np.arange(5) + 10)
+    rows = coefficient_sample._samples(np.arange(4), m, np.arange(5), np.arange(5) + 10)
     found = {key: part.select("coefficient", "sentence", "position").rows() for (key,), part in rows.group_by("key")}
     assert found == {0: [(1, 1, 11)], 2: [(5, 0, 10)], 3: [(1, 2, 12), (2, 3, 13), (3, 0, 10)]}
 
