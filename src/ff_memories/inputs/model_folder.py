@@ -60,14 +60,8 @@ def files_of(folder: str | Path) -> list[str]:
 
 def refuse_file(path: Path) -> None:
     """Raise ``UserError`` for a file, or its name, where a folder with a model is meant; say how it is given."""
-    hints = {
-        ".safetensors": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
-        ".bin": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
-        ".pt": f"a checkpoint of fairseq needs its dictionary: --checkpoint {path} --dictionary dict.txt",
-        ".yaml": f"run a config with: ff-memories run {path}",
-    }
-    if path.is_file() or (path.suffix in hints and not path.exists()):
-        hint = hints.get(path.suffix, "give a folder that `transformers` saved a model in, or a GGUF file")
+    if path.is_file() or (path.suffix in (".safetensors", ".bin", ".pt", ".yaml") and not path.exists()):
+        hint = f"give a folder with {CONFIG}, {TOKENIZER} and the weights, or a GGUF file"
         if (path.parent / CONFIG).is_file():
             hint = f"give its folder: --model {path.parent.resolve() if path.parent == Path() else path.parent}"
         raise UserError(f"{path}: expected a folder with a model, not a file", hint)
@@ -81,19 +75,12 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
     if ADAPTER in here:
         raise UserError(
             f"{where}: an adapter of peft ({ADAPTER}), which changes another model's weights",
-            'save both as one model: python -c "from peft import AutoPeftModelForCausalLM as M; '
-            "from transformers import AutoTokenizer as T; "
-            f"m = M.from_pretrained('{where}'); m.merge_and_unload().save_pretrained('merged'); "
-            "T.from_pretrained(m.active_peft_config.base_model_name_or_path).save_pretrained('merged')\", "
-            "then --model ./merged",
+            "save both as one model: merge_and_unload().save_pretrained(folder)",
         )
     names = [name for name in (CONFIG, TOKENIZER, *OTHERS) if name in here]
-    for name, what in ((CONFIG, "model's config"), (TOKENIZER, "fast tokenizer")):
+    for name, maker in ((CONFIG, "model"), (TOKENIZER, "tokenizer")):
         if name not in here:
-            maker = "tokenizer" if name == TOKENIZER else "model"
-            raise UserError(
-                f"{where}: no {name}, the {what}", f"save it with `transformers`: {maker}.save_pretrained(folder)"
-            )
+            raise UserError(f"{where}: no {name}", f"save it with `transformers`: {maker}.save_pretrained(folder)")
     if SINGLE in here:  # as `transformers`, which then reads no shards
         return sorted([*names, SINGLE])
     if INDEX in here:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.files import config_file
 
 # How the feed-forward layer stands in its block. ``sequential``: o = r + y, and the feed-forward layer reads r.
 # ``parallel``: o = r + y as well, but the feed-forward layer reads the block's input, beside attention.
@@ -139,32 +138,21 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
 }  # fmt: skip
 
-# Model types that people ask for, and why there is no row for them.
-LEFT_OUT = {
-    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "deberta-v2", "modernbert"),
-                    "an encoder: its prefixes and next tokens are not defined"),
-    **dict.fromkeys(("t5", "mt5", "bart", "mbart", "marian", "pegasus", "m2m_100", "whisper"),
-                    "an encoder-decoder: its blocks have cross-attention between residual and memories"),
-    **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3", "gpt_oss", "dbrx",
-                     "phimoe", "jamba", "granitemoe", "llama4", "llama4_text", "switch_transformers"),
-                    "a mixture of experts: which memories exist depends on the token"),
-    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "recurrent_gemma", "falcon_h1"),
-                    "a state-space or recurrent model: it has no feed-forward layer of keys and values"),
-}  # fmt: skip
-
-
 def row(config: dict[str, object], where: str) -> Family:
     """Return the row of a model's config. Raises ``UserError`` where its type, or one of its options, has none."""
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise UserError(f"{where}: no model_type", "give the config.json that `transformers` saved with the model")
-    if kind in LEFT_OUT:
-        raise UserError(f"{where}: {kind} is {LEFT_OUT[kind]}", f"use a decoder of {', '.join(FAMILIES)}")
     if kind not in FAMILIES:
-        config_file.refuse_multimodal(config, where.removesuffix("/config.json"))
+        known = f"use a decoder of {', '.join(FAMILIES)}"
+        if "text_config" in config:
+            raise UserError(
+                f"{where}: a multimodal {kind[:60]!r} model",
+                f"save the text model in it by itself, with `transformers`, or {known}",
+            )
         raise UserError(
             f"{where}: no row says where the memories of {kind[:60]!r} models are",
-            f"use a model of {', '.join(FAMILIES)}, or propose a row, in a clone: python -m tools.model_row FOLDER",
+            f"{known}, or propose a row, in a clone: python -m tools.model_row FOLDER",
         )
     rows = FAMILIES[kind]
     for family in rows:
