@@ -5,7 +5,6 @@ the user's own pip or npm, from the index that the user set up; it is read, neve
 would build a source archive's metadata; ``NOTHING`` stands where its build system would be.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -88,21 +87,22 @@ def _checked(target: Path, wanted: str | None, source: str) -> Got:
 
 
 def _note(target: Path) -> Path:
-    return target.with_name(target.name + ".partial.json")
+    return target.with_name(target.name + ".partial.url")
 
 
 def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -> Path:
     """Download from one mirror, with retries; return the complete, checked partial file."""
-    partial, restarted = target.with_name(target.name + ".partial"), False
-    if _known(target).get("url") != url and wanted is None:
+    partial, note, restarted = target.with_name(target.name + ".partial"), _note(target), False
+    if wanted is None and not (note.is_file() and note.read_text() == url):
         partial.unlink(missing_ok=True)  # another mirror's bytes, with no checksum to check them
+    note.write_text(url)
     error: Exception | None = None
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(min(wait * 2 ** (attempt - 1), 60))
         before = partial.stat().st_size if partial.exists() else 0
         try:
-            _continue(url, part, partial, target)
+            _continue(url, part, partial)
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as fault:
             error = fault
             now = partial.stat().st_size if partial.exists() else 0
@@ -111,7 +111,6 @@ def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -
         if wanted in (None, digest := sha256(partial)):
             return partial
         partial.unlink()
-        _note(target).unlink(missing_ok=True)
         if restarted or not before:
             raise MirrorFailed(f"wrong content: SHA-256 is {digest}, expected {wanted}")
         restarted = True  # the error may be in the part that was there before resuming
@@ -123,14 +122,7 @@ def _short(error: Exception | None) -> str:
     return "no connection" if "Max retries exceeded" in message else f"{type(error).__name__}: {message}"[:160]
 
 
-def _known(target: Path) -> dict[str, str]:
-    try:
-        return json.loads(_note(target).read_text())
-    except (OSError, ValueError):
-        return {}
-
-
-def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
+def _continue(url: str, part: Part, partial: Path) -> None:
     """Request the missing bytes once, and append them."""
     at = partial.stat().st_size if partial.exists() else 0
     limit = part.bytes or part.at_most
@@ -139,9 +131,6 @@ def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
     headers = {"Accept-Encoding": "identity"}
     if at:
         headers["Range"] = f"bytes={at}-"
-        noted = _known(target)
-        if noted.get("url") == url and noted.get("validator"):
-            headers["If-Range"] = noted["validator"]
     try:
         answer = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
     except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema) as e:
@@ -164,9 +153,6 @@ def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
             raise MirrorFailed(f"the file has {total:,} bytes, expected {part.bytes:,}")
         if limit is not None and (total or 0) > limit:
             raise MirrorFailed(f"the file has {total:,} bytes, more than the limit of {limit:,}")
-        strong = answer.headers.get("ETag", "")
-        validator = strong if strong and not strong.startswith("W/") else answer.headers.get("Last-Modified")
-        _note(target).write_text(json.dumps({"url": url, "validator": validator}))
         with partial.open("ab" if at else "wb") as file, Progress(total or limit or 0, "bytes", part.name) as bar:
             bar.step(at)
             for piece in answer.iter_content(CHUNK):

@@ -32,7 +32,6 @@ class Family:
         packed: whether the family takes an attention function of ours, so sentences run without padding.
         positions: of a table of learned positions, how many rows stand before that of the first position; ``None``: the
             model has no such table.
-        transposed: whether matrices are stored as (inputs, outputs).
         choices: options of ``config.json`` that the row needs, and their value.
     """
 
@@ -49,7 +48,6 @@ class Family:
     wiring: Wiring = "sequential"
     packed: bool = True
     positions: int | None = None
-    transposed: bool = False
     choices: tuple[tuple[str, object], ...] = ()
 
     @property
@@ -90,7 +88,7 @@ _NEOX = Family(
 FAMILIES: dict[str, tuple[Family, ...]] = {
     "gpt2": (
         Family("GPT2LMHeadModel", down="mlp.c_proj", up="mlp.c_fc", activation="mlp.act", norm="ln_2", reads="ln_2",
-               final_norm="transformer.ln_f", positions=0, transposed=True),
+               final_norm="transformer.ln_f", positions=0),
     ),
     "opt": (
         Family("OPTForCausalLM", down="fc2", up="fc1", activation="activation_fn", norm="final_layer_norm",
@@ -137,6 +135,7 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
                packed=False, choices=(("apply_residual_connection_post_layernorm", False),)),
     ),
 }  # fmt: skip
+
 
 def row(config: dict[str, object], where: str) -> Family:
     """Return the row of a model's config. Raises ``UserError`` where its type, or one of its options, has none."""

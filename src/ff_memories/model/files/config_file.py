@@ -13,18 +13,17 @@ LARGEST = 1 << 20  # bytes
 SAVED = "give the config.json that was saved with the model"
 CODE = re.compile(r"auto_map|custom_pipelines|.*(attn|experts)_implementation.*")
 
-# Sizes, each under all of its names: whole numbers from 1 to the largest. A layer's number fits one byte of a table.
+# Sizes under all of their names: whole numbers from 1 to the largest. A layer's number fits one byte of a table.
 DEPTH = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
-WIDTH = ("hidden_size", "n_embd", "n_embed", "d_model")
-KEYS = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
-SIZES = {
-    **dict.fromkeys(DEPTH, 255),
-    **dict.fromkeys((*WIDTH, "word_embed_proj_dim"), 1 << 17),
-    **dict.fromkeys(KEYS, 1 << 20),
-    **dict.fromkeys(("num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads", "head_dim"), 1 << 16),
-    **dict.fromkeys(("vocab_size", "max_position_embeddings", "n_positions", "n_ctx", "seq_length"), 1 << 24),
-    **dict.fromkeys(("sliding_window", "original_max_position_embeddings"), 1 << 24),
-}
+SIZES = dict.fromkeys(DEPTH, 255) | dict.fromkeys(
+    (
+        "hidden_size", "n_embd", "n_embed", "d_model", "word_embed_proj_dim", "intermediate_size", "n_inner", "ffn_dim",
+        "ffn_hidden_size", "num_attention_heads", "n_head", "num_key_value_heads", "num_kv_heads", "head_dim",
+        "vocab_size", "max_position_embeddings", "n_positions", "n_ctx", "seq_length", "sliding_window",
+        "original_max_position_embeddings",
+    ),
+    1 << 24,
+)  # fmt: skip
 
 
 def read(folder: Path) -> dict[str, Any]:
@@ -59,13 +58,11 @@ def check_numbers(content: dict[str, Any], where: str) -> None:
 @contextmanager
 def understood(what: str) -> Iterator[None]:
     """Say in a line what `transformers` could not make of a config.json or of weights; ``what`` it tried."""
-    from huggingface_hub.errors import StrictDataclassError
-    from safetensors import SafetensorError
-
-    ours = (ArithmeticError, AssertionError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
     try:
         yield
-    except (*ours, SafetensorError, StrictDataclassError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # of many kinds, by what the file holds
         message = " ".join((str(error) or type(error).__name__).split())[:300]
         raise UserError(f"{what} ({message})", SAVED) from None
 
