@@ -441,7 +441,7 @@ def test_a_model_is_loaded_from_the_folder_that_transformers_saved(name, tmp_pat
     made.save_pretrained(tmp_path)
     loaded = load.load(tmp_path, tiny.description(made))
     seen, plain = tiny.run(loaded, sentences)[1], tiny.run(tiny.analysed(made), sentences)[1]
-    assert torch.equal(seen, plain) and loaded.source == str((tmp_path / "model.safetensors").resolve())
+    assert torch.equal(seen, plain)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "gptj"])

@@ -11,10 +11,10 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -27,10 +27,8 @@ from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import (
     USUAL,
-    Paths,
     Scoring,
     attention,
-    attention_along,
     attention_of_sentences,
     linear,
     relu_linear,
@@ -39,10 +37,8 @@ from ff_memories.model.matmul import (
 )
 from ff_memories.model.vocabulary import Vocabulary
 
-
-def band_of(lengths: np.ndarray) -> np.ndarray:
-    """Return the band of each length: no sentence is padded to more than twice its length."""
-    return np.ceil(np.log2(lengths))
+if TYPE_CHECKING:
+    from ff_memories.model.transformer import hooked
 
 
 @dataclass(frozen=True)
@@ -92,19 +88,6 @@ class Batch:
         """(sentences,) int64, the row of each sentence's last token."""
         return self.ends[1:].long() - 1
 
-    @cached_property
-    def bands(self) -> tuple[Paths, ...]:
-        """The sentences in groups of like length (``band_of``), each padded to its longest."""
-        groups, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
-        begins, lengths = self.sentences()
-        band = band_of(lengths)
-        for number in np.unique(band):
-            first, length = begins[band == number, None], lengths[band == number, None]
-            inside = np.arange(length.max()) < length
-            rows = np.where(inside, first + np.arange(length.max()), first)
-            groups.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
-        return tuple(groups)
-
     def attention(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring = USUAL) -> Tensor:
         """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
 
@@ -112,8 +95,6 @@ class Batch:
         """
         if takes_sentences(q, v, scoring):
             return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scoring)
-        if q.is_cuda:
-            return attention_along(q, k, v, self.bands, len(q), scoring)
         out = v.new_empty(*q.shape[:2], v.shape[2])
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)
@@ -152,27 +133,7 @@ def signed_coefficients(coefficients: Tensor, rows: Tensor, memories: Tensor) ->
     return torch.where(memories < keys, positive, -positive)
 
 
-class AnyLayer(Protocol):
-    """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.hooked.Layer``."""
-
-    @property
-    def keys(self) -> Tensor:
-        """(d_m, d), the keys; of a gated layer (d_m, 2 d), the two vectors of each key."""
-
-    @property
-    def values(self) -> Tensor:
-        """(memories, d), the values."""
-
-    @property
-    def added(self) -> Tensor:
-        """(memories, d), what each memory adds to m V: its value, before the norm behind it, if there is one."""
-
-    def behind(self, m: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor] | None:
-        """Return the norm behind the feed-forward layer and what it takes, m V + b2 (rows, d); ``None`` without one."""
-
-    def __call__(
-        self, x: Tensor, batch: Rows, *, last: bool = False, needed: int | None = None, out: Tensor | None = None
-    ) -> LayerOutput: ...
+AnyLayer: TypeAlias = "Layer | hooked.Layer"  # one block of a model, as every experiment runs it
 
 
 class LanguageModel(ABC):

@@ -192,12 +192,11 @@ class HookedModel(LanguageModel):
         self, model: Any, description: TransformerDescription, family: Family, precision: Precision = "float32"
     ):
         self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
-        self.source, self.start, self.signs = "", description.start, description.signs
+        self.start, self.signs = description.start, description.signs
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
         self.device = next(model.parameters()).device
-        self.path, stack = layers_of(model, description.layers)
+        self.path, self._stack = layers_of(model, description.layers)
         self._state, self._alone = State(torch.bfloat16 if precision == "bfloat16" else None), threading.Lock()
-        self._stack = stack
         self._changes = contextlib.ExitStack()
         self._changes.enter_context(attention(model, packed.NAME if family.packed else None))
         if precision == "bfloat16":
@@ -206,14 +205,17 @@ class HookedModel(LanguageModel):
         if precision == "bfloat16" or (arithmetic.portable() and self.device.type == "cpu"):
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
-        self._pairs = not family.packed and returns_pairs(model, stack[0])
         kind = Layer if family.packed else GroupedLayer
-        self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
+        self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(self._stack)]
         for layer in self.layers:
             for handle in layer.handles:
                 self._changes.push(handle)
         self.embedding = model.get_input_embeddings().weight.detach()
-        self.vocabulary = vocabulary_of(model, description, family, precision)
+        head, norm = model.get_output_embeddings(), model.get_submodule(family.final_norm)
+        self.vocabulary = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
+        self.vocabulary.norm, self.vocabulary.scale = norm, scale_of(norm, head.weight.shape[1])
+        self.vocabulary.bias = None if head.bias is None else head.bias.detach()
+        self.vocabulary.cap = description.config.get("final_logit_softcapping")
 
     def close(self) -> None:
         """Take out of the model what was put in to read it; it then runs as `transformers` made it."""
@@ -267,8 +269,15 @@ class HookedModel(LanguageModel):
 
     def _begin(self, tokens: Tensor, **more: Tensor) -> tuple[Tensor, list[Arguments]]:
         """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
-        with self._alone, caught(self.model, self.path, self._stack, self._pairs) as catchers:
-            self.model.base_model(input_ids=tokens, use_cache=False, **more)
+        parent, _, name = self.path.rpartition(".")
+        holder = self.model.get_submodule(parent)
+        catchers = [_Catcher(layer, pair=not self.family.packed) for layer in self._stack]
+        with self._alone:
+            setattr(holder, name, nn.ModuleList(catchers))
+            try:
+                self.model.base_model(input_ids=tokens, use_cache=False, **more)
+            finally:
+                setattr(holder, name, self._stack)
         return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
 
 
@@ -285,20 +294,11 @@ def _by_token(arguments: list[Arguments], tokens: int) -> list[Tensor]:
     return list({id(part): part for part in inside(arguments)}.values())
 
 
-def vocabulary_of(model: Any, description: TransformerDescription, family: Family, precision: Precision) -> Vocabulary:
-    """Return the model's final norm and output layer as a vocabulary."""
-    head = model.get_output_embeddings()
-    vocabulary = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
-    norm = model.get_submodule(family.final_norm)
-    vocabulary.norm = norm
-    vocabulary.scale = scale_of(norm, head.weight.shape[1])
-    vocabulary.bias = None if head.bias is None else head.bias.detach()
-    vocabulary.cap = description.config.get("final_logit_softcapping")
-    return vocabulary
-
-
 class _Catcher(nn.Module):
-    """Stands in a layer's place while the model prepares its input; keeps what that layer would be given."""
+    """Stands in a layer's place while the model prepares its input; keeps what that layer would be given.
+
+    ``pair``: whether the layer returns its attention weights as well, as families do that compute their own attention.
+    """
 
     def __init__(self, layer: nn.Module, pair: bool):
         super().__init__()
@@ -316,36 +316,6 @@ class _Catcher(nn.Module):
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, None]:
         self.x, self.args, self.kwargs = x, args, kwargs
         return (x, None) if self.pair else x
-
-
-def returns_pairs(model: Any, layer: nn.Module) -> bool:
-    """Return whether a layer returns its attention weights as well, by what it returns of two tokens."""
-    is_pair: list[bool] = []
-
-    def see(_: nn.Module, args: Any, out: Any) -> None:
-        is_pair.append(isinstance(out, tuple))
-        raise Stop
-
-    hook = layer.register_forward_hook(see)
-    try:
-        with torch.no_grad(), contextlib.suppress(Stop):
-            model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
-    finally:
-        hook.remove()
-    return is_pair[0]
-
-
-@contextlib.contextmanager
-def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> Iterator[list[_Catcher]]:
-    """Put catchers in the place of a model's layers; ``pairs``: whether these return attention weights as well."""
-    parent, _, name = path.rpartition(".")
-    holder = model.get_submodule(parent)
-    catchers = [_Catcher(layer, pairs) for layer in stack]
-    setattr(holder, name, nn.ModuleList(catchers))
-    try:
-        yield catchers
-    finally:
-        setattr(holder, name, stack)
 
 
 def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
