@@ -19,7 +19,6 @@ import torch
 import transformers
 from torch import nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
 from ff_memories.model.families import FAMILIES, Family, Wiring
@@ -135,7 +134,6 @@ class _Finder:
             "fused": forward.fused,
             "norm_after": None if after is None else after.name,
             "wiring": kinds[0],
-            "transposed": isinstance(down.module, Conv1D),
         }
 
     def feed_forwards(self, down: Part) -> Iterator[FeedForward]:

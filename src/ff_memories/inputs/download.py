@@ -131,11 +131,7 @@ def _continue(url: str, part: Part, partial: Path) -> None:
     headers = {"Accept-Encoding": "identity"}
     if at:
         headers["Range"] = f"bytes={at}-"
-    try:
-        answer = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema) as e:
-        raise MirrorFailed(str(e)) from None
-    with answer:
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         if answer.status_code == 416:  # the server's file is shorter than our partial one
             partial.unlink(missing_ok=True)
             raise requests.ConnectionError("the server's file is shorter than the partial download")

