@@ -205,6 +205,7 @@ class HookedModel(LanguageModel):
         if precision == "bfloat16" or (arithmetic.portable() and self.device.type == "cpu"):
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
+        self._pairs = not family.packed and returns_pairs(model, self._stack[0])
         kind = Layer if family.packed else GroupedLayer
         self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(self._stack)]
         for layer in self.layers:
@@ -271,7 +272,7 @@ class HookedModel(LanguageModel):
         """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
         parent, _, name = self.path.rpartition(".")
         holder = self.model.get_submodule(parent)
-        catchers = [_Catcher(layer, pair=not self.family.packed) for layer in self._stack]
+        catchers = [_Catcher(layer, self._pairs) for layer in self._stack]
         with self._alone:
             setattr(holder, name, nn.ModuleList(catchers))
             try:
@@ -295,10 +296,7 @@ def _by_token(arguments: list[Arguments], tokens: int) -> list[Tensor]:
 
 
 class _Catcher(nn.Module):
-    """Stands in a layer's place while the model prepares its input; keeps what that layer would be given.
-
-    ``pair``: whether the layer returns its attention weights as well, as families do that compute their own attention.
-    """
+    """Stands in a layer's place while the model prepares its input; keeps what that layer would be given."""
 
     def __init__(self, layer: nn.Module, pair: bool):
         super().__init__()
@@ -316,6 +314,23 @@ class _Catcher(nn.Module):
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, None]:
         self.x, self.args, self.kwargs = x, args, kwargs
         return (x, None) if self.pair else x
+
+
+def returns_pairs(model: Any, layer: nn.Module) -> bool:
+    """Return whether a layer returns its attention weights as well, by what it returns of two tokens."""
+    is_pair: list[bool] = []
+
+    def see(_: nn.Module, args: Any, out: Any) -> None:
+        is_pair.append(isinstance(out, tuple))
+        raise Stop
+
+    hook = layer.register_forward_hook(see)
+    try:
+        with torch.no_grad(), contextlib.suppress(Stop):
+            model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
+    finally:
+        hook.remove()
+    return is_pair[0]
 
 
 def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
