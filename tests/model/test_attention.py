@@ -1,11 +1,11 @@
-"""Attention over the rows of a batch: one call per length, and on a GPU one call, against float64."""
+"""Attention over the rows of a batch: one call per length, padded bands, and on a GPU one call, against float64."""
 
 import numpy as np
 import pytest
 import torch
 
 from ff_memories.model.decoder import Batch
-from ff_memories.model.matmul import Scoring, attention_of_sentences, takes_sentences
+from ff_memories.model.matmul import Scoring, attention_along, attention_of_sentences, takes_sentences
 
 LENGTHS = np.sort(np.random.default_rng(1).lognormal(2, 0.8, 60).astype(int).clip(1, 70))
 KINDS = {
@@ -47,7 +47,9 @@ def by_hand(batch, q, k, v, scoring):
 def test_all_ways_are_the_equation(kind, shared, device):
     batch, q, k, v = rows_of(device, 4, shared)
     wanted = by_hand(batch, q, k, v, KINDS[kind])
-    torch.testing.assert_close(batch.attention(q, k, v, KINDS[kind]), wanted, rtol=1e-10, atol=1e-12)
+    found = [batch.attention(q, k, v, KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), KINDS[kind])]
+    for way in found:
+        torch.testing.assert_close(way, wanted, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -56,9 +58,24 @@ def test_all_ways_are_the_equation(kind, shared, device):
 def test_every_type_is_near_float64(kind, dtype, off, device):
     batch, q, k, v = rows_of(device, 4, 2, dtype)
     wanted = by_hand(batch, q.double(), k.double(), v.double(), KINDS[kind])
-    ways = [batch.attention(q, k, v, KINDS[kind])]
+    ways = [batch.attention(q, k, v, KINDS[kind]), attention_along(q, k, v, batch.bands, len(q), KINDS[kind])]
     if device == "cuda":
         assert takes_sentences(q, v)
         ways.append(attention_of_sentences(q, k, v, batch.ends, int(LENGTHS[-1]) + 1, KINDS[kind]))
     for way in ways:
         assert way.dtype == dtype and (way.double() - wanted).abs().max() < off * wanted.abs().max()
+
+
+def test_bands_hold_every_row_once():
+    batch, q, *_ = rows_of("cpu", 1, 1)
+    assert 1 < len(batch.bands) < 9
+    assert torch.cat([row for _, _, row in batch.bands]).sort().values.tolist() == list(range(len(q)))
+    padded = sum(paths.numel() for paths, _, _ in batch.bands)
+    assert len(q) < padded < 2 * len(q)
+    assert batch.ends.tolist() == [0, *np.cumsum(LENGTHS + 1)]
+
+
+def test_one_sentence_is_one_band():
+    batch = Batch.pack([np.array([5])])
+    (band,) = batch.bands
+    assert [part.tolist() for part in band] == [[[0, 1]], [0, 1], [0, 1]]

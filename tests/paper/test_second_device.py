@@ -26,6 +26,7 @@ from ff_memories.cli import main
 from ff_memories.config import parse
 from ff_memories.config.sections import Mutations, Values
 from ff_memories.corpus.store import POSITIONS, Corpus
+from ff_memories.model import decoder as decoders
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint, converted
@@ -333,7 +334,8 @@ def later_steps(folder, out, device):
          "--dictionary", folder / "dict.txt", "--info", out / "info.json", "--site", out / "gallery")  # fmt: skip
 
 
-def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks):
+def test_a_run_on_a_device_of_any_number_makes_the_cpus_tables(tmp_path, locks, monkeypatch):
+    monkeypatch.setattr(decoders, "band_of", lambda lengths: np.arange(len(lengths)))
     write_inputs(tmp_path, TYPES, seed=3, train=90, validation=40)
     settings = config(fidelity="released")
     here = run_steps(tmp_path, settings, out="here")

@@ -13,7 +13,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -27,8 +27,10 @@ from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import (
     USUAL,
+    Paths,
     Scoring,
     attention,
+    attention_along,
     attention_of_sentences,
     linear,
     relu_linear,
@@ -39,6 +41,11 @@ from ff_memories.model.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from ff_memories.model.transformer import hooked
+
+
+def band_of(lengths: np.ndarray) -> np.ndarray:
+    """Return the band of each length: no sentence is padded to more than twice its length."""
+    return np.ceil(np.log2(lengths))
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,19 @@ class Batch:
         """(sentences,) int64, the row of each sentence's last token."""
         return self.ends[1:].long() - 1
 
+    @cached_property
+    def bands(self) -> tuple[Paths, ...]:
+        """The sentences in groups of like length (``band_of``), each padded to its longest."""
+        groups, send = list[Paths](), partial(torch.as_tensor, device=self.tokens.device)
+        begins, lengths = self.sentences()
+        band = band_of(lengths)
+        for number in np.unique(band):
+            first, length = begins[band == number, None], lengths[band == number, None]
+            inside = np.arange(length.max()) < length
+            rows = np.where(inside, first + np.arange(length.max()), first)
+            groups.append((send(rows), send(np.flatnonzero(inside)), send(rows[inside])))
+        return tuple(groups)
+
     def attention(self, q: Tensor, k: Tensor, v: Tensor, scoring: Scoring = USUAL) -> Tensor:
         """Return attention's output (rows, heads, d_head) for queries, keys and values (rows, heads, d_head) each.
 
@@ -95,6 +115,8 @@ class Batch:
         """
         if takes_sentences(q, v, scoring):
             return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scoring)
+        if q.is_cuda:
+            return attention_along(q, k, v, self.bands, len(q), scoring)
         out = v.new_empty(*q.shape[:2], v.shape[2])
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)
