@@ -23,7 +23,17 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from ff_memories.base.errors import UserError
 from ff_memories.model.families import FAMILIES, Family, Wiring
 from ff_memories.model.files import config_file
-from ff_memories.model.proof import EQUATIONS, TOLERANCES, Call, error, prove, readout, some_tokens, watch
+from ff_memories.model.proof import (
+    EQUATIONS,
+    TOLERANCES,
+    Call,
+    error,
+    full_precision,
+    prove,
+    readout,
+    some_tokens,
+    watch,
+)
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import attention, layers_of, matrix
 
@@ -65,7 +75,7 @@ def propose(model: Any) -> Family:
     modules: dict[Hashable, nn.Module] = {("layer", n): module for n, module in inside.items()}
     modules |= {("model", n): module for n, module in outside.items()} | {"last": last}
     packed = bool(model._supports_attention_backend)
-    with attention(model, "eager" if packed else None):
+    with full_precision(), attention(model, "eager" if packed else None):
         seen, logits = watch(model, some_tokens(model), modules)
     once = lambda where, n: len(seen[where, n]) == 1
     parts = [Part(n, m, *seen["layer", n][0]) for n, m in inside.items() if n and once("layer", n)]

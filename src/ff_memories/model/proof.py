@@ -5,6 +5,7 @@ weights, each of ``EQUATIONS`` is computed anew in every layer. A row that names
 breaks one of them.
 """
 
+import re
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from ff_memories.model.transformer.describe import attention, layers_of, matrix,
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  # several families sum in float32
+LENGTH = re.compile("position|window|chunk|length|context")  # in names of a config's keys
 LONGEST = {True: 8193, False: 1025}  # tokens of a sentence that is tried; masks of padded ones take their square
 PACKING = 5  # times as much between two ways of computing attention
 HINT = "the row of families.py is not this model's; in a clone, python -m tools.model_row FOLDER proposes one"
@@ -106,7 +108,7 @@ def prove(model: Any, family: Family) -> Proof:
         modules |= {(index, name): book.part(f"layer {index + 1}", layer, name) for name in names}
         modules |= {(index, "." + name): child for name, child in layer.named_children()}
     tokens = some_tokens(model)
-    with narrow_windows(model), attention(model, "eager" if family.packed else None):
+    with full_precision(), narrow_windows(model), attention(model, "eager" if family.packed else None):
         all_calls, logits = watch(model, tokens, modules)
     below = None
     for index, layer in enumerate(layers):
@@ -116,7 +118,7 @@ def prove(model: Any, family: Family) -> Proof:
         if below is not None:
             book.check("stream", f"layer {index + 1}", calls[""].given, below)
         below = calls[""].made
-    with narrow_windows(model), attention(model, packed.NAME if family.packed else None):
+    with full_precision(), narrow_windows(model), attention(model, packed.NAME if family.packed else None):
         if family.packed:
             _check_packing(book, model, tokens, layers, [all_calls[index, ""][0] for index in range(len(layers))])
         else:
@@ -227,10 +229,10 @@ def _check_causal(book: _Book, model: Any, tokens: torch.Tensor, logits: torch.T
 def prove_lengths(reader: Any) -> float:
     """Prove that what a ``HookedModel`` gives its layers for a sentence does not depend on the sentences beside it.
 
-    One batch has short sentences and one of the most tokens. Return the largest error, in parts of the largest number.
-    Raises ``UserError`` where the numbers of a sentence depend on its batch.
+    One batch has sentences on both sides of every length that the config names. Return the largest error, in parts of
+    the largest number. Raises ``UserError`` where the numbers of a sentence depend on its batch.
     """
-    lengths = sorted([2, ROWS, min(reader.description.max_positions, LONGEST[reader.forests])])
+    lengths = named_lengths(reader)
     rng, types = generator(1, "lengths"), len(reader.embedding)
     texts = [rng.integers(0, types, rows - 1) for rows in lengths]
     with torch.inference_mode():
@@ -248,6 +250,21 @@ def prove_lengths(reader: Any) -> float:
                     )
                 worst = max(worst, off)
     return worst
+
+
+def named_lengths(reader: Any) -> list[int]:
+    """Return the numbers of tokens on both sides of every length in a model's config, and two short ones."""
+
+    def numbers(given: Any, named: bool) -> Iterator[int]:
+        if isinstance(given, Mapping):
+            for name, inner in given.items():
+                yield from numbers(inner, named or bool(LENGTH.search(str(name))))
+        elif named and type(given) is int:
+            yield from (given, given + 1)
+
+    longest = min(reader.description.max_positions, LONGEST[reader.forests])
+    named = numbers(reader.model.config.to_dict(), False)
+    return sorted({2, ROWS, *(n for n in named if 2 <= n <= longest)})
 
 
 def readout(model: Any, norm: Any, o: Any) -> torch.Tensor:
@@ -322,3 +339,14 @@ def error(ours: torch.Tensor, theirs: torch.Tensor, *terms: torch.Tensor) -> flo
     if not terms:
         scale = scale.amax(-1, keepdim=True)
     return float(((ours - theirs).abs() / scale.clamp_min(torch.finfo(scale.dtype).tiny)).max())
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Multiply float32 numbers as such on GPUs too."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
