@@ -90,6 +90,8 @@ def tensors(header: Header) -> dict[str, str]:
         if name not in header.tensors:
             raise UserError(f"{path}: tensor {name} is missing", gguf_file.AGAIN)
         shape, actual = tuple(weight.shape), header.tensors[name].shape
+        if transposed(header, name):
+            shape = shape[::-1]
         if actual != shape:
             raise UserError(f"{path}: tensor {name} is {actual}, by the metadata {shape}", gguf_file.AGAIN)
     if odd := header.tensors.keys() - names.values():
@@ -116,6 +118,17 @@ def config(header: Header) -> dict[str, Any]:
         "dtype": "float32",
         "tie_word_embeddings": "output.weight" not in header.tensors,
         **{f"{word}_token_id": _special(header, word) for word in ("bos", "eos")},
+    }
+    if kind == "gpt2":
+        return plain | {
+            "n_embd": d,
+            "n_inner": f,
+            "n_layer": header.layers,
+            "n_head": heads,
+            "n_positions": positions,
+            "layer_norm_epsilon": header.own("attention.layer_norm_epsilon", 1e-5),
+        }
+    plain |= {
         "hidden_size": d,
         "intermediate_size": f,
         "num_hidden_layers": header.layers,
@@ -135,14 +148,19 @@ def tensor(header: Header, name: str) -> np.ndarray:
     """Return a tensor in float32 as `transformers` has it.
 
     In a file of a Llama the rows of a head's queries and keys alternate between the halves that rotation pairs; scales
-    of Gemma's norms have 1 added.
+    of Gemma's norms have 1 added; matrices of GPT-2 are transposed.
     """
     weights, kind = header.tensor(name), header.architecture
     if kind == "llama" and name.endswith((".attn_q.weight", ".attn_k.weight")):
         return halves_apart(weights, header.heads[2])
     if kind.startswith("gemma") and name.endswith("norm.weight"):
         return weights - np.float32(1)
-    return weights
+    return weights.T if transposed(header, name) else weights
+
+
+def transposed(header: Header, name: str) -> bool:
+    """Return whether a tensor is a matrix of GPT-2's layers, which `transformers` has as (inputs, outputs)."""
+    return header.architecture == "gpt2" and name.startswith("blk.") and len(header.tensors[name].shape) == 2
 
 
 def halves_apart(rows: np.ndarray, width: int) -> np.ndarray:

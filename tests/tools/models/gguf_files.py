@@ -3,11 +3,12 @@
 import json
 
 import gguf
+import numpy as np
 import tiny
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3")
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "gpt2")
 CONTROL, BYTE, NORMAL = 3, 6, 1
 
 
@@ -65,13 +66,16 @@ def save(path, name="llama", kind="F32", words=None, change=None, made=None, see
     out.add_context_length(c.max_position_embeddings)
     out.add_embedding_length(c.hidden_size)
     out.add_block_count(c.num_hidden_layers)
-    out.add_feed_forward_length(c.intermediate_size)
+    out.add_feed_forward_length(c.n_inner if name == "gpt2" else c.intermediate_size)
     out.add_head_count(c.num_attention_heads)
-    out.add_head_count_kv(c.num_key_value_heads)
-    out.add_layer_norm_rms_eps(c.rms_norm_eps)
-    theta = c.rope_parameters.get("full_attention", c.rope_parameters)["rope_theta"]
-    out.add_rope_freq_base(theta)
-    out.add_key_length(c.head_dim if getattr(c, "head_dim", None) else c.hidden_size // c.num_attention_heads)
+    if name == "gpt2":
+        out.add_layer_norm_eps(c.layer_norm_epsilon)
+    else:
+        out.add_head_count_kv(c.num_key_value_heads)
+        out.add_layer_norm_rms_eps(c.rms_norm_eps)
+        theta = c.rope_parameters.get("full_attention", c.rope_parameters)["rope_theta"]
+        out.add_rope_freq_base(theta)
+        out.add_key_length(c.head_dim if getattr(c, "head_dim", None) else c.hidden_size // c.num_attention_heads)
     if "gemma" in name:
         out.add_sliding_window(c.sliding_window)
     out.add_tokenizer_model(words["model"])
@@ -98,6 +102,8 @@ def save(path, name="llama", kind="F32", words=None, change=None, made=None, see
             weight = permuted(weight, c.num_attention_heads if "attn_q." in called else c.num_key_value_heads)
         if "gemma" in name and called.endswith("norm.weight"):
             weight = weight + 1
+        if name == "gpt2" and called.startswith("blk.") and weight.ndim == 2:
+            weight = np.ascontiguousarray(weight.T)
         own_kind = gguf.GGMLQuantizationType[kind if weight.ndim == 2 else "F32"]
         out.add_tensor(called, gguf.quantize(weight, own_kind), raw_dtype=own_kind)
     _finish(out)

@@ -58,7 +58,7 @@ READ = (
     "attention.layer_norm_rms_epsilon", "attention.sliding_window", "rope.dimension_count", "rope.freq_base",
 )  # fmt: skip
 HARMLESS = ("rope.scaling.finetuned", "rope.scaling.original_context_length", "tensor_data_layout")
-ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3")
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "gpt2")
 SCALED = (46, 62)  # layers of the two Gemmas of 27 B, whose attention is scaled by another number
 
 
@@ -322,9 +322,9 @@ def _check(header: Header) -> None:
         if isinstance(value, Length) or value not in OWN.get(kind, {}).get(key, PLAIN.get(key, ())):
             raise UserError(f"{path}: {name} is {str(value)[:40]}, which is not read from a GGUF file", FOLDER)
     for key in ("rope.dimension_count", "attention.value_length"):
-        if (value := header.own(key, header.heads[2])) != header.heads[2]:
+        if kind != "gpt2" and (value := header.own(key, header.heads[2])) != header.heads[2]:
             raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}; heads are {header.heads[2]} wide", FOLDER)
-    for key in ("rope.freq_base", "attention.layer_norm_rms_epsilon"):
+    for key in ("rope.freq_base", "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
         if type(value := header.own(key, 1.0)) is not float or not value > 0:
             raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}; expected a number above 0", AGAIN)
     _check_tokenizer(header)
@@ -342,7 +342,7 @@ def _check_tokenizer(header: Header) -> None:
         raise UserError(
             f"{path}: tokenizer {str(model)[:60]!r}; llama (SentencePiece) and gpt2 (byte-level) are read", FOLDER
         )
-    if model == "gpt2" and cut not in CUTS and not (cut is None and header.architecture in ("qwen2", "qwen3")):
+    if model == "gpt2" and cut not in CUTS and not (cut is None and header.architecture in ("gpt2", "qwen2", "qwen3")):
         raise UserError(
             f"{path}: tokenizer.ggml.pre is {str(cut)[:60]!r}; known ways to cut text are {', '.join(CUTS)}", FOLDER
         )
