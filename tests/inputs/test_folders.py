@@ -65,16 +65,24 @@ def logits(folder):
     return take_in(folder).model(IDS).logits
 
 
-@pytest.mark.parametrize("name", ["net.lm.", "_orig_mod."])
-def test_another_name_before_all_weights_is_named(folder, name):
-    renamed(folder, lambda own: f"{name}{own}")
-    assert f"but have {name}" in refused(folder)
+WRAPPED = {
+    "torch.compile": lambda n: f"_orig_mod.{n}",
+    "distributed": lambda n: f"module.{n}",
+    "compiled, then distributed": lambda n: f"_orig_mod.module.{n}",
+    "compiled layers": lambda n: n.replace("mlp.", "_orig_mod.mlp."),
+    "sharded": lambda n: f"_fsdp_wrapped_module.{n.replace('mlp.', '_checkpoint_wrapped_module.mlp.')}",
+}
 
 
-def test_an_infinite_weight_is_no_models(folder):
-    more(folder, model__norm__weight=torch.full((48,), torch.inf))
-    with pytest.raises(UserError, match="off by nan"):
-        take_in(folder)
+@pytest.mark.parametrize("what", WRAPPED)
+def test_names_that_torch_puts_around_a_model_are_no_names_of_its_weights(folder, llama, what):
+    renamed(folder, WRAPPED[what])
+    assert torch.equal(logits(folder), logits(llama))
+
+
+def test_another_name_before_all_weights_is_named(folder):
+    renamed(folder, lambda name: f"net.lm.{name}")
+    assert "but have net.lm." in refused(folder)
 
 
 FP8 = torch.float8_e4m3fn
@@ -99,11 +107,15 @@ ODD = {
     "a large width": (
         lambda f: edited(f, hidden_size=100_000), "lm_head.weight is (300, 48), by config.json (300, 100000)",
     ),
+    "more groups than heads": (lambda f: edited(f, num_key_value_heads=5000), "heads of attention in 5000 groups"),
     "a hub's kernel": (lambda f: edited(f, attn_implementation="who/what"), "attn_implementation names code"),
     "a kernel further in": (
         lambda f: edited(f, text_config={"_attn_implementation_internal": "who/what"}), "_internal names code",
     ),
     "experts of a hub": (lambda f: edited(f, _experts_implementation="who/what"), "_experts_implementation names code"),
+    "an infinite weight": (
+        lambda f: more(f, model__norm__weight=torch.full((48,), torch.inf)), "has weights that are infinite or",
+    ),
     "a cut file": (lambda f: os.truncate(f / "model.safetensors", 70_000), "cut, damaged, or not safetensors ("),
     "a large index": (lambda f: with_large_index(f), "larger than 4 MiB"),
 }  # fmt: skip

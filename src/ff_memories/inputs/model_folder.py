@@ -89,7 +89,8 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
 def check(folder: Path, start: str, where: str) -> None:
     """Raise ``UserError`` for what the model step would refuse, as far as it shows before a model is built.
 
-    The folder has config.json and the tokenizer. Of safetensors that are there, the headers are read.
+    The folder has config.json and the tokenizer. Of safetensors that are there, the headers are read, and small weights
+    as well.
     """
     from ff_memories.model.transformer import load  # the library takes seconds to load
 
@@ -100,6 +101,7 @@ def check(folder: Path, start: str, where: str) -> None:
         vocab = types if isinstance(types, int) and types > 0 else None
         Tokenizer.read(folder / TOKENIZER, vocab)
         load.check(folder, plain, family.architecture, str(folder))
+        safetensors_check.refuse_odd_numbers(folder)
         tokenizer = read_tokenizer(folder, vocab)
         start_of(folder, plain, tokenizer, start, str(folder))
     except UserError as error:

@@ -18,7 +18,10 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
+SCANNED = 1 << 30  # bytes of weights that are read before a run, which takes about a second
 FLOATS = ("F64", "F32", "F16", "BF16")
+_INNER = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
+WRAPPERS = (rf"^(?:(?:module|{_INNER})\.)+", rf"(?<=\.)(?:{_INNER})\.")  # of torch: no names of a model's weights
 CONSTANTS = re.compile(r"\.attn\.(bias|masked_bias)$|rotary_emb\.inv_freq$")  # that older versions saved with weights
 AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
 PLAIN = "give the model in float32, float16 or bfloat16"
@@ -67,6 +70,16 @@ def refuse_other_types(folder: Path, where: str) -> None:
                 kind = file.get_slice(name).get_dtype()
                 if kind not in FLOATS and not CONSTANTS.search(name):
                     raise UserError(f"{where}: {name} is of type {kind}, no float of 16 bits or more", PLAIN)
+
+
+def refuse_odd_numbers(folder: Path) -> None:
+    """Raise ``UserError`` for weights that are infinite or no numbers; more than ``SCANNED`` bytes are not read."""
+    paths = [path for path in files(folder) if path.is_file()]
+    for path in paths if sum(path.stat().st_size for path in paths) <= SCANNED else ():
+        with _opened(path) as file:
+            for name in file.keys():  # noqa: SIM118
+                if not file.get_tensor(name).isfinite().all():
+                    raise UserError(f"{path}: {name} has weights that are infinite or no numbers", "use another model")
 
 
 def refuse_others(told: Mapping[str, Any], kind: str, where: str) -> None:

@@ -82,6 +82,7 @@ def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: 
             attn_implementation="eager",
             use_safetensors=True,
             local_files_only=True,
+            key_mapping=dict.fromkeys(safetensors_check.WRAPPERS, ""),
             output_loading_info=True,
             ignore_mismatched_sizes=True,
             generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
@@ -105,6 +106,8 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
             f"{where}: config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has",
             config_file.SAVED,
         )
+    if (heads := settings.num_attention_heads) % (shared := getattr(settings, "num_key_value_heads", None) or heads):
+        raise UserError(f"{where}: config.json says {heads} heads of attention in {shared} groups", config_file.SAVED)
     read = model.get_output_embeddings().weight.shape[1]
     if read != settings.hidden_size:
         raise UserError(
