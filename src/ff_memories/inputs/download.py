@@ -5,6 +5,7 @@ the user's own pip or npm, from the index that the user set up; it is read, neve
 would build a source archive's metadata; ``NOTHING`` stands where its build system would be.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -87,22 +88,21 @@ def _checked(target: Path, wanted: str | None, source: str) -> Got:
 
 
 def _note(target: Path) -> Path:
-    return target.with_name(target.name + ".partial.url")
+    return target.with_name(target.name + ".partial.json")
 
 
 def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -> Path:
     """Download from one mirror, with retries; return the complete, checked partial file."""
     partial, note, restarted = target.with_name(target.name + ".partial"), _note(target), False
-    if wanted is None and not (note.is_file() and note.read_text() == url):
+    if wanted is None and _noted(note).get("url") != url:
         partial.unlink(missing_ok=True)  # another mirror's bytes, with no checksum to check them
-    note.write_text(url)
     error: Exception | None = None
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(min(wait * 2 ** (attempt - 1), 60))
         before = partial.stat().st_size if partial.exists() else 0
         try:
-            _continue(url, part, partial)
+            _continue(url, part, partial, note)
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as fault:
             error = fault
             now = partial.stat().st_size if partial.exists() else 0
@@ -122,8 +122,16 @@ def _short(error: Exception | None) -> str:
     return "no connection" if "Max retries exceeded" in message else f"{type(error).__name__}: {message}"[:160]
 
 
-def _continue(url: str, part: Part, partial: Path) -> None:
-    """Request the missing bytes once, and append them."""
+def _noted(note: Path) -> dict[str, str | None]:
+    """Return where a partial file is from, and what its server knows that file by (``validator``)."""
+    try:
+        return json.loads(note.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def _continue(url: str, part: Part, partial: Path, note: Path) -> None:
+    """Request the missing bytes once, and append them; of a file that has changed since, request all."""
     at = partial.stat().st_size if partial.exists() else 0
     limit = part.bytes or part.at_most
     if at and at == part.bytes:
@@ -131,6 +139,9 @@ def _continue(url: str, part: Part, partial: Path) -> None:
     headers = {"Accept-Encoding": "identity"}
     if at:
         headers["Range"] = f"bytes={at}-"
+        noted = _noted(note)
+        if noted.get("url") == url and (validator := noted.get("validator")):
+            headers["If-Range"] = validator
     with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         if answer.status_code == 416:  # the server's file is shorter than our partial one
             partial.unlink(missing_ok=True)
@@ -149,6 +160,9 @@ def _continue(url: str, part: Part, partial: Path) -> None:
             raise MirrorFailed(f"the file has {total:,} bytes, expected {part.bytes:,}")
         if limit is not None and (total or 0) > limit:
             raise MirrorFailed(f"the file has {total:,} bytes, more than the limit of {limit:,}")
+        tag = answer.headers.get("ETag", "")
+        validator = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
+        note.write_text(json.dumps({"url": url, "validator": validator}))
         with partial.open("ab" if at else "wb") as file, Progress(total or limit or 0, "bytes", part.name) as bar:
             bar.step(at)
             for piece in answer.iter_content(CHUNK):
