@@ -21,7 +21,7 @@ from torch import nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.families import FAMILIES, Family, Wiring
+from ff_memories.model.families import FAMILIES, LEFT_OUT, Family, Wiring
 from ff_memories.model.files import config_file
 from ff_memories.model.proof import (
     EQUATIONS,
@@ -208,6 +208,8 @@ def row_of(folder: Path) -> str:
     """
     config = config_file.read(folder)
     kind = config["model_type"]
+    if kind in LEFT_OUT:
+        raise UserError(f"{folder}: {kind} is {LEFT_OUT[kind]}", "give a decoder with one feed-forward layer each")
     model = load.load_weights(folder, config, causal_class(kind, str(folder)), torch.float32)
     row = propose(model)
     proof = prove(model, row)

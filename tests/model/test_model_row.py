@@ -93,6 +93,7 @@ def test_attention_that_adds_nothing_leaves_the_wiring_open():
 
 NONE = {  # type -> config and why no row says where its memories are
     "granitemoe": (tiny.LLAMA, "a mixture of experts"),
+    "bert": (tiny.NEW, "bert is an encoder"),
     "opt": (tiny.CONFIGS["opt"][1] | {"do_layer_norm_before": False}, "it reads neither what its output is added to"),
     "granite": (tiny.LLAMA | {"logits_scaling": 3.0}, "its logits are not those of its output layer"),
     "cohere": (tiny.LLAMA | {"logit_scale": 0.5}, "its logits are not those of its output layer"),

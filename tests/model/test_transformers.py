@@ -543,7 +543,10 @@ def test_a_memory_planted_behind_a_gate_has_its_closed_form_in_both_signs(up):
 # -------------------------------------------------------------------------------------------- what no row is there for
 
 REFUSED: dict[str, tuple[dict, str]] = {
-    "an encoder": ({"model_type": "bert"}, "no row says where the memories of 'bert' models are"),
+    "experts": ({"model_type": "mixtral"}, "mixtral is a mixture of experts: which memories exist"),
+    "an encoder": ({"model_type": "bert"}, "bert is an encoder: its prefixes and next tokens are not defined"),
+    "an encoder-decoder": ({"model_type": "t5"}, "t5 is an encoder-decoder"),
+    "a state-space model": ({"model_type": "mamba"}, "mamba is a state-space or recurrent model"),
     "text and images": ({"model_type": "llava", "text_config": {}}, "a multimodal 'llava' model"),
     "an unknown type": ({"model_type": "gpt99"}, "no row says where the memories of 'gpt99' models are"),
     "no type": ({}, "no model_type"),

@@ -136,6 +136,19 @@ FAMILIES: dict[str, tuple[Family, ...]] = {
     ),
 }  # fmt: skip
 
+# Model types that people ask for, and why there is no row for them.
+LEFT_OUT = {
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "distilbert", "albert", "electra", "deberta-v2", "modernbert"),
+                    "an encoder: its prefixes and next tokens are not defined"),
+    **dict.fromkeys(("t5", "mt5", "bart", "mbart", "marian", "pegasus", "m2m_100", "whisper"),
+                    "an encoder-decoder: its blocks have cross-attention between residual and memories"),
+    **dict.fromkeys(("mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v3", "gpt_oss", "dbrx",
+                     "phimoe", "jamba", "granitemoe", "llama4", "llama4_text", "switch_transformers"),
+                    "a mixture of experts: which memories exist depends on the token"),
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "recurrent_gemma", "falcon_h1"),
+                    "a state-space or recurrent model: it has no feed-forward layer of keys and values"),
+}  # fmt: skip
+
 
 def row(config: dict[str, object], where: str) -> Family:
     """Return the row of a model's config. Raises ``UserError`` where its type, or one of its options, has none."""
@@ -144,6 +157,8 @@ def row(config: dict[str, object], where: str) -> Family:
         raise UserError(f"{where}: no model_type", "give the config.json that `transformers` saved with the model")
     if kind not in FAMILIES:
         known = f"use a decoder of {', '.join(FAMILIES)}"
+        if kind in LEFT_OUT:
+            raise UserError(f"{where}: {kind} is {LEFT_OUT[kind]}", known)
         if "text_config" in config:
             raise UserError(
                 f"{where}: a multimodal {kind[:60]!r} model",
