@@ -162,6 +162,13 @@ def test_both_signs_of_a_vector_are_read_off_one_product_as_if_each_were_project
         assert torch.equal(plain.top, found.top) and torch.equal(plain.target_rank, found.target_rank)
 
 
+@pytest.mark.parametrize("options", MODELS.values(), ids=MODELS)
+def test_tops_alone_are_those_of_a_whole_reading(tmp_path, options):
+    read = load(tmp_path, **options)[1]
+    read.bias = torch.linspace(-4, 4, read.size, dtype=torch.float64) if read.plain else None
+    assert torch.equal(read.read_tops(vectors(60)), read.read(vectors(60)).top)
+
+
 def test_an_unknown_reading_is_refused(tmp_path):
     with pytest.raises(ValueError, match="sideways"):
         load(tmp_path)[1].reading("sideways")

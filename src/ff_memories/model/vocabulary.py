@@ -241,6 +241,21 @@ class Vocabulary:
         _in_blocks(run, len(h))
         return [Prediction.joined(list(parts)) for parts in zip(*blocks, strict=True)]
 
+    def read_tops(self, h: Tensor) -> Tensor:
+        """Return the top (rows,) of ``read`` alone."""
+        unscaled = self if self._unscaled is None else self._unscaled
+        if not unscaled.plain:
+            return unscaled.read(h).top
+        tops: list[Tensor] = []
+
+        def run(block: range) -> None:
+            rows = slice(block.start, block.stop)
+            logits = unscaled.clusters[0].logits(unscaled._projected(unscaled.output(h[rows])))
+            tops.append(torch.cat([_argmax(unscaled._whole(part)) for part in logits.split(_few(logits))]))
+
+        _in_blocks(run, len(h))
+        return torch.cat(tops)
+
     def _projected(self, h: Tensor) -> Tensor:
         return widened(h) if self.out is None else linear(h, self.out)
 
@@ -248,20 +263,18 @@ class Vocabulary:
         """Return the predictions of a block of vectors, by sign, from the logits of one product."""
         logits = self.clusters[0].logits(self._projected(h))
         predictions: list[list[Prediction]] = [[] for _ in range(signs)]
-        few = max(1, IN_CACHE // logits.shape[1] if logits.device.type == "cpu" else len(logits))
+        few = _few(logits)
         for start in range(0, max(1, len(logits)), few):
             rows = slice(start, start + few)
-            for sign in range(signs):
+            for sign in reversed(range(signs)):  # the positive one last: ranks may take its logits' place
                 part = logits[rows] if sign == 0 else -logits[rows]
                 targets = None if target is None else target[sign, rows]
                 predictions[sign].append(self._of_logits(self._whole(part) if whole else part, targets, rank))
         return [Prediction.joined(parts) for parts in predictions]
 
     def _of_logits(self, logits: Tensor, target: Tensor | None, rank: bool) -> Prediction:
-        """Return the prediction of one softmax over logits (rows, vocab)."""
-        # numpy finds the first of the largest in a third of torch's time
-        cpu = logits.device.type == "cpu"
-        top = torch.from_numpy(logits.numpy().argmax(1)) if cpu else logits.max(1).indices
+        """Return the prediction of one softmax over logits (rows, vocab), which may not outlast it."""
+        top = _argmax(logits)
         top_logit = logits.gather(1, top[:, None])
         # torch.logsumexp has the same bits and takes five times as long
         norm = (logits - top_logit).exp_().sum(1).log_().add_(top_logit.squeeze(1))
@@ -330,7 +343,7 @@ class Vocabulary:
         out.target_probability = torch.exp(logit - norm)
         if not rank:
             return logit
-        count = (head > logit[:, None]).sum(1)
+        count = _above(head, logit, torch.empty_like(head) if len(self.never) else head)
         for tail in tails:
             tail.project(tail.reach > logit, target, keep=True)
             count += tail.above(torch.where(tail.own.isnan(), logit - tail.offset, tail.own))
@@ -376,6 +389,28 @@ def _in_blocks(run: Callable[[range], None], rows: int) -> None:
     """Run blocks of ``ROWS`` vectors, in halves where memory runs out."""
     for start in range(0, max(1, rows), ROWS):
         retry_smaller(run, range(start, min(start + ROWS, rows)), "vector")
+
+
+def _few(logits: Tensor) -> int:
+    """Return how many rows of logits fit into a CPU's cache; on a GPU all."""
+    rows, words = logits.shape
+    return max(1, IN_CACHE // words if logits.device.type == "cpu" else rows)
+
+
+def _argmax(logits: Tensor) -> Tensor:
+    """Return the first of each row's largest logits, (rows,); numpy finds it in a third of torch's time."""
+    if logits.device.type != "cpu":
+        return logits.max(1).indices
+    return torch.from_numpy(logits.numpy().argmax(1))
+
+
+def _above(logits: Tensor, bar: Tensor, room: Tensor) -> Tensor:
+    """Return how many of each row's logits exceed a bar, (rows,).
+
+    ``room``: of their shape, for each comparison as a float, which torch sums in a third of bools' time; the logits'
+    own where these are read no more.
+    """
+    return torch.gt(logits, bar[:, None], out=room).sum(1).long()
 
 
 class Tail:
@@ -467,5 +502,5 @@ class Tail:
         """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected."""
         count = torch.zeros(len(bar), dtype=torch.long, device=bar.device)
         for rows, tiles in self._kept:
-            count[rows] = torch.stack([(tile > bar[rows, None]).sum(1) for tile in tiles]).sum(0)
+            count[rows] = torch.stack([_above(tile, bar[rows], torch.empty_like(tile)) for tile in tiles]).sum(0)
         return count

@@ -114,7 +114,7 @@ def chosen(
         x, m, y = layer_output.output, layer_output.coefficients[batch.last], widened(layer_output.update[batch.last])
         require_finite(f"layer {number}: memory coefficients and updates", m, y)
         added, values = (widened(v[: m.shape[1]]) for v in (block.added, block.values))
-        sizes, top = m.abs() * values.norm(dim=1), vocabulary.read(y).top
+        sizes, top = m.abs() * values.norm(dim=1), vocabulary.read_tops(y)
         order = sizes.argsort(dim=1, descending=True, stable=True)
         along = margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))
         best = (m * linear(widened(along).to(m.dtype), added)).argmax(1)  # of what each memory adds to the margin
@@ -124,7 +124,7 @@ def chosen(
         )
         whole, lost = sizes.double().sum(1, keepdim=True), torch.where(gone, sizes[:, None].double(), 0).sum(2)
         each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
-        without = vocabulary.read(y[each] + added_to_output(block, m[each], _lost(block, gone, m[each]))[0]).top
+        without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], _lost(block, gone, m[each]))[0])
         share, changed = lost / whole.clamp(min=TINY), (without != top[each]).view(len(m), -1)
         out.append((gone, share.cpu().numpy(), changed.cpu().numpy()))
     return out

@@ -184,7 +184,7 @@ def _run(
         fires.append(_active(m, energies, memories, decoder.signs))
         effective.append(effective_memories(energies))
     r, y = torch.stack(residuals, 1), torch.stack(updates, 1)
-    ffn_top, output_top = (decoder.vocabulary.read(h.flatten(0, 1)).top.view(r.shape[:2]) for h in (y, r + y))
+    ffn_top, output_top = (decoder.vocabulary.read_tops(h.flatten(0, 1)).view(r.shape[:2]) for h in (y, r + y))
     target = output_top[:, -1].repeat_interleave(len(fires))
     given = torch.stack(inputs, 1) if beside else r
     reading = decoder.vocabulary.read(given.flatten(0, 1), target, rank=False)
