@@ -78,6 +78,8 @@ class Cluster:
     def logits(self, h: Tensor) -> Tensor:
         """Return the logits (rows, size), projected tile by tile."""
         z = self.inner(h)
+        if h.device.type != "cpu" or self.size <= TILE:
+            return torch.cat([tile for _, tile in self.tiles(z)], 1)
         out = z.new_empty(len(z), self.size)
         for start in range(0, self.size, TILE):
             part = slice(start, start + TILE)
