@@ -19,7 +19,6 @@ import torch
 import transformers
 from torch import nn
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.pytorch_utils import Conv1D
 
 from ff_memories.base.errors import UserError
 from ff_memories.model.families import FAMILIES, LEFT_OUT, Family, Wiring
@@ -145,7 +144,6 @@ class _Finder:
             "fused": forward.fused,
             "norm_after": None if after is None else after.name,
             "wiring": kinds[0],
-            "transposed": isinstance(down.module, Conv1D),
         }
 
     def feed_forwards(self, down: Part) -> Iterator[FeedForward]:
@@ -212,7 +210,6 @@ def row_of(folder: Path) -> str:
     kind = config["model_type"]
     if kind in LEFT_OUT:
         raise UserError(f"{folder}: {kind} is {LEFT_OUT[kind]}", "give a decoder with one feed-forward layer each")
-    config_file.refuse_multimodal(config, str(folder))
     model = load.load_weights(folder, config, causal_class(kind, str(folder)), torch.float32)
     row = propose(model)
     proof = prove(model, row)

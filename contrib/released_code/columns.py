@@ -65,7 +65,7 @@ def scalable(vocabulary: Vocabulary, values: torch.Tensor) -> torch.Tensor:
     if vocabulary.classes is None:
         return torch.zeros(len(values), dtype=torch.bool, device=values.device)
     h = values if vocabulary.out is None else torch.nn.functional.linear(values, vocabulary.out)
-    head = torch.cat([tile for _, tile in vocabulary.clusters[0].tiles(h)], 1).amax(1)
+    head = vocabulary.clusters[0].logits(h).amax(1)
     return torch.nn.functional.linear(h, vocabulary.classes).amax(1) > head
 
 

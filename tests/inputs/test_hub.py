@@ -227,11 +227,10 @@ def configured(**changes):
 
 REFUSED = {
     "config.json: auto_map names code": configured(auto_map={"AutoModelForCausalLM": "modeling_own.Own"}),
-    "config.json: a mixture of experts (num_local_experts: 8)": configured(num_local_experts=8),
     "the tokenizer names no token that a text begins with": no_start,
     "no weights": lambda folder: (folder / "model.safetensors").unlink(),
     "model.safetensors.index.json names model-0000": missing_shard,
-    "no tokenizer.json, the fast tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
+    "no tokenizer.json": lambda folder: (folder / "tokenizer.json").unlink(),
     "tokenizer.json: the tokenizer has 300 types, the model 290": configured(vocab_size=290),
 }
 

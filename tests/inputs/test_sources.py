@@ -62,6 +62,15 @@ def test_a_run_that_was_stopped_goes_on_from_its_partial_file(web):
     assert web[3][0][1] is not None and len(web[3]) == 1
 
 
+def test_a_file_that_changed_between_two_tries_is_no_mixture_of_both(web):
+    wanted = part(web, payload())
+    web[2]["/a/file.bin"] = [("cut", 2_000_000), *[503] * (download.ATTEMPTS - 1)]
+    with pytest.raises(UserError, match="every mirror failed"):
+        get(wanted)
+    part(web, payload()[::-1])
+    assert get(wanted).path.read_bytes() == payload()[::-1]
+
+
 @pytest.mark.parametrize("fault", [404, ("wrong",)])
 def test_mirrors_are_tried_in_order(web, fault):
     wanted = part(web, payload(), "a", "b", sha256=hashlib.sha256(payload()).hexdigest())

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.parameters import share
 from ff_memories.config.sections import Mutations
 from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.model.batches import batching
@@ -42,7 +43,7 @@ def test_blocks_end_where_they_are_full_and_shards_share_them_out(lengths, size,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batching, "BLOCK_TOKENS", size)
         blocks = batching.blocks(lengths)
-        shared = [batching.shard(lengths, index, shards) for index in range(shards)]
+        shared = [share(batching.blocks(lengths), (index + 1, shards)) for index in range(shards)]
     assert [s for first, end in blocks for s in range(first, end)] == list(range(len(lengths)))
     for first, end in blocks[:-1]:
         assert sum(lengths[first : end - 1] + 1) < size <= sum(lengths[first:end] + 1)
@@ -255,7 +256,7 @@ def test_keys_are_drawn_from_all_that_fire_and_another_seed_draws_others():
 def test_a_shards_blocks_are_joined_and_hold_the_same_sentences():
     lengths = np.full(5_000, 25)
     for shards in (1, 2, 3):
-        parts = [batching.shard(lengths, number, shards, 1 << 12) for number in range(shards)]
+        parts = [share(batching.blocks(lengths, 1 << 12), (number + 1, shards)) for number in range(shards)]
         joined = [batching.joined(part, lengths) for part in parts]
         assert [(own[0][0], own[-1][1]) for own in joined] == [(own[0][0], own[-1][1]) for own in parts]
         assert all(a[1] == b[0] for own in joined for a, b in pairwise(own)) and max(map(len, joined)) == 1

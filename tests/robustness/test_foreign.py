@@ -16,7 +16,6 @@ from ff_memories.audit import run_files
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import SafeStream
-from ff_memories.corpus import tokenizer
 from ff_memories.inputs import model_folder
 from ff_memories.model.files import config_file, safetensors_check
 from ff_memories.model.info import read_info
@@ -64,7 +63,6 @@ def test_a_type_that_was_asked_for_is_held_strictly():
 READERS = {
     "config.json": lambda path: config_file.read(path.parent),
     "model.safetensors.index.json": safetensors_check.shards,
-    "tokenizer_config.json": lambda path: tokenizer._json(path),
     "made_from.json": lambda path: model_folder.made_from(path.parent),
     "info.json": read_info,
     "model.json": is_transformer,

@@ -28,7 +28,7 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
         numbers.setdefault(" ".join(text.split()), []).append(number)
     turns: dict[str, int] = {}
     rows = []
-    for line, text, position in _records(path):
+    for line, text, position in records(path):
         same = numbers.get(text)
         if same is None:
             raise UserError(
@@ -48,13 +48,7 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
     return pl.DataFrame({"example": np.arange(len(rows)), "sentence": sentences, "position": positions})
 
 
-def check(path: Path) -> None:
-    """Check a file's form without looking up its sentences. Raises ``UserError`` for a bad line or an empty file."""
-    for _ in _records(path):
-        pass
-
-
-def _records(path: Path) -> Iterator[tuple[int, str, int]]:
+def records(path: Path) -> Iterator[tuple[int, str, int]]:
     empty = True
     for number, content in lines(path):
         if not content.strip():

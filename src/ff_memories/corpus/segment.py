@@ -4,6 +4,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -165,16 +166,8 @@ def spacy(pipeline: str, folder: Path | None = None, raw: bool = False) -> Segme
     return cut
 
 
-_cut: Segmenter  # of a process that cuts
-
-
-def _start(name: str, folder: Path | None, raw: bool) -> None:
-    global _cut
-    _cut = segmenter(name, folder, raw)
-
-
-def _starts(words: list[str]) -> list[int]:
-    return _cut(words)
+def _starts(words: list[str], name: str, folder: Path | None, raw: bool) -> list[int]:
+    return segmenter(name, folder, raw)(words)
 
 
 def cuts(
@@ -182,13 +175,15 @@ def cuts(
 ) -> Iterator[list[int]]:
     """Yield where to cut each paragraph, found by several processes; arguments as of ``segmenter``."""
     segmenter(name, folder, raw)  # where it is missing, the error is raised here
-    paragraphs, pool = iter(paragraphs), (processes, get_context("spawn"), _start, (name, folder, raw))
-    with ProcessPoolExecutor(*pool) as executor, Progress(0, "paragraphs", "sentences") as progress:
+    paragraphs, starts = iter(paragraphs), partial(_starts, name=name, folder=folder, raw=raw)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"))
+    with pool as executor, Progress(0, "paragraphs", "sentences") as progress:
         while some := list(islice(paragraphs, CHUNK * 16 * processes)):
-            yield from executor.map(_starts, some, chunksize=CHUNK)
+            yield from executor.map(starts, some, chunksize=CHUNK)
             progress.step(len(some))
 
 
+@cache
 def segmenter(name: str, folder: Path | None = None, raw: bool = False) -> Segmenter:
     """Return the segmenter that ``corpus.segmenter`` names: ``rule``, ``line`` or ``spacy:<pipeline>``.
 

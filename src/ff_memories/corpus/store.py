@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
 
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError, rebuild_hint
@@ -179,35 +179,27 @@ class Sentences:
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
     """Write the corpus atomically."""
     first, second = (np.frombuffer(s.offsets, dtype=np.int64) for s in (train, validation))
-    arrays = {
-        "tokens": np.concatenate([np.frombuffer(s.tokens, dtype=np.int32) for s in (train, validation)]),
-        "offsets": np.concatenate([first, first[-1] + second[1:]]),
-    }
-    if any(s.begins for s in (train, validation)):
-        arrays["begins"] = np.concatenate([np.frombuffer(s.begins, dtype=np.int8) for s in (train, validation)]) == 1
-    _save(arrays, len(train), path)
+    joined = lambda name, kind: np.concatenate([np.frombuffer(getattr(s, name), kind) for s in (train, validation)])
+    begins = joined("begins", np.int8) == 1 if train.begins or validation.begins else None
+    offsets = np.concatenate([first, first[-1] + second[1:]])
+    write_sample(Corpus(joined("tokens", np.int32), offsets, len(train), begins), path)
 
 
 def write_sample(corpus: Corpus, path: str | Path) -> None:
-    """Write a sample of a corpus (``Corpus.sample``) atomically."""
+    """Write a corpus, or a sample of one (``Corpus.sample``), atomically."""
     arrays = {"tokens": corpus.tokens, "offsets": corpus.offsets, "begins": corpus.begins, "numbers": corpus.numbers}
-    _save({name: array for name, array in arrays.items() if array is not None}, corpus.train, path)
-
-
-def _save(arrays: dict[str, np.ndarray], train: int, path: str | Path) -> None:
+    whole = {name: array for name, array in arrays.items() if array is not None}
     with atomic_write(path) as partial:
-        save_file(arrays, partial, metadata={"train": json.dumps(train)})
+        save_file(whole, partial, metadata={"train": json.dumps(corpus.train)})
 
 
 def read(path: str | Path) -> Corpus:
     """Read a corpus file. Raises ``UserError`` if it is damaged."""
-    from safetensors import safe_open
-
     require_file(path)
     try:
-        arrays = load_file(path)
         with safe_open(path, framework="np") as file:
             train = json.loads(file.metadata()["train"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         read_ = Corpus(arrays["tokens"], arrays["offsets"], train, arrays.get("begins"), arrays.get("numbers"))
         if not _whole(read_):
             raise ValueError("its offsets do not fit its tokens")

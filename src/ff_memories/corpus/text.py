@@ -2,7 +2,6 @@
 
 import hashlib
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sized
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,7 @@ import polars as pl
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.corpus import forms
-from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
+from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter, inside, raw_rule
 from ff_memories.corpus.store import Sentences
 from ff_memories.corpus.tokenizer import Tokenizer, Types
@@ -32,13 +31,14 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
         with path.open("rb") as file:
             for number, raw in enumerate(iter(lambda: file.readline(forms.LONGEST + 1), b""), 1):
                 if len(raw) > forms.LONGEST:
-                    raise forms.too_long(path, number)
+                    what = f"has more than {forms.LONGEST:,} bytes, too many for a paragraph"
+                    raise UserError(f"{path}, line {number}: {what}", forms.PLAIN)
                 try:
                     text = raw.decode("utf-8")
                 except UnicodeDecodeError as error:
                     raise forms.not_utf8(path, number, error.start) from None
                 if number == 1:
-                    text = text.removeprefix(forms.BYTE_ORDER_MARK)
+                    text = text.removeprefix(BYTE_ORDER_MARK)
                 if "<" in text:
                     text = forms.MARK.sub(lambda mark: BOUNDARY * len(mark[0]), text)
                 yield number, text
@@ -172,21 +172,13 @@ def _pieces(words: list[str], tokenizer: Tokenizer, most: int, where: str) -> It
 
 
 def _beginning(word: str, tokenizer: Tokenizer, most: int, where: str) -> str:
-    """Return as much of a word as has at most ``most`` tokens, cut behind a character and what combines with it."""
-    size = whole = min(len(word) - 1, 16 * most)
-    while size and (len(ids := tokenizer.encode([word[:size]])) > most or _combines(word[size - 1 : size + 1])):
-        size = min(size - 1, max(size * most // len(ids), 1)) if len(ids) > most else size - 1
-    if not size:  # more combines with a character than the model takes
-        size = next((n for n in range(min(whole, most), 0, -1) if len(tokenizer.encode([word[:n]])) <= most), 0)
+    """Return as much of a word as has at most ``most`` tokens, cut behind a character."""
+    size = min(len(word) - 1, 16 * most)
+    while size and len(ids := tokenizer.encode([word[:size]])) > most:
+        size = min(size - 1, max(size * most // len(ids), 1))
     if not size:
         raise UserError(f"{where}: a character of more than {most} tokens, which the model takes", "leave it out")
     return word[:size]
-
-
-def _combines(pair: str) -> bool:
-    """Return whether the second of two characters is drawn with the first."""
-    joined = unicodedata.category(pair[-1]).startswith("M") or "\U0001f3fb" <= pair[-1] <= "\U0001f3ff"
-    return joined or "\u200d" in pair
 
 
 def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[int, str]:

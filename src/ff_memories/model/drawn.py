@@ -114,20 +114,17 @@ def weights_of(weights: Path, description: Path, seed: int, name: str) -> Weight
     return (shuffled if moved else untrained)(*converted.load(weights, description), seed, draw)
 
 
-def drawn_by_transformers(own: LanguageModel, seed: int, name: str) -> Any:
+def drawn_by_transformers(own: Any, seed: int, name: str) -> Any:
     """Return an untrained or shuffled model like one of `transformers`, as it has it, with eager attention."""
     import transformers  # takes seconds to load
 
     from ff_memories.model.files import config_file
-    from ff_memories.model.transformer import hooked
 
     moved, draw = _draw(name)
-    if not isinstance(own, hooked.HookedModel):
-        raise TypeError(own)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(generator(seed, f"untrained weights {draw}").integers(2**62)))
         model = getattr(transformers, own.family.architecture)._from_config(
-            config_file.as_class(own.description.config, own.source), attn_implementation="eager", dtype=torch.float32
+            config_file.as_class(own.description.config, "model.json"), attn_implementation="eager", dtype=torch.float32
         )
     model = model.eval().requires_grad_(False).to(own.dtype)
     if moved:

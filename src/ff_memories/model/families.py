@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ff_memories.base.errors import UserError
-from ff_memories.model.files import config_file
 
 # How the feed-forward layer stands in its block. ``sequential``: o = r + y, and the feed-forward layer reads r.
 # ``parallel``: o = r + y as well, but the feed-forward layer reads the block's input, beside attention.
@@ -33,7 +32,6 @@ class Family:
         packed: whether the family takes an attention function of ours, so sentences run without padding.
         positions: of a table of learned positions, how many rows stand before that of the first position; ``None``: the
             model has no such table.
-        transposed: whether matrices are stored as (inputs, outputs).
         choices: options of ``config.json`` that the row needs, and their value.
     """
 
@@ -50,7 +48,6 @@ class Family:
     wiring: Wiring = "sequential"
     packed: bool = True
     positions: int | None = None
-    transposed: bool = False
     choices: tuple[tuple[str, object], ...] = ()
 
     @property
@@ -91,7 +88,7 @@ _NEOX = Family(
 FAMILIES: dict[str, tuple[Family, ...]] = {
     "gpt2": (
         Family("GPT2LMHeadModel", down="mlp.c_proj", up="mlp.c_fc", activation="mlp.act", norm="ln_2", reads="ln_2",
-               final_norm="transformer.ln_f", positions=0, transposed=True),
+               final_norm="transformer.ln_f", positions=0),
     ),
     "opt": (
         Family("OPTForCausalLM", down="fc2", up="fc1", activation="activation_fn", norm="final_layer_norm",
@@ -158,13 +155,18 @@ def row(config: dict[str, object], where: str) -> Family:
     kind = config.get("model_type")
     if not isinstance(kind, str):
         raise UserError(f"{where}: no model_type", "give the config.json that `transformers` saved with the model")
-    if kind in LEFT_OUT:
-        raise UserError(f"{where}: {kind} is {LEFT_OUT[kind]}", f"use a decoder of {', '.join(FAMILIES)}")
     if kind not in FAMILIES:
-        config_file.refuse_multimodal(config, where.removesuffix("/config.json"))
+        known = f"use a decoder of {', '.join(FAMILIES)}"
+        if kind in LEFT_OUT:
+            raise UserError(f"{where}: {kind} is {LEFT_OUT[kind]}", known)
+        if "text_config" in config:
+            raise UserError(
+                f"{where}: a multimodal {kind[:60]!r} model",
+                f"save the text model in it by itself, with `transformers`, or {known}",
+            )
         raise UserError(
             f"{where}: no row says where the memories of {kind[:60]!r} models are",
-            f"use a model of {', '.join(FAMILIES)}, or propose a row, in a clone: python -m tools.model_row FOLDER",
+            f"{known}, or propose a row, in a clone: python -m tools.model_row FOLDER",
         )
     rows = FAMILIES[kind]
     for family in rows:

@@ -9,9 +9,11 @@ within the tail. A tail is projected only for vectors where it can matter: `Tail
 and a vector whose best head word (for ranks: whose target) lies above that bound needs no look at the tail.
 """
 
+import copy
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -65,7 +67,6 @@ class Cluster:
     first: int
     embedding: Tensor  # (size, d_k)
     projection: Tensor | None  # (d_k, d)
-    _extent: tuple[float, Tensor] | None = None
 
     @property
     def size(self) -> int:
@@ -74,40 +75,33 @@ class Cluster:
     def inner(self, h: Tensor) -> Tensor:
         return h if self.projection is None else linear(h, self.projection)
 
-    def tiles(self, h: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Yield (first word of the tile within the cluster, logits (rows, tile))."""
-        yield from self.inner_tiles(self.inner(h))
-
     def logits(self, h: Tensor) -> Tensor:
-        """Return the logits (rows, size) of all tiles side by side."""
-        if h.device.type != "cpu" or self.size <= TILE:
-            return torch.cat([tile for _, tile in self.tiles(h)], 1)
+        """Return the logits (rows, size), projected tile by tile."""
         z = self.inner(h)
+        if h.device.type != "cpu" or self.size <= TILE:
+            return torch.cat([tile for _, tile in self.tiles(z)], 1)
         out = z.new_empty(len(z), self.size)
         for start in range(0, self.size, TILE):
             part = slice(start, start + TILE)
             linear(z, self.embedding[part], out=out[:, part])
         return out
 
-    def inner_tiles(self, z: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Yield the same from vectors within the cluster's own space."""
+    def tiles(self, z: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Yield (first word of the tile within the cluster, logits (rows, tile)) of vectors within its own space."""
         for start in range(0, self.size, TILE):
             yield start, linear(z, self.embedding[start : start + TILE])
 
+    @cached_property
     def extent(self) -> tuple[float, Tensor]:
-        """Return the length of the longest word vector, and the mean of all (d_k,)."""
-        if self._extent is None:
-            words = widened(self.embedding)
-            self._extent = float(words.norm(dim=1).max()), words.mean(0)
-        return self._extent
+        """The length of the longest word vector, and the mean of all (d_k,)."""
+        words = widened(self.embedding)
+        return float(words.norm(dim=1).max()), words.mean(0)
 
 
 class Vocabulary:
-    """The model's output layer; ``kind`` is how vectors are read: adaptive (the model's own), flat or head."""
+    """The model's output layer; ``kind`` is how vectors are read (``reading``)."""
 
-    def __init__(
-        self, description: Description, weights: Weights, kind: str = "adaptive", precision: Precision = "float32"
-    ):
+    def __init__(self, description: Description, weights: Weights, precision: Precision = "float32"):
         self.size, self.precision = description.vocab, precision
         self.norm: Callable[[Tensor], Tensor] | None = None
         if "final_norm.weight" in weights:
@@ -124,8 +118,7 @@ class Vocabulary:
             for k, start in enumerate(description.output_cutoffs[:-1])
         ]
         self.clusters, self.classes = [head, *tails], weights.get("output.classes") if tails else None
-        self._description, self._weights = description, weights
-        self.kind = kind
+        self._weights, self.kind = weights, "adaptive"
         self.never = torch.zeros(0, dtype=torch.long, device=head.embedding.device)  # ids of types never trained
         self.generator_state: Tensor | None = None  # of ``random``, after its draws
 
@@ -141,9 +134,8 @@ class Vocabulary:
         """
         if kind not in ("adaptive", "flat", "head", "random", "raw", "scaled"):
             raise ValueError(kind)
-        other = Vocabulary(self._description, self._weights, kind, self.precision)
-        other.never, other.norm, other.bias = self.never, self.norm, self.bias
-        other.cap, other.scale = self.cap, self.scale
+        other = copy.copy(self)
+        other.kind, other.clusters = kind, [replace(cluster) for cluster in self.clusters]
         if kind == "scaled" and self.scale is not None:
             whole = other.clusters[0].embedding
             other.clusters[0].embedding = (whole * self.scale).to(whole.dtype)
@@ -273,17 +265,17 @@ class Vocabulary:
         """Return the predictions of a block of vectors, by sign, from the logits of one product."""
         logits = self.clusters[0].logits(self._projected(h))
         predictions: list[list[Prediction]] = [[] for _ in range(signs)]
-        step = _few(logits)
-        for start in range(0, max(1, len(logits)), step):
-            rows = slice(start, start + step)
-            for sign in reversed(range(signs)):  # the positive one last: ranks take its logits' place
+        few = _few(logits)
+        for start in range(0, max(1, len(logits)), few):
+            rows = slice(start, start + few)
+            for sign in reversed(range(signs)):  # the positive one last: ranks may take its logits' place
                 part = logits[rows] if sign == 0 else -logits[rows]
                 targets = None if target is None else target[sign, rows]
                 predictions[sign].append(self._of_logits(self._whole(part) if whole else part, targets, rank))
         return [Prediction.joined(parts) for parts in predictions]
 
     def _of_logits(self, logits: Tensor, target: Tensor | None, rank: bool) -> Prediction:
-        """Return the prediction of one softmax over logits (rows, vocab), which do not outlast it."""
+        """Return the prediction of one softmax over logits (rows, vocab), which may not outlast it."""
         top = _argmax(logits)
         top_logit = logits.gather(1, top[:, None])
         # torch.logsumexp has the same bits and takes five times as long
@@ -293,7 +285,7 @@ class Vocabulary:
     def _rows(self, h: Tensor, target: Tensor | None, rank: bool) -> Prediction:
         """Return the predictions of a block of vectors where words are in a head and tails."""
         h = self._projected(h)
-        head = torch.cat([t for _, t in self.clusters[0].tiles(h)], 1)
+        head = self.clusters[0].logits(h)
         top_logit, top = head.max(1)
         flat = self.kind == "flat"
         if flat or self.classes is None:
@@ -307,13 +299,9 @@ class Vocabulary:
             for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)
         ]
         for tail in tails:
-            tail.project(
-                tail.reach > top_logit if target is None else (tail.reach > top_logit) | tail.holds(target),
-                target,
-                keep=rank and target is not None,
-            )
-        if flat:
-            for tail in tails:
+            need = tail.reach > top_logit if target is None else (tail.reach > top_logit) | tail.holds(target)
+            tail.project(need, target, keep=rank and target is not None)
+            if flat:
                 norm = torch.logaddexp(norm, tail.lse)
         for tail in tails:  # the tail's best word, in head logits
             best = tail.max + tail.offset
@@ -335,14 +323,13 @@ class Vocabulary:
         """Return what is read off a block's logits, given the best word of each row."""
         probability, none = torch.exp(top_logit - norm), torch.full_like(top, -1)
         out = Prediction(top, probability, none, torch.full_like(probability, torch.nan), top, probability, none)
-        never = Untrained(self, head, top) if len(self.never) else None  # before ranks take the logits' place
-        logit = None if target is None else self.fill_targets(out, head, tails, norm, target, rank)
+        logit = None if target is None else self._fill_targets(out, head, tails, norm, target, rank)
         out.trained_rank = out.target_rank
-        if never is not None:
-            never.leave_out(out, tails, norm, logit, target if rank else None)
+        if len(self.never):
+            self._leave_out_untrained(out, head, tails, norm, target if rank else None, logit)
         return out
 
-    def fill_targets(
+    def _fill_targets(
         self, out: Prediction, head: Tensor, tails: list["Tail"], norm: Tensor, target: Tensor, rank: bool
     ) -> Tensor:
         """Fill in the targets' probabilities and ranks; return their logits (rows,), NaN without a target.
@@ -358,49 +345,46 @@ class Vocabulary:
         out.target_probability = torch.exp(logit - norm)
         if not rank:
             return logit
-        count = head.gt_(logit[:, None]).sum(1)
+        count = _above(head, logit, torch.empty_like(head) if len(self.never) else head)
         for tail in tails:
             tail.project(tail.reach > logit, target, keep=True)
             count += tail.above(torch.where(tail.own.isnan(), logit - tail.offset, tail.own))
-        out.target_rank = torch.where(logit.isnan(), -1, count.round().long())
+        out.target_rank = torch.where(logit.isnan(), -1, count)
         return logit
 
-
-class Untrained:
-    """The types that a model is never trained to predict, left out of what a block of vectors predicts.
-
-    Args:
-        vocabulary: whose they are.
-        head: (rows, words) logits of the head.
-        top: (rows,) most probable type of all.
-    """
-
-    def __init__(self, vocabulary: Vocabulary, head: Tensor, top: Tensor):
-        self.never = vocabulary.never
-        self.rows = torch.isin(top, self.never).nonzero().squeeze(1)  # whose top is another one without them
-        self.inside = self.never[self.never < head.shape[1]]
-        self.logits = head[:, self.inside]
-        self.head = head[self.rows].index_fill_(1, self.inside, -torch.inf)
-
-    def leave_out(
-        self, out: Prediction, tails: list["Tail"], norm: Tensor, logit: Tensor | None, target: Tensor | None
+    def _leave_out_untrained(
+        self,
+        out: Prediction,
+        head: Tensor,
+        tails: list["Tail"],
+        norm: Tensor,
+        target: Tensor | None,
+        logit: Tensor | None,
     ) -> None:
-        """Fill in what is predicted among the trained types; ``logit`` and ``target``: of those whose rank is known."""
-        inside = [tail.inside(self.never) for tail in tails]
-        if len(self.rows):
-            best, top = self.head.max(1)
-            for tail, words in zip(tails, inside, strict=True):
-                value, word = tail.best_without(self.rows, words)
+        """Fill in what is predicted without the types that the model is never trained to predict.
+
+        ``target`` and ``logit``, (rows,) each: of those whose rank is known.
+        """
+        inside = self.never[self.never < head.shape[1]]
+        inside_tails = [self.never[tail.holds(self.never)] - tail.cluster.first for tail in tails]
+        rows = torch.isin(out.top, self.never).nonzero().squeeze(1)  # whose top is another one without them
+        if len(rows):
+            best, top = head[rows].index_fill_(1, inside, -torch.inf).max(1)
+            for tail, words in zip(tails, inside_tails, strict=True):
+                value, word = tail.best_without(rows, words)
                 wins = value > best
                 best, top = torch.where(wins, value, best), torch.where(wins, word, top)
-            out.trained_top = out.top.index_copy(0, self.rows, top)
-            out.trained_probability = out.probability.index_copy(0, self.rows, torch.exp(best - norm[self.rows]))
-        if target is not None and logit is not None:
-            logits = torch.cat([self.logits, *(t.logits_of(words) for t, words in zip(tails, inside, strict=True))], 1)
-            types = torch.cat([self.inside, *(words + t.cluster.first for t, words in zip(tails, inside, strict=True))])
-            above = logits > logit[:, None]  # never where a tail was not projected: NaN
-            above &= types != target[:, None]  # whose logit, computed again, may differ in its last bits
-            out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
+            out.trained_top = out.top.index_copy(0, rows, top)
+            out.trained_probability = out.probability.index_copy(0, rows, torch.exp(best - norm[rows]))
+        if target is None or logit is None:
+            return
+        logits, types = [head[:, inside]], [inside]
+        for tail, words in zip(tails, inside_tails, strict=True):
+            logits.append(tail.logits_of(words))
+            types.append(words + tail.cluster.first)
+        above = torch.cat(logits, 1) > logit[:, None]  # never where a tail was not projected: NaN
+        above &= torch.cat(types) != target[:, None]  # whose logit, computed again, may differ in its last bits
+        out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
 
 
 def _in_blocks(run: Callable[[range], None], rows: int) -> None:
@@ -420,6 +404,15 @@ def _argmax(logits: Tensor) -> Tensor:
     if logits.device.type != "cpu":
         return logits.max(1).indices
     return torch.from_numpy(logits.numpy().argmax(1))
+
+
+def _above(logits: Tensor, bar: Tensor, room: Tensor) -> Tensor:
+    """Return how many of each row's logits exceed a bar, (rows,).
+
+    ``room``: of their shape, for each comparison as a float, which torch sums in a third of bools' time; the logits'
+    own where these are read no more.
+    """
+    return torch.gt(logits, bar[:, None], out=room).sum(1).long()
 
 
 class Tail:
@@ -444,7 +437,7 @@ class Tail:
         if flat:
             self.reach = torch.full_like(prior, torch.inf)
         else:  # logit - lse: a logit is at most |z| |e|, and by Jensen lse at least log(n) + the logits' mean
-            longest, mean = cluster.extent()
+            longest, mean = cluster.extent
             largest = self.z.norm(dim=1) * longest
             most = largest - math.log(cluster.size) - linear(self.z, mean[None]).squeeze(1)
             self.reach = prior + torch.clamp(most, max=0) + MARGIN + 4 * roundoff * largest
@@ -468,13 +461,9 @@ class Tail:
             return
         self._done[rows] = True
         z, tiles = self.z[rows], []
-        best, word, lse = (
-            z.new_full((len(z),), -torch.inf),
-            rows.new_zeros(len(rows)),
-            z.new_full((len(z),), -torch.inf),
-        )
-        target_logit = z.new_full((len(z),), torch.nan)
-        for start, tile in self.cluster.inner_tiles(z):
+        best, lse = (z.new_full((len(z),), -torch.inf) for _ in range(2))
+        word, target_logit = rows.new_zeros(len(rows)), z.new_full((len(z),), torch.nan)
+        for start, tile in self.cluster.tiles(z):
             value = tile.amax(1)
             rises = (value > best).nonzero().squeeze(1)
             word[rises] = tile[rises].argmax(1) + start
@@ -490,10 +479,6 @@ class Tail:
         if keep:
             self._kept.append((rows, tiles))
 
-    def inside(self, types: Tensor) -> Tensor:
-        """Return which words of this tail some types are, counted within it."""
-        return types[self.holds(types)] - self.cluster.first
-
     def logits_of(self, words: Tensor) -> Tensor:
         """Return the logits (rows, words) of a few words, in head logits; NaN for vectors that were not projected."""
         return linear(self.z, self.cluster.embedding[words]) + self.offset[:, None]
@@ -507,7 +492,7 @@ class Tail:
         again = torch.isin(word, words).nonzero().squeeze(1)
         if len(again):
             best[again] = -torch.inf
-            for start, tile in self.cluster.inner_tiles(self.z[rows[again]]):
+            for start, tile in self.cluster.tiles(self.z[rows[again]]):
                 here = words[(words >= start) & (words < start + tile.shape[1])] - start
                 value, at = tile.index_fill_(1, here, -torch.inf).max(1)
                 rises = value > best[again]
@@ -516,10 +501,8 @@ class Tail:
         return best + self.offset[rows], word + self.cluster.first
 
     def above(self, bar: Tensor) -> Tensor:
-        """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected. Only once."""
-        count = torch.zeros_like(bar)
+        """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected."""
+        count = torch.zeros(len(bar), dtype=torch.long, device=bar.device)
         for rows, tiles in self._kept:
-            limit = bar[rows, None]
-            count[rows] = torch.stack([tile.gt_(limit).sum(1) for tile in tiles]).sum(0)  # in place: no time for a mask
-        self._kept = []
+            count[rows] = torch.stack([_above(tile, bar[rows], torch.empty_like(tile)) for tile in tiles]).sum(0)
         return count

@@ -113,7 +113,7 @@ def refuse_bad_sample(run: Run) -> None:
     if given is not None and os.path.exists(given):
         from ff_memories.corpus import sample  # polars is slow to import, and every job reads this module
 
-        sample.check(Path(given))
+        list(sample.records(Path(given)))
 
 
 def run_of_module(config: dict[str, Any], write: bool) -> Run:

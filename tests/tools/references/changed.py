@@ -46,7 +46,7 @@ class OfTransformers:
 
     def value(self, layer, memory):
         weight = self.down(layer).weight
-        values = weight if self.row.transposed else weight.t()
+        values = weight if self.row.architecture == "GPT2LMHeadModel" else weight.t()
         return values[memory % len(values)] * (1 if memory < len(values) else -1)
 
     def run(self, prefix):

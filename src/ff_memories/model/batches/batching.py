@@ -66,11 +66,6 @@ def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, in
     return out
 
 
-def shard(lengths: np.ndarray, index: int, shards: int, tokens: int | None = None) -> list[tuple[int, int]]:
-    """Return the blocks of shard ``index`` (from 0) of ``shards``, which may be empty; ``tokens`` as of ``blocks``."""
-    return list(share(blocks(lengths, tokens), (index + 1, shards)))
-
-
 def joined(parts: list[tuple[int, int]], lengths: np.ndarray) -> list[tuple[int, int]]:
     """Return a shard's blocks as blocks that fill a GPU's batches; what the shard holds does not change."""
     if not parts:

@@ -19,29 +19,18 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
 from ff_memories.model.files.converted import Description, Weights
 
-
-class _Meter:
-    """Stands in for fairseq's training meters, whose numbers nobody needs here."""
-
-
-_METERS = ("AverageMeter", "TimeMeter", "StopwatchMeter")
-_ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [argparse.Namespace]
-_ALLOWED += [
-    (type(name, (_Meter,), {}), f"{module}.{name}")
-    for module in ("fairseq.meters", "fairseq.logging.meters")
-    for name in _METERS
+# what a checkpoint may hold besides tensors: its options, and fairseq's training meters, whose numbers nobody needs
+_ALLOWED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
+    argparse.Namespace,
+    *(
+        (type(name, (), {}), f"{module}.{name}")
+        for module in ("fairseq.meters", "fairseq.logging.meters")
+        for name in ("AverageMeter", "TimeMeter", "StopwatchMeter")
+    ),
 ]
 
-_REFUSED = {  # options of fairseq's transformer_lm that change the forward pass in ways not read here
-    "character_embeddings": "character embeddings",
-    "layernorm_embedding": "a layer norm on its embeddings",
-    "cross_self_attention": "cross self-attention",
+_REFUSED = {  # options of fairseq's transformer_lm that change the forward pass, and no weight tells of them
     "decoder_layers_to_keep": "pruned layers",
-    "quant_noise_pq": "quantisation noise",
-    "scale_fc": "a scaled feed-forward norm",
-    "scale_attn": "a scaled attention norm",
-    "scale_heads": "scaled heads",
-    "scale_resids": "scaled residuals",
     "add_bos_token": "a <s> before every sentence",
 }
 
@@ -128,11 +117,10 @@ def model_options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
     return args
 
 
-def _refuse_other_architectures(options: dict[str, Any], weights: Weights, path: Path) -> None:
+def _refuse_other_architectures(options: dict[str, Any], path: Path) -> None:
+    """Refuse what options say of another architecture; ``_refuse_unread`` refuses what weights say of it."""
     arch = str(options.get("arch"))[:60]
-    if any(name.startswith("encoder.") for name in weights):
-        raise UserError(f"{path}: an encoder-decoder ({arch}), not a decoder-only transformer_lm")
-    if any(re.search(r"conv|lstm|rnn", name) for name in weights) or not arch.startswith("transformer_lm"):
+    if not arch.startswith("transformer_lm"):
         raise UserError(f"{path}: its architecture is {arch}, not a transformer_lm")
     activation = options.get("activation_fn", "relu") or "relu"
     if activation != "relu":
@@ -145,8 +133,6 @@ def _refuse_other_architectures(options: dict[str, Any], weights: Weights, path:
     for option, what in _REFUSED.items():
         if options.get(option):
             raise UserError(f"{path}: it has {what} ({option}), which is not supported")
-    if any("moe" in name or "gate" in name or ".fc3" in name or "w_gate" in name for name in weights):
-        raise UserError(f"{path}: gated feed-forward layers, not the two matrices of equation 1")
 
 
 def _cutoffs(option: Any, vocab: int) -> tuple[int, ...]:
@@ -272,7 +258,7 @@ def read(path: str | Path) -> tuple[Description, Weights]:
 def described(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]:
     """Return the same of a sound checkpoint in memory; a weight that is one of its tensors shares that one's memory."""
     options, state = model_options(loaded, path), loaded["model"]
-    _refuse_other_architectures(options, state, path)
+    _refuse_other_architectures(options, path)
     take = _Taker(state, path)
     layers = 1 + max((int(m[1]) for n in state if (m := re.match(r"decoder\.layers\.(\d+)\.", n))), default=-1)
     if not layers:

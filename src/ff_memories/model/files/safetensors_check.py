@@ -25,34 +25,6 @@ WRAPPERS = (rf"^(?:(?:module|{_INNER})\.)+", rf"(?<=\.)(?:{_INNER})\.")  # of to
 CONSTANTS = re.compile(r"\.attn\.(bias|masked_bias)$|rotary_emb\.inv_freq$")  # that older versions saved with weights
 AGAIN = "fetch the model's files again, or save it again with model.save_pretrained(folder)"
 PLAIN = "give the model in float32, float16 or bfloat16"
-# What a tensor that the model lacks is the mark of: what the folder holds, and the way out.
-MARKS = (
-    (
-        r"\.lora_|\.modules_to_save\.",
-        "an adapter beside its model",
-        "merge it: model.merge_and_unload().save_pretrained(folder), with the library that made it",
-    ),
-    (
-        r"_scale(_inv|_2)?$|\.(qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|weight_(packed|zero_point))\b",
-        "quantised weights",
-        PLAIN,
-    ),
-    (
-        r"^(score|classifier|qa_outputs|classification_head|regression_head)\.",
-        "a classifier, whose output is labels, not next tokens",
-        "use the language model that it was trained from",
-    ),
-    (
-        r"^(v_head|value_head|multiple_choice_head)\.",
-        "a language model with another head beside its own",
-        "keep the language model alone: {save}",
-    ),
-)
-SAVE = (
-    'python -c "from transformers import AutoModelForCausalLM as M, AutoTokenizer as T; '
-    "M.from_pretrained('{where}'{more}).save_pretrained('language-model'); "
-    "T.from_pretrained('{where}').save_pretrained('language-model')\", then --model ./language-model"
-)
 
 
 class Index(BaseModel):
@@ -87,21 +59,17 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: cut, damaged, or not safetensors ({error})", AGAIN) from None
 
 
-def types(folder: Path) -> dict[str, str]:
-    """Return the type of every weight of a folder, such as F32. Raises ``UserError`` where a file is damaged."""
-    by_weight: dict[str, str] = {}
+def refuse_other_types(folder: Path, where: str) -> None:
+    """Raise ``UserError`` for a damaged file, and for weights that are no floats of 16 bits or more.
+
+    ``where``: the folder, for messages.
+    """
     for path in files(folder):
         with _opened(path) as file:
-            by_weight |= {name: file.get_slice(name).get_dtype() for name in file.keys()}  # noqa: SIM118
-    return by_weight
-
-
-def refuse_other_types(types: Mapping[str, str], where: str) -> None:
-    """Raise ``UserError`` for weights that are no floats of 16 bits or more; ``where``: the folder, for messages."""
-    for name, kind in types.items():
-        if kind not in FLOATS and not CONSTANTS.search(name):
-            fix = SAVE.format(where=where, more=", dtype='float32'") if kind.startswith("F8") else PLAIN
-            raise UserError(f"{where}: {name} is of type {kind}, no float of 16 bits or more", fix)
+            for name in file.keys():  # noqa: SIM118
+                kind = file.get_slice(name).get_dtype()
+                if kind not in FLOATS and not CONSTANTS.search(name):
+                    raise UserError(f"{where}: {name} is of type {kind}, no float of 16 bits or more", PLAIN)
 
 
 def refuse_odd_numbers(folder: Path) -> None:
@@ -120,9 +88,6 @@ def refuse_others(told: Mapping[str, Any], kind: str, where: str) -> None:
     ``told``: what `transformers` says of loading them (``output_loading_info``); ``kind``: the model's class.
     """
     more = sorted(name for name in told["unexpected_keys"] if not CONSTANTS.search(name))
-    for mark, what, fix in MARKS:
-        if marked := next((name for name in more if re.search(mark, name)), None):
-            raise UserError(f"{where}: {what} ({marked})", fix.format(save=SAVE.format(where=where, more="")))
     if lacking := sorted(told["missing_keys"]):
         besides = f", but have {more[0]}" if more else ""
         raise UserError(f"{where}: the weights lack {lacking[0]}{besides}", AGAIN)

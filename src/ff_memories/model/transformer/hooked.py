@@ -192,12 +192,11 @@ class HookedModel(LanguageModel):
         self, model: Any, description: TransformerDescription, family: Family, precision: Precision = "float32"
     ):
         self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
-        self.source, self.start, self.signs = "", description.start, description.signs
+        self.start, self.signs = description.start, description.signs
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
         self.device = next(model.parameters()).device
-        self.path, stack = layers_of(model, description.layers)
+        self.path, self._stack = layers_of(model, description.layers)
         self._state, self._alone = State(torch.bfloat16 if precision == "bfloat16" else None), threading.Lock()
-        self._stack = stack
         self._changes = contextlib.ExitStack()
         self._changes.enter_context(attention(model, packed.NAME if family.packed else None))
         if precision == "bfloat16":
@@ -206,14 +205,18 @@ class HookedModel(LanguageModel):
         if precision == "bfloat16" or (arithmetic.portable() and self.device.type == "cpu"):
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
-        self._pairs = not family.packed and returns_pairs(model, stack[0])
+        self._pairs = not family.packed and returns_pairs(model, self._stack[0])
         kind = Layer if family.packed else GroupedLayer
-        self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(stack)]
+        self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(self._stack)]
         for layer in self.layers:
             for handle in layer.handles:
                 self._changes.push(handle)
         self.embedding = model.get_input_embeddings().weight.detach()
-        self.vocabulary = vocabulary_of(model, description, family, precision)
+        head, norm = model.get_output_embeddings(), model.get_submodule(family.final_norm)
+        self.vocabulary = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
+        self.vocabulary.norm, self.vocabulary.scale = norm, scale_of(norm, head.weight.shape[1])
+        self.vocabulary.bias = None if head.bias is None else head.bias.detach()
+        self.vocabulary.cap = description.config.get("final_logit_softcapping")
 
     def close(self) -> None:
         """Take out of the model what was put in to read it; it then runs as `transformers` made it."""
@@ -267,8 +270,15 @@ class HookedModel(LanguageModel):
 
     def _begin(self, tokens: Tensor, **more: Tensor) -> tuple[Tensor, list[Arguments]]:
         """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
-        with self._alone, caught(self.model, self.path, self._stack, self._pairs) as catchers:
-            self.model.base_model(input_ids=tokens, use_cache=False, **more)
+        parent, _, name = self.path.rpartition(".")
+        holder = self.model.get_submodule(parent)
+        catchers = [_Catcher(layer, self._pairs) for layer in self._stack]
+        with self._alone:
+            setattr(holder, name, nn.ModuleList(catchers))
+            try:
+                self.model.base_model(input_ids=tokens, use_cache=False, **more)
+            finally:
+                setattr(holder, name, self._stack)
         return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
 
 
@@ -283,18 +293,6 @@ def _by_token(arguments: list[Arguments], tokens: int) -> list[Tensor]:
                 yield from inside(part)
 
     return list({id(part): part for part in inside(arguments)}.values())
-
-
-def vocabulary_of(model: Any, description: TransformerDescription, family: Family, precision: Precision) -> Vocabulary:
-    """Return the model's final norm and output layer as a vocabulary."""
-    head = model.get_output_embeddings()
-    vocabulary = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
-    norm = model.get_submodule(family.final_norm)
-    vocabulary.norm = norm
-    vocabulary.scale = scale_of(norm, head.weight.shape[1])
-    vocabulary.bias = None if head.bias is None else head.bias.detach()
-    vocabulary.cap = description.config.get("final_logit_softcapping")
-    return vocabulary
 
 
 class _Catcher(nn.Module):
@@ -333,19 +331,6 @@ def returns_pairs(model: Any, layer: nn.Module) -> bool:
     finally:
         hook.remove()
     return is_pair[0]
-
-
-@contextlib.contextmanager
-def caught(model: nn.Module, path: str, stack: nn.ModuleList, pairs: bool) -> Iterator[list[_Catcher]]:
-    """Put catchers in the place of a model's layers; ``pairs``: whether these return attention weights as well."""
-    parent, _, name = path.rpartition(".")
-    holder = model.get_submodule(parent)
-    catchers = [_Catcher(layer, pairs) for layer in stack]
-    setattr(holder, name, nn.ModuleList(catchers))
-    try:
-        yield catchers
-    finally:
-        setattr(holder, name, stack)
 
 
 def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:

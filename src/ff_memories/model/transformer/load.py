@@ -39,9 +39,7 @@ def load(
     """
     family = row(description.config, str(folder))
     model = load_weights(folder, description.config, family.architecture, dtype)
-    loaded = HookedModel(model.to(device), description, family, precision)
-    loaded.source = str((folder / "model.safetensors").resolve())
-    return loaded
+    return HookedModel(model.to(device), description, family, precision)
 
 
 def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:
@@ -74,26 +72,22 @@ def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype:
 
 def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: str, **how: Any) -> Any:
     """Return a model of a folder's safetensors; ``how``: besides, as `transformers` names it."""
-    verbosity = transformers.utils.logging.get_verbosity()
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-    try:
-        model_config = config_file.as_class(config, where)
-        with config_file.understood(f"{where}: not a readable {config['model_type']} model"):
-            model, loading_info = getattr(transformers, architecture).from_pretrained(
-                folder,
-                config=model_config,
-                attn_implementation="eager",
-                use_safetensors=True,
-                local_files_only=True,
-                key_mapping=dict.fromkeys(safetensors_check.WRAPPERS, ""),
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,
-                generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
-                **how,
-            )
-    finally:
-        transformers.utils.logging.set_verbosity(verbosity)
+    model_config = config_file.as_class(config, where)
+    with config_file.understood(f"{where}: not a readable {config['model_type']} model"):
+        model, loading_info = getattr(transformers, architecture).from_pretrained(
+            folder,
+            config=model_config,
+            attn_implementation="eager",
+            use_safetensors=True,
+            local_files_only=True,
+            key_mapping=dict.fromkeys(safetensors_check.WRAPPERS, ""),
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            generation_config=transformers.GenerationConfig(),  # nothing is generated, and none is looked for
+            **how,
+        )
     safetensors_check.refuse_others(loading_info, architecture, where)
     return model
 
@@ -105,7 +99,7 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
     it is not that of such a model, a file is cut or damaged, or the tensors are not the model's.
     """
     config_file.check_numbers(config, f"{where}/config.json")
-    model = _without_weights(config, architecture, where)
+    model = without_weights(config, architecture, where)
     settings, wanted = model.config, sum(p.numel() for p in model.parameters())
     if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
         raise UserError(
@@ -123,9 +117,8 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
         )
     paths = safetensors_check.files(folder)
     if paths and all(path.exists() for path in paths):
-        kinds = safetensors_check.types(folder)
+        safetensors_check.refuse_other_types(folder, where)
         _from_files(folder, config, architecture, where, dtype=torch.float32, device_map="meta")
-        safetensors_check.refuse_other_types(kinds, where)
 
 
 def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:
@@ -134,12 +127,12 @@ def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescript
     Raises ``UserError`` where there is no row for the model, or the config is not that of such a model.
     """
     family = row(config, where)
-    model = _without_weights(config, family.architecture, where)
+    model = without_weights(config, family.architecture, where)
     description = describe(model, config, family, 0, signs, sys.maxsize)
     return replace(description, parameters=sum(p.numel() for p in model.parameters()))
 
 
-def _without_weights(config: dict[str, Any], architecture: str, where: str) -> Any:
+def without_weights(config: dict[str, Any], architecture: str, where: str) -> Any:
     """Return a model with names and shapes alone. Raises ``UserError`` where the config is not that of such a model."""
     model_config = config_file.as_class(config, where)
     with torch.device("meta"), config_file.understood(f"{where}: not the config of a {config['model_type']} model"):

@@ -319,7 +319,7 @@ def search(
         trigger_table.require_enough(text, options.top, options.positions, options.per_sentence)
         # other blocks change last bits: those of fairseq's models are the recorded runs'
         block = batching.fitting(lengths) if is_transformer(description) else batching.BLOCK_TOKENS
-        blocks, of_batches = batching.shard(lengths, shard[0] - 1, shard[1], block), WHOLE
+        blocks, of_batches = list(share(batching.blocks(lengths, block), shard)), WHOLE
         blocks = batching.joined(blocks, lengths) if decoder.device.type == "cuda" else blocks
     else:
         blocks, of_batches = [(0, text.train)], shard  # a sample is one block
