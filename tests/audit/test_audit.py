@@ -4,16 +4,11 @@ import copy
 import dataclasses
 import json
 import math
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
-import psutil
 import pytest
 from audited import audit, recompute_in_float32
 from factories import words
@@ -22,7 +17,7 @@ from pipeline import config, run_steps, write_inputs
 from ff_memories import tables
 from ff_memories.annotate import proxy
 from ff_memories.audit import baselines, checks
-from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, draw
+from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, draw, statement
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.checks import ROWS, recomputed
 from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
@@ -312,16 +307,6 @@ def test_a_file_that_no_step_writes_so_contradicts_its_order_or_its_precision(so
         assert len(faults_) == 1 and faults_[0].startswith("mutations: ") and says in faults_[0]
 
 
-def test_a_baselines_file_out_of_order_contradicts_it(sound, folder, tmp_path):
-    own = dataclasses.replace(sound, tables={}, found_here=True)
-    for name in (*baselines.ROWS, *baselines.LABELS):
-        schema = tables.TABLES[name]
-        frame = sound.tables.get(name, pl.DataFrame(schema=schema.columns))
-        frame.reverse().write_parquet(tmp_path / f"{name}.parquet")
-    said = baselines.contradictions(own, Run(config()), "untrained-1", lambda path: tmp_path / Path(path).name)
-    assert tables_of(said) == list(baselines.ROWS)
-
-
 @pytest.mark.parametrize(
     "changes, never", [({}, TYPES[:20]), ({"values__projection": "head"}, ())], ids=["never", "head"]
 )
@@ -376,11 +361,11 @@ def test_the_sample_is_as_large_as_the_statement_needs():
     aim = Aim(0.95, 0.0075)
     assert aim.rows == 398
     assert 0.9925**398 <= 0.05 < 0.9925**397
-    said = aim.statement(398, 0, 10**6, "rows match")
-    assert said == "398 of 398 rows match: with 95 % confidence, fewer than 0.75 % of 1,000,000 differ"
+    said = lambda population, rows: statement([Finding("values", population, looked_at=rows)], aim)
+    shown = "398 of 398 rows of values match: with 95 % confidence, fewer than 0.75 % of 1,000,000 differ"
+    assert said(10**6, 398) == shown
     assert aim.bound(398, 0) <= 0.0075
-    assert "these are all rows" in aim.statement(40, 0, 40, "rows match")
-    assert aim.statement(0, 0, 0, "rows match") == "0 rows match: there are none"
+    assert said(40, 40) == "40 of 40 rows of values match: these are all rows"
     assert aim.bound(398, 2) > 2 / 398
     first, same, other = (Aim(seed=seed).draw("rows", 10_000).tolist() for seed in (1, 1, 2))
     assert first == same == sorted(set(first)) != other
@@ -406,24 +391,11 @@ def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():
     examples = pl.DataFrame({"example": range(500)})
     rows = examples.join(pl.DataFrame({"layer": range(1, 17)}), how="cross").sort("example", "layer")
     frames = {"examples": examples, "composition": rows, "refinement": rows, "triggers": rows}
-    (works, sizes), text = draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames)), list[tuple[str, int]]()
-    for work in works:
-        text += [row for row in work.rows if row[0] != "triggers"]
-    seen = {name: [i if name == "examples" else i // 16 for table, i in text if table == name] for name in frames}
+    drawn, sizes = draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames))
+    seen = {name: [i if name == "examples" else i // 16 for table, i in drawn if table == name] for name in frames}
     assert sizes["composition"] == 8000 and seen["examples"] == sorted(seen["examples"])
     assert seen["examples"] == seen["composition"] == seen["refinement"] and len(set(seen["examples"])) == 398
-    assert sum(len(work.rows) for work in works) == 4 * 398
-
-
-def test_with_a_limit_of_time_the_same_rows_are_looked_at_in_rounds():
-    frames = {"triggers": pl.DataFrame({"layer": [1] * 5000, "key": range(5000)})}
-    (once, _), (rounds, sizes) = (
-        draw("own", frames, NO_TEXT, "inner", Aim(seed=2, seconds=seconds), list(frames)) for seconds in (None, 60.0)
-    )
-    drawn = lambda works: sorted(row for work in works for row in work.rows)
-    assert drawn(rounds) == drawn(once) and sizes == {"triggers": 5000}
-    assert {work.round for work in once} == {0} and [work.round for work in rounds] == list(range(8))
-    assert {len(work.rows) for work in rounds} == {49, 50}
+    assert len(drawn) == 4 * 398
 
 
 def test_more_near_ties_than_a_stated_share_show_too_little():
@@ -439,26 +411,3 @@ def test_other_memories_than_rounding_may_choose_are_no_near_tie(sound):
     for row in sound.tables["removals"].filter(pl.col("layer") == 2).sort("removed").to_dicts()[:3]:
         assert recomputed("removals", sound, row).state == MATCH
         assert recomputed("removals", sound, {**row, "loss": (row["loss"] or 0.0) + 0.3}).state == DIFFERS
-
-
-ASLEEP = """
-import signal, sys, time
-from ff_memories.audit.audit import _each
-signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-list(_each([600.0] * 4, time.sleep, 2))
-"""
-
-
-@pytest.mark.more
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
-def test_an_audit_that_is_killed_leaves_no_process_at_work(how):
-    audit_ = subprocess.Popen([sys.executable, "-c", ASLEEP], stderr=subprocess.DEVNULL)
-    left = []
-    while audit_.poll() is None and len(left) < 3:  # two processes, and one that frees what they shared
-        time.sleep(0.1)
-        left = psutil.Process(audit_.pid).children(recursive=True)
-    time.sleep(5)  # until they have imported what they need
-    audit_.send_signal(how)
-    assert audit_.wait(20) != 0
-    assert len(left) >= 3
-    assert psutil.wait_procs(left, timeout=20)[1] == []

@@ -5,7 +5,7 @@ again, since a baseline records none, and the means that `causal` sets coefficie
 sample of the other rows is recomputed with the reference model, like rows of the run.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,7 +19,7 @@ from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
 from ff_memories.audit import structure
 from ff_memories.audit.audit_inputs import BATCH, At, AuditInputs, Ends, engine, largest, read_table, reference
-from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, tolerances
+from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, RowResult, tolerances
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
@@ -39,8 +39,6 @@ LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of t
 OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
-RowResult = tuple[str, str, Result]  # table, place, result
-Look = Callable[[AuditInputs, Sequence[tuple[str, int]]], Iterator[RowResult]]
 
 
 def file(run: Run, model: str, table: str) -> str:
@@ -94,23 +92,13 @@ class Baseline:
         return inputs
 
 
-def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, look: Look) -> Iterator[RowResult]:
-    """Yield the result of every row (table, number) that ``look`` recomputes, and of every contradiction."""
+def read(run: Run, model: str, at: At = Path) -> tuple[AuditInputs, list[RowResult], list[str]]:
+    """Return what rows of a model are recomputed from, the result of every label, and what contradicts other tables."""
     frames = {name: read_table(at(file(run, model, name))) for name in OWN}
     baseline = Baseline.of(run, model, at)
-    yield from labelled(baseline, frames)
     inputs = baseline.inputs(frames)
-    del baseline
-    for fault in contradictions(inputs, run, model, at):
-        where, _, what = fault.partition(": ")
-        yield "structure", f"{model}, {where}", Result(DIFFERS, what)
-    yield from look(inputs, rows)
-
-
-def contradictions(inputs: AuditInputs, run: Run, model: str, at: At = Path) -> list[str]:
-    """Return what contradicts a baseline's other tables, the text or the config, each as ``table: what``."""
-    files = {name: at(file(run, model, name)) for name in OWN}
-    return [*structure.as_written(files, inputs.config.precision), *structure.faults(inputs)]
+    written = structure.as_written({name: at(file(run, model, name)) for name in OWN}, inputs.config.precision)
+    return inputs, list(labelled(baseline, frames)), [*written, *structure.faults(inputs)]
 
 
 def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:

@@ -63,6 +63,9 @@ class Result:
     difference: float = 0.0
 
 
+RowResult = tuple[str, str, Result]  # table, place, result
+
+
 def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
     """Return (n,) the largest error of log-probabilities (n, vocab): larger where they are unusually large."""
     finite = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0)  # types that are left out
