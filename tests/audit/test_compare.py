@@ -158,16 +158,16 @@ def test_a_precision_that_is_not_the_configs_is_different(two, monkeypatch):
     a, b = two
     write(b, "triggers", triggers(0.02), "bfloat16")
     found = told(monkeypatch, a, b)
-    assert found.answer == "different" and "but its config says float32" in found.others[0], found.different
+    assert found.answer == "different" and "measured in bfloat16, not in float32" in found.others[0], found.different
     write(a, "triggers", triggers(), "bfloat16")
-    assert sum("but its config says float32" in line for line in told(monkeypatch, a, b).others) == 2
+    assert sum("measured in bfloat16, not in float32" in line for line in told(monkeypatch, a, b).others) == 2
 
 
 def test_without_configs_both_runs_must_state_one_precision(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     a, b = make(tmp_path / "a"), make(tmp_path / "b", 0.02, precision="bfloat16")
     found = compare.compare(a, b)
-    assert any("but the other run is in float32" in line for line in found.others), found.others
+    assert any("measured in bfloat16, not in float32" in line for line in found.others), found.others
 
 
 def test_two_runs_whose_configs_name_two_precisions_are_compared_within_the_wider_limits(two, monkeypatch):
@@ -195,8 +195,8 @@ def frame(name, rows):
 
 
 CHANGED: dict[str, tuple[dict, dict, str]] = {  # a row, what the other run has, and what becomes of it
-    "triggers": (triggers()[0], {"coefficient": 1.001}, "coefficient differs"),
-    "claims": (CLAIM, {"verdict": "fails"}, "verdict differs"),
+    "triggers": (triggers()[0], {"coefficient": 1.5}, "coefficient is 1.0 and 1.5"),
+    "claims": (CLAIM, {"verdict": "fails"}, "verdict is holds and fails"),
     "composition": ({"example": 0, "layer": 1, "active": 3, "ffn_top": 1, "output_top": 1, "agreeing_memories": 0},
                     {"active": 43}, "open"),
     "counts": ({"step": "triggers", "reason": "keys", "n": 72}, {"n": 10**6}, "follows"),
@@ -216,7 +216,8 @@ def test_what_differs_is_named_or_recomputed_or_made_again_by_its_rule(name):
 def test_a_number_that_is_not_finite_is_refused_and_never_equal(number, tmp_path):
     odd = frame("triggers", [{**triggers()[0], "coefficient": number}, *triggers()[1:]])
     found = compare_tables({"tables/triggers": frame("triggers", triggers())}, {"tables/triggers": odd})
-    assert found["tables/triggers"].different == ["triggers, layer 1 key 0 rank 1: coefficient differs"]
+    shown = f"triggers, layer 1 key 0 rank 1: coefficient is 1.0 and {float(number)}"
+    assert found["tables/triggers"].different == [shown]
     odd.write_parquet(tmp_path / "triggers.parquet")
     with pytest.raises(UserError, match=r"triggers\.parquet: coefficient has a number that is not finite"):
         read_table(tmp_path / "triggers.parquet")
@@ -238,7 +239,7 @@ def test_an_interval_that_one_run_widens_excuses_no_number():
     other = frame("sensitivity", [{**row, "low": -100.0, "high": 100.0, "measured": 3.0}])
     for a, b in ((one, other), (other, one)):
         (said,) = compare_tables({"tables/sensitivity": a}, {"tables/sensitivity": b}).values()
-        assert [line.split()[-2] for line in said.different] == ["measured", "low", "high"]
+        assert [line.split()[-4] for line in said.different] == ["measured", "low", "high"]
 
 
 # -- what rows are recomputed from

@@ -69,7 +69,7 @@ READERS = {
     "info.json": read_info,
     "model.json": is_transformer,
     "my.yaml": config.load,
-    "dvc.lock": run_files.outputs,
+    "dvc.lock": run_files.recorded,
 }
 
 

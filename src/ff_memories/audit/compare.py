@@ -6,7 +6,7 @@ beyond that is recomputed in both runs, by what `verify` recomputes rows with. d
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,6 @@ class Outcome:
 
     name: str  # the table's file below the run's folder, without suffix: ``tables/triggers``
     rows: tuple[int, int]  # number of rows in each run
-    most: float = 0.0  # the largest number of rows that near-ties may change
     cells: dict[str, int] = field(default_factory=dict)  # {column: number of cells that differ in any bit}
     within: dict[str, int] = field(default_factory=dict)  # {column: of these, those within the tolerance of its class}
     # {run: numbers of its rows that only a recomputation can settle}
@@ -72,7 +71,9 @@ class Outcome:
         return self.name.removeprefix("tables/")
 
     def differs(self, rows: pl.DataFrame, says: str) -> None:
-        self.different += [f"{self.shown}, {place(self.table, row)}: {says}" for row in rows.iter_rows(named=True)]
+        """Add a line for each row; ``says`` may name its cells, in braces."""
+        for row in rows.iter_rows(named=True):
+            self.different.append(f"{self.shown}, {place(self.table, row)}: {says.format(**row)}")
 
 
 @dataclass
@@ -84,12 +85,10 @@ class Comparison:
     others: list[str] = field(default_factory=list)  # differences of no tables, and of files that only one run has
     drawn: int = 0  # number of figures, pages and lists of verdicts that differ because their tables do
     precisions: tuple[Precision, Precision] = ("float32", "float32")  # of A and B
-    # (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have
-    claims: list[tuple[str, float | None, float | None, str, str]] = field(default_factory=list)
 
     @property
     def different(self) -> list[str]:
-        """The differences in words, measurements first."""
+        """The differences in words."""
         return [line for outcome in self.tables.values() for line in outcome.different] + self.others
 
     @property
@@ -99,9 +98,8 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """A one-line summary: verdicts, numbers, and the rows that near-ties explain."""
-        same = sum(a == b for *_, a, b in self.claims)
-        parts = [f"{same} of {len(self.claims)} verdicts are the same"] if self.claims else []
+        """A one-line summary: numbers, and the rows that near-ties explain."""
+        parts = []
         if (triggers := self.tables.get("triggers")) and triggers.cells:
             off = triggers.cells.get("coefficient", 0)
             parts.append(f"{off:,} of {triggers.rows[0]:,} coefficients differ in their last bits")
@@ -123,16 +121,7 @@ def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
     Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
     different. ``run``: what both are runs of; default: what each one's name says.
     """
-    if a.exists() and b.exists() and a.resolve() == b.resolve():
-        raise UserError(f"{a} and {b} are the same run", "name two runs")
-    first = run_files.opened(a)
-    second = run_files.opened(b)
-    models = [[side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)]
-    if first.info() and second.info() and models[0] != models[1]:
-        raise UserError(
-            f"{a} and {b} are runs of two models", "compare runs of one config; ff-memories atlas shows several models"
-        )
-    return compared(first, second, run)
+    return compared(run_files.opened(a), run_files.opened(b), run)
 
 
 def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None) -> Comparison:
@@ -143,16 +132,10 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
     read = lambda side: {n: read_table(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
     frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
     outcomes = compare_tables(frames["a"], frames["b"], limits)
-    short = {name.removeprefix("tables/"): outcomes[name] for name in in_order(outcomes)}
+    short = {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()}
     out = Comparison(a.digests == b.digests != {}, short, precisions=precisions)
     if out.identical:
         return out
-    for letter, side in zip(SIDES, (a, b), strict=True):
-        for name, file in side.tables().items():
-            if not tables.in_order(file, outcomes[name].table):
-                outcomes[name].different.append(
-                    f"{name}: its rows are not in the order of their key ({letter.upper()})"
-                )
     out.others += _of_other_precision((a, b), precisions, runs)
     drawn = _others(out, a, b)
     open_ = [outcome for outcome in outcomes.values() if outcome.open["a"] or outcome.open["b"]]
@@ -163,18 +146,12 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
         else:
             _recompute(outcomes, frames, limits, models or (lambda model: model_here(run, model)))
     out.drawn = len(drawn)
-    if all("tables/claims" in frames[side] for side in SIDES):
-        claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
-        claims = claims.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
-        out.claims = claims.select("claim", "measured", "measured_b", "verdict", "verdict_b").rows()
-        other = [f"claims, claim {claim}: {one} and {its}" for claim, *_, one, its in out.claims if one != its]
-        outcomes["tables/claims"].different += other
     return out
 
 
 def lacking(run: Run, both: tuple[RunFiles, RunFiles]) -> str | None:
     """Return why rows cannot be recomputed; ``None`` if the recorded model and text are here."""
-    if not all(map(os.path.exists, run_files.inputs(run))):
+    if not all(map(os.path.exists, (*run_files.inputs(run), *run.inputs.pinned))):
         return NOT_TOLD
     mismatch = run_files.other_input(run, both)
     return mismatch and f"different, or a near-tie: {mismatch}, so nothing was recomputed"
@@ -183,18 +160,12 @@ def lacking(run: Run, both: tuple[RunFiles, RunFiles]) -> str | None:
 # ---------------------------------------------------------------------------------------------------- cells and rows
 
 
-def in_order(names: Iterable[str]) -> list[str]:
-    """Return tables with measurements before what follows from them."""
-    every = list(TABLES)
-    table = lambda name: run_files.table_of(f"{name}.parquet") or ""
-    return sorted(names, key=lambda n: (TABLES[table(n)].compared == "follows", every.index(table(n)), n))
-
-
 def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[str, Outcome]:
-    """Compare two runs' tables, by their files' names, measurements first; one that a run lacks counts as different."""
+    """Compare two runs' tables, by their files' names; one that a run lacks counts as different."""
     out: dict[str, Outcome] = {}
     moved: dict[str, pl.DataFrame] = {}
-    for name in in_order(a.keys() | b.keys()):
+    number = {name: list(TABLES).index(run_files.table_of(f"{name}.parquet") or "") for name in a.keys() | b.keys()}
+    for name in sorted(number, key=lambda name: (number[name], name)):  # triggers before what is measured on them
         out[name] = outcome = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
         if name not in a or name not in b:
             outcome.different.append(f"{outcome.shown}: only one of the runs has this table")
@@ -246,19 +217,19 @@ def _compare_rows(
     out.follows = out.schema.compared == "follows" and any(out.cells.values())
     of_model = out.schema.measured and model_of(out.folder) is not None
     for name in columns if not of_model else [score] if score else []:
-        out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} differs")
+        out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} is {{{name}}} and {{{name}_b}}")
     if not of_model:
         return a.clear()
     beyond = judged.filter(~pl.all_horizontal(f"{name}_near" for name in columns if name != score))
     on_moved = judged.join(moved, on=TRIGGER, how="semi") if moved is not None else judged.clear()
-    out.most = max(limits.excused, out.schema.tied) * max(out.rows) + FEW
+    excused = max(limits.excused, out.schema.tied) * max(out.rows) + FEW
     counted_ = [*only, beyond] if moved is None else [f.join(moved, on=TRIGGER, how="anti") for f in (*only, beyond)]
     out.near_ties = max(map(len, counted_[:2])) + len(counted_[2])
     opened = pl.concat([beyond, on_moved]).unique("row", maintain_order=True)
-    if out.near_ties > out.most:
+    if out.near_ties > excused:
         out.different.append(
             f"{out.shown}: {out.near_ties:,} of {max(out.rows):,} rows differ beyond a tolerance, and rounding "
-            f"explains at most {out.most:,.0f}"
+            f"explains at most {excused:,.0f}"
         )
     elif out.table in ROWS:
         out.open = {"a": [*opened["row"], *only[0]["row"]], "b": [*opened["row_b"], *only[1]["row"]]}
@@ -355,10 +326,7 @@ def _alike(one: Path | None, other: Path | None) -> bool:
     """Return whether two JSON files have the same keys and texts, and numbers that agree to 1e-4."""
     if one is None or other is None:
         return False
-    try:
-        return numbers_agree(foreign.read_json(one, dict[str, Any]), foreign.read_json(other, dict[str, Any]))
-    except UserError:
-        return False
+    return numbers_agree(foreign.read_json(one, dict[str, Any]), foreign.read_json(other, dict[str, Any]))
 
 
 def _precision(side: RunFiles) -> Precision:
@@ -375,20 +343,18 @@ def _precision(side: RunFiles) -> Precision:
 def _of_other_precision(
     both: tuple[RunFiles, RunFiles], stated: tuple[Precision, Precision], runs: list[Run | None]
 ) -> Iterator[str]:
-    """Yield which side states another precision, from which limits follow, than its config, or else the other run."""
-    wanted = [None if run is None else run.config.extraction.precision for run in runs]
-    for side, says, own, other in zip(both, stated, wanted, reversed(wanted), strict=True):
-        right = own or other or stated[0]
-        if says != right:
-            whose = f"its config says {right}" if own else f"the other run is in {right}, and no config says otherwise"
-            yield f"{side.given}: its tables state that they were measured in {says}, but {whose}"
+    """Yield which side states another precision, from which limits follow, than its config or the other run's."""
+    wanted = [run.config.extraction.precision if run else None for run in runs]
+    for side, says, right in zip(both, stated, (wanted[0] or wanted[1], wanted[1] or wanted[0]), strict=True):
+        if says != (right or stated[0]):
+            yield f"{side.given}: its tables state that they were measured in {says}, not in {right or stated[0]}"
 
 
 # ------------------------------------------------------------------------------------------------------- what is shown
 
 
 def page(found: Comparison) -> Iterator[str]:
-    """Yield the comparison in lines: tables, columns that differ, claims that changed, the answer."""
+    """Yield the comparison in lines: tables, columns that differ, the answer."""
     if found.precisions != ("float32", "float32"):
         a, b = found.precisions
         yield f"A was measured in {a}, B in {b}; the limits are those of {coarser(found.precisions)}"
@@ -410,10 +376,6 @@ def page(found: Comparison) -> Iterator[str]:
     yield from _first(found.others)
     if found.drawn:
         yield f"{counted(found.drawn, 'other file differs', 'other files differ')}, because tables do"
-    number = lambda value: "none" if value is None else f"{value:.6g}"
-    for claim, one, other, verdict, its in found.claims:
-        if one != other or verdict != its:
-            yield f"{claim:4} {number(one)} and {number(other)}: " + " and ".join(dict.fromkeys((verdict, its)))
     yield f"{found.answer}" + (f": {found.summary}" if found.answer == "equal" else "")
 
 
@@ -432,5 +394,4 @@ def data(found: Comparison) -> dict[str, Any]:
         "summary": found.summary,
         "tables": {t: {name: getattr(outcome, name) for name in names} for t, outcome in found.tables.items()},
         "others": found.others,
-        "claims": [dict(zip(("claim", "a", "b", "verdict_a", "verdict_b"), row, strict=True)) for row in found.claims],
     }

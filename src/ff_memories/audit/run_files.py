@@ -3,9 +3,8 @@
 What a path below a run's folder says (whose table it is, how it is compared) is known here only.
 """
 
-import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -39,7 +38,7 @@ class RunFiles:
     run: str  # the run's name
     files: dict[str, Path] = field(default_factory=dict)  # by path; a dvc.lock has only those that DVC keeps
     digests: dict[str, str] = field(default_factory=dict)  # by path; a folder that is one output has one
-    # of a dvc.lock {path from the project's folder: the digest of a file that the run read or wrote}
+    # of a dvc.lock (``recorded``)
     record: dict[str, str] = field(default_factory=dict)
 
     def tables(self) -> dict[str, Path]:
@@ -109,12 +108,10 @@ def _folder(given: Path) -> RunFiles:
 
 
 def _recorded(given: Path) -> RunFiles:
-    side = RunFiles(given, "", record=outputs(given, ("deps", "outs")))
-    for path, md5 in outputs(given).items():
-        if match := OWN.match(path):
-            side.run = match[1]
-            if is_shared(path):
-                side.digests[match[2]] = md5
+    side = RunFiles(given, "", record=recorded(given))
+    for path, md5 in side.record.items():
+        if (match := OWN.match(path)) and is_shared(path):
+            side.run, side.digests[match[2]] = match[1], md5
     if not side.digests:
         raise UserError(f"{given}: has no tables of a run", GIVE)
     for path, md5 in side.digests.items():
@@ -131,14 +128,17 @@ def _recorded(given: Path) -> RunFiles:
     return side
 
 
-def outputs(path: Path, which: tuple[str, ...] = ("outs",)) -> dict[str, str]:
-    """Return {output: MD5} of a ``dvc.lock``, or that of ``deps`` too. Raises ``UserError`` for any other file."""
+def recorded(path: Path) -> dict[str, str]:
+    """Return {path from the project's folder: the MD5 of a file that a ``dvc.lock`` says was read or written}.
+
+    Raises ``UserError`` for any other file.
+    """
     try:
         stages = dvc_lock_file.stages_of(path).values()
     except UserError as error:
         reason = str(error).partition("\n")[0].removeprefix(f"{path}: ")
         raise UserError(f"{path}: neither a run's folder nor a dvc.lock ({reason})", GIVE) from None
-    return {file["path"]: file["md5"] for kind in which for stage in stages for file in stage.get(kind, [])}
+    return {file["path"]: file["md5"] for kind in ("deps", "outs") for stage in stages for file in stage.get(kind, [])}
 
 
 def made(run: Run) -> list[str]:
@@ -153,21 +153,16 @@ def inputs(run: Run) -> list[str]:
     return list(dict.fromkeys([*run.inputs.model_files, run.dictionary, *made(run)]))
 
 
-def other_input(run: Run, both: Iterable[RunFiles]) -> str | None:
+def other_input(run: Run, both: Collection[RunFiles]) -> str | None:
     """Say which of these files is not the one of the config, of a record of the run, or of what either run measured."""
-    for path, wanted in run.inputs.pinned.items():
-        if not os.path.exists(path) or dvc_lock_file.digest(path, "sha256") != wanted:
-            return f"{path} is not the one that the config names"
-    both = list(both)
+    wanted = [(path, "sha256", sha256, "the config names") for path, sha256 in run.inputs.pinned.items()]
     records = {str(side.given): side.record for side in both if side.record}
     if run.dvc_lock.is_file():
-        records[str(run.dvc_lock)] = outputs(run.dvc_lock, ("deps", "outs"))
+        records[str(run.dvc_lock)] = recorded(run.dvc_lock)
     for where, record in records.items():
-        for path in inputs(run):
-            if path in record and dvc_lock_file.digest(path) != record[path]:
-                return f"{path} is not the one that {where} records"
+        wanted += [(path, "md5", record[path], f"{where} records") for path in inputs(run) if path in record]
     for side in both:
-        sha256, (path, *_) = side.info().get("checkpoint_sha256"), run.inputs.model_files
-        if sha256 is not None and dvc_lock_file.digest(path, "sha256") != sha256:
-            return f"{path} is not the model that {side.given} was measured with"
-    return None
+        if isinstance(sha256 := side.info().get("checkpoint_sha256"), str):
+            wanted.append((run.inputs.model_files[0], "sha256", sha256, f"{side.given} was measured with"))
+    wrong = ((path, who) for path, algorithm, md5, who in wanted if dvc_lock_file.digest(path, algorithm) != md5)
+    return next((f"{path} is not the one that {who}" for path, who in wrong), None)
