@@ -83,7 +83,6 @@ def known(folder):
     return own | {
         "max_probability": near(found["max_probability"]),
         "top_values": own["top_values"] | {"share": near(found["top_values"])},
-        "identity": 1e-4,
     }
 
 

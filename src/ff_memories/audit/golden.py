@@ -59,42 +59,22 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
     return math.exp(min(total / n, 700.0))
 
 
-def identity_error(decoder: Decoder, ids: np.ndarray) -> float:
-    """Return the largest relative error of o = r + sum_i m_i v_i + b2, and of the softmax's sum (G7)."""
-    worst = 0.0
-    with torch.inference_mode():
-        batch = decoder.pack([ids[:31]])
-        x = decoder.embed(batch)
-        for layer in decoder.layers:
-            layer_output = layer(x, batch)
-            exact = layer_output.coefficients[-1].double() @ layer.values.double() + layer.value_bias.double()
-            worst = max(worst, ((layer_output.update[-1] - exact).norm() / exact.norm().clamp(min=1e-9)).item())
-            x = layer_output.output
-        total = decoder.vocabulary.log_probabilities(decoder.vocabulary.output(x[-2:])).double().exp().sum(1)
-    return max(worst, (total - 1).abs().max().item())
-
-
 def measure(
     decoder: Decoder, dictionary: Dictionary, test: Path, known: dict[str, Any], windows: int | None
 ) -> dict[str, Any]:
-    """Measure G2-G5 and G7 on a model of the right size."""
+    """Measure G2-G5 on a model of the right size."""
     shape, options, ids = decoder.description, known["perplexity"], stream(test, dictionary)
     none = np.full((shape.layers, shape.keys), -1, dtype=np.int64)
     predictions = value_predictions(decoder, decoder.vocabulary, none)["all"]
     top, probability = predictions.top, predictions.probability
     best = np.argsort(-probability.ravel(), kind="stable")[: known["top_values"]["values"]]
     upper = best // shape.keys + 1 >= known["top_values"]["from_layer"]
-    inside = lambda at: at["layer"] <= shape.layers and at["key"] < shape.keys
     return {
         "parameters": shape.parameters,
         "vocab": shape.vocab,
-        "tops": {
-            f"{at['layer']}/{at['key']}": dictionary[top[at["layer"] - 1, at["key"]]] if inside(at) else None
-            for at in known["tops"]
-        },
+        "tops": {f"{at['layer']}/{at['key']}": dictionary[top[at["layer"] - 1, at["key"]]] for at in known["tops"]},
         "max_probability": float(probability.max()),
         "top_values": float(upper.mean()),
-        "identity": identity_error(decoder, ids),
         "perplexity": perplexity(decoder, ids, options["context"], options["counted"], windows),
         "perplexity_windows": "all" if windows is None else windows,
     }
@@ -110,14 +90,13 @@ def sizes(shape: Description, known: dict[str, Any]) -> list[str]:
 
 
 def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
-    """Return one line for each number that differs from the known one (G2-G5, G7)."""
+    """Return one line for each number that differs from the known one (G2-G5)."""
     faults = []
     whole = found["perplexity_windows"] == "all"
     spans = {
         "perplexity": (known["perplexity"]["all" if whole else "sample"], "G2"),
         "max_probability": (known["max_probability"], "G4"),
         "top_values": (known["top_values"]["share"], "G5"),
-        "identity": ([0.0, known["identity"]], "G7"),
     }
     for name, ((low, high), which) in spans.items():
         if not low <= found[name] <= high:

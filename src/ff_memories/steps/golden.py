@@ -1,4 +1,4 @@
-"""Check a named checkpoint against its known numbers (G1-G5, G7), before the run computes anything with it."""
+"""Check a named checkpoint against its known numbers (G1-G5), before the run computes anything with it."""
 
 from ff_memories.audit import golden
 from ff_memories.base.errors import UserError
