@@ -189,7 +189,7 @@ class Unlisted:
         )
         rows = self.inputs.triggers(layer, key)
         text = text_key(self.inputs.corpus.sentence(sentence)[:position])
-        same = [rows.row(i, named=True) for i in self.inputs.listed(layer, key).get(text, ())]
+        same = [row for row in rows.iter_rows(named=True) if text_key(self.inputs.prefix(row)) == text]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
         bar, ends = 0.0, [(sentence, position)]

@@ -6,7 +6,7 @@ of the text, and untrained models, whose weights are drawn again from the config
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -43,19 +43,6 @@ BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
 
 
-def memo(find: Callable[..., Any]) -> Any:
-    """Let a method of ``AuditInputs`` find each thing once."""
-
-    @wraps(find)
-    def known(self: "AuditInputs", *of: Any) -> Any:
-        key = find.__name__, *of
-        if key not in self._memo:
-            self._memo[key] = find(self, *of)
-        return self._memo[key]
-
-    return known
-
-
 def read_table(path: str | Path, name: str | None = None) -> pl.DataFrame:
     """Read a table (``tables.read``). Raises ``UserError`` for a number that is not finite, too."""
     frame = tables.read(path, name)
@@ -78,7 +65,6 @@ class Ends:
 
     inside: int  # number of triggers at the list's end that are near-ties with the last
     beyond: pl.DataFrame  # prefixes that the list leaves out and that are near-ties with it, as rows of ``triggers``
-    whole: bool  # whether these are all such prefixes
 
 
 def text_key(tokens: np.ndarray) -> bytes:
@@ -108,7 +94,6 @@ class AuditInputs:
     unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
     surveyed: Callable[[], survey.Survey] | None = None  # how strongly memories fire where `causal` tests them
     measures: bool = False  # whether every row's rounding errors are measured, which takes more than twice as long
-    _memo: dict[Any, Any] = field(init=False, default_factory=dict)
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -210,14 +195,6 @@ class AuditInputs:
         """Return a key's triggers, best first; no row if it has none."""
         return self.tables["triggers"].slice(*self._lists.get((layer, key), (0, 0)))
 
-    @memo
-    def listed(self, layer: int, key: int) -> dict[bytes, list[int]]:
-        """Return {a trigger's ``text_key``: its places in a key's list, from 0}."""
-        indices: dict[bytes, list[int]] = {}
-        for index, row in enumerate(self.triggers(layer, key).iter_rows(named=True)):
-            indices.setdefault(text_key(self.prefix(row)), []).append(index)
-        return indices
-
     def parts(self, row: TableRow) -> list[tuple[int, int]]:
         """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
         starts, length = np.arange(row["position"]), row["position"]
@@ -258,22 +235,16 @@ class AuditInputs:
 
     def vector(self, of: str, layer: int, memory: int) -> torch.Tensor:
         """Return a memory's vector (``Equations.vectors``); of memory d_m + i it is that of i with its sign changed."""
-        every, neurons = self.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
+        every, neurons = self.oracle.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
         if not 0 <= memory < self.oracle.keys[1]:
             raise IndexError(memory)
         return every[memory] if memory < neurons else -every[memory - neurons]
 
-    @memo
-    def vectors(self, of: str, layer: int) -> torch.Tensor:
-        """Return the vectors (d_m, n) of all memories of a layer."""
-        return self.oracle.vectors(of, layer)
-
-    @memo
     def norms(self, layer: int) -> torch.Tensor:
         """Return (d_m,) the lengths of a layer's values."""
-        return self.vectors("value", layer).norm(dim=1)
+        return self.oracle.vectors("value", layer).norm(dim=1)
 
-    @memo
+    @cached_property
     def mean_length(self) -> float:
         """Return the mean length of the model's values."""
         return float(torch.stack([self.norms(layer + 1).mean() for layer in range(self.oracle.keys[0])]).mean())
@@ -299,11 +270,6 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
     model_like = None if fresh is None else drawn.drawn_by_transformers(*fresh)
     return TransformersOracle(folder, model.start, signs, values["projection"], residual, model_like)
-
-
-def library(run: Run) -> str:
-    """Return whose forward pass a run's reference model is."""
-    return Equations.library if run.config.model.library == "fairseq" else run.config.model.library
 
 
 def _validation(run: Run, types: Types, at: At) -> dict[int, str]:

@@ -6,7 +6,7 @@ sample of the other rows is recomputed with the reference model, like rows of th
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.tokenizer import Types, read_types
+from ff_memories.corpus.tokenizer import read_types
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.paper.beyond import survey
@@ -46,32 +46,21 @@ def file(run: Run, model: str, table: str) -> str:
     return run.path("models", model, "proxy" if table in LABELS else "tables", f"{table}.parquet")
 
 
-@dataclass
 class Baseline:
-    """A model of a run's baselines as it is measured: with the sample of the text and its triggers in it."""
+    """A model of ``config.baselines.names`` as it is measured, drawn again: its sample of the text, and its triggers.
 
-    run: Run
-    name: str
-    at: At
-    types: Types
-    settings: Settings
-    corpus: Corpus
-    own: LanguageModel  # the run's
-    model: LanguageModel
-    listed: pl.DataFrame
-    unsure: dict[tuple[int, int], Ends]
+    ``own``: the run's model. ``listed``, ``unsure``: the triggers that are found here, and the ends of ``lists``.
+    """
 
-    @classmethod
-    def of(cls, run: Run, name: str, at: At = Path) -> "Baseline":
-        """Draw a model of ``config.baselines.names`` again and find its triggers."""
-        settings = Settings(run.config.baselines.of_a_model(run.resolved))
-        corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
-        weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
-        own = engine(run, at)
-        model = own if name == SAME_SAMPLE else drawn.model_like(own, name, settings.seed, weights, description)
-        return cls(
-            run, name, at, read_types(at(run.dictionary)), settings, corpus, own, model, *lists(model, corpus, settings)
-        )
+    def __init__(self, run: Run, name: str, at: At = Path):
+        self.run, self.name, self.at, self.types = run, name, at, read_types(at(run.dictionary))
+        self.settings = Settings(run.config.baselines.of_a_model(run.resolved))
+        self.corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
+        self.own = self.model = engine(run, at)
+        if name != SAME_SAMPLE:
+            weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
+            self.model = drawn.model_like(self.own, name, self.settings.seed, weights, description)
+        self.listed, self.unsure = lists(self.model, self.corpus, self.settings)
 
     def inputs(self, frames: Mapping[str, pl.DataFrame]) -> AuditInputs:
         """Return the model's tables with the reference model that has its weights."""
@@ -95,7 +84,7 @@ class Baseline:
 def read(run: Run, model: str, at: At = Path) -> tuple[AuditInputs, list[RowResult], list[str]]:
     """Return what rows of a model are recomputed from, the result of every label, and what contradicts other tables."""
     frames = {name: read_table(at(file(run, model, name))) for name in OWN}
-    baseline = Baseline.of(run, model, at)
+    baseline = Baseline(run, model, at)
     inputs = baseline.inputs(frames)
     written = structure.as_written({name: at(file(run, model, name)) for name in OWN}, inputs.config.precision)
     return inputs, list(labelled(baseline, frames)), [*written, *structure.faults(inputs)]
@@ -132,7 +121,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     ends = {}
     for (layer, key), part in near.partition_by("layer", "key", as_dict=True, maintain_order=True).items():
         inside, beyond = part.filter(pl.col("rank") <= options.top), part.filter(pl.col("rank") > options.top)
-        ends[layer, key] = Ends(len(inside), beyond, len(beyond) < BEYOND)
+        ends[layer, key] = Ends(len(inside), beyond)
     return listed, ends
 
 

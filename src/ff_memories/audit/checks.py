@@ -88,7 +88,7 @@ def values(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
     value = inputs.vector("value", row["layer"], row["key"])
     if inputs.config.values.length == "mean":
-        value = value * inputs.mean_length() / value.norm()
+        value = value * inputs.mean_length / value.norm()
     log_probabilities = inputs.oracle.of_value(value)
     listed = inputs.triggers(row["layer"], row["key"])
     if listed.is_empty():
@@ -122,14 +122,9 @@ def _count(
     if (recorded := row.get(column)) is None:
         return Result(DIFFERS, f"{column} is missing")
     count = sum(map(counts, targets))
-    if (ends := inputs.unsure.get((row["layer"], row["key"]))) is None:
-        return within(column, recorded, count, count, count)
-    sure = sum(map(counts, targets[: -ends.inside]))
-    may = [*targets[-ends.inside :], *_targets(inputs, ends.beyond)]
-    fit = sum(map(counts, may))
-    low, high = max(0, ends.inside - (len(may) - fit)), min(ends.inside, fit)
-    low, high = (low, high) if ends.whole else (0, ends.inside)
-    return within(column, recorded, count, sure + low, sure + high)
+    ends = inputs.unsure.get((row["layer"], row["key"]))
+    others = 0 if ends is None else ends.inside
+    return within(column, recorded, count, count - others, count + others)
 
 
 def suffixes(inputs: AuditInputs, row: TableRow, column: str) -> Iterator[tuple[str, str]]:
@@ -197,6 +192,7 @@ def composition(inputs: AuditInputs, row: TableRow) -> Result:
     activations = _at(inputs, row, row["layer"])[-1]
     ffn, output = inputs.oracle.of_layer(torch.stack([activations.ffn[-1], activations.output[-1]]))
     energies = (activations.m[-1] * inputs.norms(row["layer"])).square()
+    ratio = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
     if (share := SHARES.get(inputs.config.composition.memories)) is not None:
         fires, unsure = _fewest(activations, energies, share)
     else:
@@ -215,7 +211,7 @@ def composition(inputs: AuditInputs, row: TableRow) -> Result:
     return together(
         [
             within("active", row["active"], active, active - open_, active + open_),
-            *([_effective(inputs, row, energies)] if "effective" in row else []),
+            *([inputs.near.ratio("effective", row["effective"], ratio)] if "effective" in row else []),
             inputs.near.top("ffn_top", row["ffn_top"], ffn),
             inputs.near.top("output_top", row["output_top"], output),
             *agreeing,
@@ -239,12 +235,6 @@ def _fewest(seen: Activations, energies: Tensor, share: float) -> tuple[Tensor, 
         return chosen, close
     m = seen.m[-1]
     return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
-
-
-def _effective(inputs: AuditInputs, row: TableRow, energies: Tensor) -> Result:
-    """Compare the participation ratio of energies (d_m,)."""
-    ratio = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
-    return inputs.near.ratio("effective", row["effective"], ratio)
 
 
 def refinement(inputs: AuditInputs, row: TableRow) -> Result:
@@ -404,7 +394,7 @@ def _removed(
 ) -> Result:
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
     layer, oracle = row["layer"], inputs.oracle
-    activations, values = through[layer - 1], inputs.vectors("added", layer)[memories]
+    activations, values = through[layer - 1], oracle.vectors("added", layer)[memories]
     changed = oracle.changed(text, through, layer, -(activations.m[-1, memories] @ values))
     whole = float(sizes.sum())
     vectors = torch.stack([activations.ffn[-1], changed.ffn, changed.before, changed.after])
@@ -444,7 +434,7 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
     oracle, y = inputs.oracle, seen.ffn[-1]
     log_probabilities = oracle.said(y)
     slack, best = 2 * inputs.near.slack(log_probabilities), log_probabilities.topk(min(CHOICES, len(log_probabilities)))
-    values = inputs.vectors("added", layer)
+    values = oracle.vectors("added", layer)
     passed = oracle.held_final(oracle.direct(seen, layer, values), y)  # (d_m, d)
     tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
     pairs, yielded = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()

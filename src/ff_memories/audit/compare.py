@@ -7,7 +7,7 @@ beyond that is recomputed in both runs, by what `verify` recomputes rows with. d
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -275,7 +275,7 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
 
 def model_here(run: Run, model: str) -> AuditInputs:
     """Return what rows of one of a run's models are recomputed from, without the tables that say them."""
-    return AuditInputs.read(run, (), Path) if model == "own" else baselines.Baseline.of(run, model).inputs({})
+    return AuditInputs.read(run, (), Path) if model == "own" else baselines.Baseline(run, model).inputs({})
 
 
 def _recompute(
@@ -387,11 +387,4 @@ def _first(lines: list[str]) -> Iterator[str]:
 
 def data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain data."""
-    names = ("rows", "cells", "within", "near_ties", "follows", "different")
-    return {
-        "answer": found.answer,
-        "precisions": found.precisions,
-        "summary": found.summary,
-        "tables": {t: {name: getattr(outcome, name) for name in names} for t, outcome in found.tables.items()},
-        "others": found.others,
-    }
+    return asdict(found) | {"answer": found.answer, "summary": found.summary}

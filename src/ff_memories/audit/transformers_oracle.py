@@ -11,6 +11,7 @@ about 1e-6.
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,6 @@ class TransformersOracle:
     of the files' weights. Raises ``UserError`` if the files in ``folder`` hold no model that a run could read.
     """
 
-    library = "transformers"
-
     def __init__(
         self, folder: Path, start: str, signs: str, reading: str = "raw", residual: str = "added", drawn: Any = None
     ):
@@ -49,8 +48,8 @@ class TransformersOracle:
         self.model: Any = drawn
         if drawn is None:
             self.model = load_folder(folder, plain, self.family.architecture, torch.float64)
-        self.model = self.model.double()
-        self.head = self.model.get_output_embeddings()
+        self.model = self.model.double().requires_grad_(False)
+        self.head: Any = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
         tokenizer = model_folder.read_tokenizer(folder, self.head.weight.shape[0])
@@ -58,10 +57,11 @@ class TransformersOracle:
         self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
         self.beside = residual == "read" and self.family.wiring == "parallel"
         self.tuples = False  # whether blocks give tuples
+        self.blocks[0].register_forward_hook(lambda _, args, out: setattr(self, "tuples", isinstance(out, tuple)))
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words[0])
-        self._longest = float(self.words.detach().norm(dim=1).max())
+        self._longest = float(self.words.norm(dim=1).max())
         self._largest: dict[tuple[int, tuple[int, ...]], torch.Tensor] = {}
 
     @property
@@ -69,7 +69,6 @@ class TransformersOracle:
         """The numbers of layers and of memories per layer: d_m, or 2 d_m with both signs."""
         return len(self.blocks), self.signs * len(self._down(1))
 
-    @torch.no_grad()
     def vectors(self, of: str, layer: int) -> torch.Tensor:
         """Return what the memories of layer 1..L have (d_m, n); see ``Equations``.
 
@@ -97,7 +96,6 @@ class TransformersOracle:
         weight: torch.Tensor = module.weight
         return weight.t() if isinstance(module, nn.Linear) == of_inputs else weight
 
-    @torch.no_grad()
     def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
         """Return what a vector (..., d) adds to y, added to m V at the last token, with the norm between held."""
         if self.family.norm_after is None:
@@ -106,7 +104,6 @@ class TransformersOracle:
         raw = block.get_submodule(self.family.down)(here.m[-1:])[0]
         return _held(block.get_submodule(self.family.norm_after), vector, raw)
 
-    @torch.no_grad()
     def changed(
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
     ) -> Changed:
@@ -149,7 +146,6 @@ class TransformersOracle:
             for name, buffer in self.model.named_buffers():
                 buffer.copy_(buffers[name])
 
-    @torch.no_grad()
     def several(
         self, texts: Sequence[Collection[int]], until: int | None = None, begin: int = 0
     ) -> list[list[Activations]]:
@@ -175,29 +171,23 @@ class TransformersOracle:
 
     def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
         """Keep what the row's modules of one block read and give; copies, because some models add in place."""
-        row = self.family
+        row, hooks = self.family, []
+        reads = {"input": "", "m": row.down, "residual": row.reads}
+        gives = {"output": "", "ffn": row.norm_after or row.down, "up": row.up, "gate": row.gate}
 
-        def given(name: str) -> Any:
-            return lambda _, args, kwargs: record.update({name: _rows(args or kwargs.get("hidden_states"))})
+        def read(_: nn.Module, args: Any, kwargs: Any, name: str) -> None:
+            record[name] = _rows(args or kwargs.get("hidden_states"))
 
-        def made(name: str) -> Any:
-            return lambda _, args, out: record.update({name: _rows(out)})
+        def given(_: nn.Module, args: Any, out: Any, name: str) -> None:
+            record[name] = _rows(out)
 
-        def kind(_: nn.Module, args: Any, out: Any) -> None:
-            self.tuples = isinstance(out, tuple)
-
-        hooks = [
-            block.register_forward_pre_hook(given("input"), with_kwargs=True),
-            block.register_forward_hook(made("output")),
-            block.register_forward_hook(kind),
-            block.get_submodule(row.down).register_forward_pre_hook(given("m"), with_kwargs=True),
-            block.get_submodule(row.norm_after or row.down).register_forward_hook(made("ffn")),
-            block.get_submodule(row.up).register_forward_hook(made("up")),
-        ]
-        if row.gate is not None:
-            hooks.append(block.get_submodule(row.gate).register_forward_hook(made("gate")))
-        if row.reads is not None:
-            hooks.append(block.get_submodule(row.reads).register_forward_pre_hook(given("residual"), with_kwargs=True))
+        for name, at in reads.items():
+            if at is not None:
+                module = block.get_submodule(at)
+                hooks.append(module.register_forward_pre_hook(partial(read, name=name), with_kwargs=True))
+        for name, at in gives.items():
+            if at is not None:
+                hooks.append(block.get_submodule(at).register_forward_hook(partial(given, name=name)))
         return hooks
 
     def _seen(self, record: dict[str, torch.Tensor]) -> Activations:
@@ -210,35 +200,28 @@ class TransformersOracle:
         residual = record["input"] if self.beside else residual
         return Activations(residual, record["m"], scores, record["ffn"], record["output"], self.signs, outliers=True)
 
-    @torch.no_grad()
     def final(self, h: torch.Tensor) -> torch.Tensor:
         """Return a layer's output (d,) behind the final norm."""
         return self.norm(h)
 
-    @torch.no_grad()
     def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
         """Return what changes (..., d) add behind the final norm, whose deviation is held at that of h (d,)."""
         return _held(self.norm, change, h)
 
-    @torch.no_grad()
     def linear(self, h: torch.Tensor) -> torch.Tensor:
         """Return the logits (..., vocab) of h (..., d), which is behind the final norm, before bias and cap."""
         return h @ self.head.weight.T
 
-    @torch.no_grad()
     def word(self, token: int) -> torch.Tensor:
         """Return a token's row (d,) of the output matrix."""
-        row: torch.Tensor = self.head.weight[token]
-        return row
+        return self.head.weight[token]
 
-    @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value vector's log p (vocab,): the output layer's words alone, without norm, bias and cap."""
         return torch.log_softmax(h @ self.words.T, -1)
 
     of_memory = of_value
 
-    @torch.no_grad()
     def predicting(
         self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -267,7 +250,6 @@ class TransformersOracle:
             self._largest[layer, left_out] = torch.cat([logits.amax(1), -logits.amin(1)][: self.signs])
         return self._largest[layer, left_out]
 
-    @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (..., vocab) of residuals or layers' outputs (..., d), by the model's whole output layer."""
         logits = F.linear(self.norm(h), self.head.weight, self.head.bias)

@@ -10,7 +10,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain
@@ -22,7 +22,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.audit import audit, compare, run_files
 from ff_memories.audit.audit import LEFT_OUT, OWN, Finding
-from ff_memories.audit.audit_inputs import At, library
+from ff_memories.audit.audit_inputs import At
 from ff_memories.audit.near_equal import tolerances
 from ff_memories.audit.sampling import Aim
 from ff_memories.base import machine
@@ -209,18 +209,12 @@ def _audit(check: Check) -> CheckedPart:
     data = {name: getattr(aim, name) for name in ("seed", "confidence", "share", "rows")} | {
         "seed_was": "drawn" if aim.drawn else "given",
         "tables": {
-            (f.what if f.model == OWN else f"{f.model} {f.what}"): {
-                "rows": f.population,
-                "recomputed": f.looked_at,
-                "differ": f.differ,
-                "near_ties": f.near_ties,
-                "largest_difference": f.largest_difference,
-                "statement": audit.statement([f], aim),
-            }
+            (f.what if f.model == OWN else f"{f.model} {f.what}"): asdict(f) | {"statement": audit.statement([f], aim)}
             for f in check.found
         },
     }
-    line = f"random rows, recomputed with {library(run)} in float64; --seed {aim.seed} draws the same rows again"
+    reference = "transformers" if run.config.model.has_tokenizer else "the equations"
+    line = f"random rows, recomputed with {reference} in float64; --seed {aim.seed} draws the same rows again"
     return CheckedPart("audit", line, notes, faults, data)
 
 
