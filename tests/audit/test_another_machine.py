@@ -15,8 +15,6 @@ from pipeline import config, write_inputs
 from projects import due, files, publish, restored, run
 
 from ff_memories import tables
-from ff_memories.audit.run_files import kind_of
-from ff_memories.workflow.dvc_yaml import is_shared
 from ff_memories.workflow.jobs import is_intermediate
 
 pytestmark = pytest.mark.long
@@ -109,9 +107,3 @@ def test_a_run_computed_here_is_verified_as_such(recomputed):
     page = (recomputed / "results/small/report/recomputed.html").read_text()
     assert "equal to" in page and "coefficients differ in their last bits" in page
     assert 'data="recomputed.html"' in (recomputed / "results/small/report/report.html").read_text()
-
-
-def test_every_file_that_a_run_records_has_a_rule(record):
-    shared = [name for name in files(record / "results/small") if is_shared(f"results/small/{name}")]
-    assert len(shared) > 100
-    assert [name for name in shared if kind_of(name) is None and "snakemake_timestamp" not in name] == []

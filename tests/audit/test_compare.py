@@ -178,7 +178,7 @@ def test_two_runs_whose_configs_name_two_precisions_are_compared_within_the_wide
     Path("config/rounded.yaml").write_text(yaml.safe_dump(other))
     found = told(monkeypatch, a, b)
     assert found.others == [] and found.answer == "equal"
-    told_ = "A was measured in float32, B in bfloat16; the limits are those of bfloat16"
+    told_ = "A was measured in float32, B in bfloat16; the limits are those of the one that rounds more"
     assert next(compare.page(found)) == told_ and compare.data(found)["precisions"] == ("float32", "bfloat16")
 
 

@@ -41,6 +41,9 @@ TableRow = dict[str, Any]
 KEPT = 256  # tokens of sentences and prefixes whose activations are kept
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
+# {(layer, key): the end of a list of triggers, where it is a near-tie with what the list leaves out: how many of it are
+# near-ties with the last, and the prefixes beyond that are, as rows of ``triggers``}
+Ends = dict[tuple[int, int], tuple[int, pl.DataFrame]]
 
 
 def read_table(path: str | Path, name: str | None = None) -> pl.DataFrame:
@@ -57,14 +60,6 @@ def engine(run: Run, at: At) -> LanguageModel:
     precision = Settings(run.resolved).precision
     here = "float32" if precision == "tf32" else precision
     return load_model(weights, description, Execution(device="cpu", threads=1), here)
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The end of a list of triggers, where it is a near-tie with what the list leaves out."""
-
-    inside: int  # number of triggers at the list's end that are near-ties with the last
-    beyond: pl.DataFrame  # prefixes that the list leaves out and that are near-ties with it, as rows of ``triggers``
 
 
 def text_key(tokens: np.ndarray) -> bytes:
@@ -90,8 +85,7 @@ class AuditInputs:
     never: list[int] = field(default_factory=list)  # ids of the types that are never trained
     folds: np.ndarray | None = None  # (vocab,) the class of every type, if the run compares tokens by class also
     found_here: bool = False  # whether lists of triggers were found on this machine: near-ties may be in another order
-    # {(layer, key): which triggers at the end of such a list may be others}
-    unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
+    unsure: Ends = field(default_factory=dict)  # which triggers at the end of such a list may be others
     surveyed: Callable[[], survey.Survey] | None = None  # how strongly memories fire where `causal` tests them
     measures: bool = False  # whether every row's rounding errors are measured, which takes more than twice as long
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)

@@ -7,6 +7,7 @@ sample of the other rows is recomputed with the reference model, like rows of th
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -75,9 +76,7 @@ class Baseline:
             found_here=True,
             unsure=self.unsure,
         )
-        if "causal" in recorded and len(recorded["causal"]):  # the engine finds means too: many prefixes for one number
-            surveyed = survey.survey(self.model, self.corpus, self.settings.seed, BATCH)
-            inputs.surveyed = lambda: surveyed
+        inputs.surveyed = cache(lambda: survey.survey(self.model, self.corpus, self.settings.seed, BATCH))
         return inputs
 
 
@@ -90,7 +89,7 @@ def read(run: Run, model: str, at: At = Path) -> tuple[AuditInputs, list[RowResu
     return inputs, list(labelled(baseline, frames)), [*written, *structure.faults(inputs)]
 
 
-def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:
+def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, Ends]:
     """Find a model's triggers in a baseline's sample of the text; return them by the run's sentence numbers.
 
     Also return the ends of lists whose last trigger and the next one are a near-tie.
@@ -118,10 +117,10 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     close = gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
     near = ranked.join(last, on=["layer", "key"], maintain_order="left").filter(close)
     near = near.filter((pl.col("rank") > options.top).any().over("layer", "key"))
-    ends = {}
+    ends: Ends = {}
     for (layer, key), part in near.partition_by("layer", "key", as_dict=True, maintain_order=True).items():
         inside, beyond = part.filter(pl.col("rank") <= options.top), part.filter(pl.col("rank") > options.top)
-        ends[layer, key] = Ends(len(inside), beyond)
+        ends[layer, key] = len(inside), beyond
     return listed, ends
 
 
@@ -161,8 +160,8 @@ class Labels:
         at = (pl.col("layer") == layer) & (pl.col("key") == key)
         recorded = {name: frames[name].filter(at) for name in OF_KEYS}
         rows = self.baseline.listed.filter(at)
-        if (ends := self.baseline.unsure.get((layer, key))) is not None:
-            rows = pl.concat([rows, ends.beyond.select(rows.columns)])
+        if (layer, key) in self.baseline.unsure:
+            rows = pl.concat([rows, self.baseline.unsure[layer, key][1].select(rows.columns)])
         texts = [
             tuple(self.baseline.corpus.sentence(sentence)[:position].tolist())
             for sentence, position in rows.select("sentence", "position").iter_rows()

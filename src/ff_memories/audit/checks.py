@@ -89,15 +89,12 @@ def values(inputs: AuditInputs, row: TableRow) -> Result:
     value = inputs.vector("value", row["layer"], row["key"])
     if inputs.config.values.length == "mean":
         value = value * inputs.mean_length / value.norm()
-    log_probabilities = inputs.oracle.of_value(value)
-    listed = inputs.triggers(row["layer"], row["key"])
-    if listed.is_empty():
-        return _value(inputs, row, log_probabilities, None, [])
+    said, listed = inputs.oracle.of_value(value), inputs.triggers(row["layer"], row["key"])
     targets = _targets(inputs, listed)
-    result = _value(inputs, row, log_probabilities, targets[0], targets)
-    if result.state == DIFFERS and inputs.found_here:
-        near = inputs.candidates({**row, "rank": 1})
-        others = [_value(inputs, row, log_probabilities, targets[other["rank"] - 1], targets) for other in near[1:]]
+    result = _value(inputs, row, said, targets[0] if targets else None, targets)
+    if result.state == DIFFERS and inputs.found_here and targets:
+        near = inputs.candidates({**row, "rank": 1})[1:]
+        others = (_value(inputs, row, said, targets[other["rank"] - 1], targets) for other in near)
         return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else result
     return result
 
@@ -122,8 +119,7 @@ def _count(
     if (recorded := row.get(column)) is None:
         return Result(DIFFERS, f"{column} is missing")
     count = sum(map(counts, targets))
-    ends = inputs.unsure.get((row["layer"], row["key"]))
-    others = 0 if ends is None else ends.inside
+    others, _ = inputs.unsure.get((row["layer"], row["key"]), (0, None))
     return within(column, recorded, count, count - others, count + others)
 
 

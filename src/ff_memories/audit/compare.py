@@ -17,9 +17,8 @@ from ff_memories import tables
 from ff_memories.audit import baselines, run_files, structure
 from ff_memories.audit.audit_inputs import AuditInputs, read_table
 from ff_memories.audit.checks import ROWS, place, recomputed_rows
-from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, numbers_agree, tolerances
-from ff_memories.audit.run_files import RunFiles, kind_of, model_of
-from ff_memories.base import foreign
+from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, tolerances
+from ff_memories.audit.run_files import RunFiles, model_of
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
@@ -83,7 +82,7 @@ class Comparison:
     identical: bool  # whether all files have the same bytes
     tables: dict[str, Outcome]  # by names such as ``triggers`` and ``models/untrained-1/tables/values``
     others: list[str] = field(default_factory=list)  # differences of no tables, and of files that only one run has
-    drawn: int = 0  # number of figures, pages and lists of verdicts that differ because their tables do
+    drawn: int = 0  # number of figures, lists of verdicts and perplexities that differ, as tables do
     precisions: tuple[Precision, Precision] = ("float32", "float32")  # of A and B
 
     @property
@@ -110,11 +109,6 @@ class Comparison:
         return "; ".join(parts)
 
 
-def coarser(precisions: tuple[Precision, Precision]) -> Precision:
-    """Return the precision that rounds more."""
-    return max(precisions, key=ROUNDOFF.__getitem__)
-
-
 def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
     """Compare two runs. Each is a run's folder, or a ``dvc.lock`` with its tables in DVC's cache.
 
@@ -128,7 +122,7 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
     """Compare two runs by their files; ``given``: what both are runs of; ``models``: loads a model with its text."""
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
-    limits = tolerances(coarser(precisions))
+    limits = tolerances(max(precisions, key=ROUNDOFF.__getitem__))  # of the one that rounds more
     read = lambda side: {n: read_table(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
     frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
     outcomes = compare_tables(frames["a"], frames["b"], limits)
@@ -137,7 +131,7 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
     if out.identical:
         return out
     out.others += _of_other_precision((a, b), precisions, runs)
-    drawn = _others(out, a, b)
+    out.drawn = _others(out, a, b)
     open_ = [outcome for outcome in outcomes.values() if outcome.open["a"] or outcome.open["b"]]
     if open_ and not out.different:  # else the answer is known, without the model
         if run is None or (why := lacking(run, (a, b))):
@@ -145,7 +139,6 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
                 outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
         else:
             _recompute(outcomes, frames, limits, models or (lambda model: model_here(run, model)))
-    out.drawn = len(drawn)
     return out
 
 
@@ -299,34 +292,23 @@ def _recompute(
                 outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{fault} ({side.upper()})")
 
 
-def _others(found: Comparison, a: RunFiles, b: RunFiles) -> list[str]:
-    """Compare the files that are no tables; return those that differ and that may follow from tables that differ."""
-    moved, drawn = any(any(o.cells.values()) and not o.follows for o in found.tables.values()), []
-    for outcome in found.tables.values():
-        if outcome.follows and not moved:
-            outcome.different.append(f"{outcome.shown}: differs, but the tables that it follows from are the same")
-    for path in sorted(a.digests.keys() | b.digests.keys()):
-        kind = kind_of(path)
-        if kind is None:
-            found.others.append(f"{path}: nothing says how to compare this file")
-        elif kind == "table" or a.digests.get(path) == b.digests.get(path):
-            continue
-        elif path not in a.digests or path not in b.digests:
+def _others(found: Comparison, a: RunFiles, b: RunFiles) -> int:
+    """Compare what is not measured; return how many files differ that may follow from tables that differ."""
+    moved = any(any(o.cells.values()) and not o.follows for o in found.tables.values())
+    tables_ = [outcome.shown for outcome in found.tables.values() if outcome.follows]
+    files, every = list[str](), (path for path in a.digests.keys() | b.digests.keys() if not run_files.table_of(path))
+    for path in sorted(path for path in every if a.digests.get(path) != b.digests.get(path)):
+        if path not in a.digests or path not in b.digests:
             found.others.append(f"{path}: only one of the runs has this file")
-        elif kind == "drawn" and moved:
-            drawn.append(path)
-        elif kind == "drawn":
-            found.others.append(f"{path}: differs, but the tables that it follows from are the same")
-        elif kind == "exact" or not _alike(a.files.get(path), b.files.get(path)):
+        elif path.startswith("model/"):
             found.others.append(f"{path}: differs")
-    return drawn
-
-
-def _alike(one: Path | None, other: Path | None) -> bool:
-    """Return whether two JSON files have the same keys and texts, and numbers that agree to 1e-4."""
-    if one is None or other is None:
-        return False
-    return numbers_agree(foreign.read_json(one, dict[str, Any]), foreign.read_json(other, dict[str, Any]))
+        else:
+            files.append(path)
+    if not moved:
+        found.others += [
+            f"{name}: differs, but the tables that it follows from are the same" for name in tables_ + files
+        ]
+    return len(files)
 
 
 def _precision(side: RunFiles) -> Precision:
@@ -357,7 +339,7 @@ def page(found: Comparison) -> Iterator[str]:
     """Yield the comparison in lines: tables, columns that differ, the answer."""
     if found.precisions != ("float32", "float32"):
         a, b = found.precisions
-        yield f"A was measured in {a}, B in {b}; the limits are those of {coarser(found.precisions)}"
+        yield f"A was measured in {a}, B in {b}; the limits are those of the one that rounds more"
     for name, outcome in found.tables.items():
         rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
         state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"

@@ -1,13 +1,13 @@
 """The files of a run that `compare` looks at, of a folder or a dvc.lock, and whether model and text are the right ones.
 
-What a path below a run's folder says (whose table it is, how it is compared) is known here only.
+What a path below a run's folder says (whose table it is) is known here only.
 """
 
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -20,14 +20,8 @@ OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
 CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
 WITHIN = re.compile(r"(claims|counts|figures|golden|models?|proxy|report|sensitivity|tables)/|[^/]+$")
-KINDS: dict[str, re.Pattern[str]] = {
-    "table": re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$"),
-    "exact": re.compile(r"model/(info|model)\.json$|counts/stale_annotations\.csv$"),
-    "numbers": re.compile(r"models/[^/]+/perplexity\.json$|golden/\w+\.json$"),
-    "drawn": re.compile(r"(figures|claims)/|claims(\.json)?$|report/claims\.tex$|summary\.md$"),
-}
+TABLE = re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
 GIVE = "give a folder such as results/demo, or a dvc.lock"
-Kind = Literal["table", "exact", "numbers", "drawn"]
 
 
 @dataclass
@@ -52,16 +46,9 @@ class RunFiles:
         return foreign.read_json(file, dict[str, Any], name=f"{self.given}: model/info.json")
 
 
-def kind_of(path: str) -> Kind | None:
-    """Return how a file below a run's folder is compared; ``None`` if nothing says so."""
-    if table_of(path):
-        return "table"
-    return next((kind for kind in ("exact", "numbers", "drawn") if KINDS[kind].search(path)), None)
-
-
 def table_of(path: str) -> str | None:
     """Return the table that a file below a run's folder holds; ``None`` for other files."""
-    if (match := KINDS["table"].match(path)) is None:
+    if (match := TABLE.match(path)) is None:
         return None
     name = "counts" if match[1] == "counts" else match[2]
     return name if name in TABLES and TABLES[name].compared is not None else None
@@ -71,16 +58,6 @@ def model_of(folder: str) -> str | None:
     """Return the model whose tables a folder holds: ``own``, or a baseline; ``None`` for tables of no model."""
     match = re.fullmatch(r"models/([^/]+)/(tables|proxy)", folder)
     return "own" if folder == "tables" else match and match[1]
-
-
-def measured(folder: Path) -> list[str]:
-    """Return the paths of all tables of models that lie in a run's folder."""
-    paths = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*.parquet")))
-    return [
-        f"{folder}/{path}"
-        for path in paths
-        if is_shared(f"results/run/{path}") and table_of(path) and model_of(str(Path(path).parent))
-    ]
 
 
 def opened(given: Path) -> RunFiles:

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import audit, compare, run_files
+from ff_memories.audit import audit, compare
 from ff_memories.audit.audit import LEFT_OUT, OWN, Finding
 from ff_memories.audit.audit_inputs import At
 from ff_memories.audit.near_equal import tolerances
@@ -147,12 +147,10 @@ def _files(check: Check) -> CheckedPart:
     remade = {path for task in check.again[0] for path in task.makes}
     absent = sorted(path for path in recorded if not os.path.exists(path))
     lost = [path for path in absent if path not in remade]
-    further = [path for path in run_files.measured(Path(check.run.results)) if path not in recorded]
     differing = dvc_lock_file.differing(check.run).keys() - check.own
     again = f"run dvc pull to get it, or {check.run.again('FILE')} to make it"
     faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     faults += [f"{path}: missing; {again.replace('FILE', path)}" for path in lost if is_kept(path)]
-    faults += [f"{path}: no stage of {where} made it; remove it, or record it by ff-memories adopt" for path in further]
     missing = {"to be rebuilt below": len(absent) - len(lost), "with no copy kept": len(lost) - sum(map(is_kept, lost))}
     notes = [f"{counted(n, 'file', 'files')} missing, {why}" for why, n in missing.items() if n]
     present = len(recorded) - len(absent)
