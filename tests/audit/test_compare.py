@@ -14,7 +14,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit import compare, run_files, structure
+from ff_memories.audit import compare, structure
 from ff_memories.audit.audit_inputs import AuditInputs, read_table
 from ff_memories.audit.checks import ROWS
 from ff_memories.audit.near_equal import tolerances
@@ -90,7 +90,7 @@ def told(monkeypatch, a, b):
 
 def test_logs_and_text_are_no_part_of_a_run(two):
     a, b = two
-    side = run_files.opened(a)
+    side = compare.opened(a)
     assert set(side.digests) == {
         "tables/triggers.parquet", "tables/claims.parquet", "claims", "claims.json", "report/claims.tex",
         "figures/figure3.csv",
@@ -104,7 +104,7 @@ def test_logs_and_text_are_no_part_of_a_run(two):
 
 def recorded(folder, name="dvc.lock"):
     """Write a dvc.lock of a run's shared files, which are in DVC's cache."""
-    side = run_files.opened(folder)
+    side = compare.opened(folder)
     outs = [{"path": f"results/small/{path}", "md5": md5} for path, md5 in side.digests.items()]
     for path, md5 in side.digests.items():
         if not md5.endswith(".dir"):
@@ -245,40 +245,18 @@ def test_an_interval_that_one_run_widens_excuses_no_number():
 # -- what rows are recomputed from
 
 
-@pytest.fixture
-def project(two):
-    """The same project with the files that rows are recomputed from, and a record of them."""
-    run = Run(config(), "config/config.yaml")
-    for path in run_files.inputs(run):
+def test_nothing_is_recomputed_from_a_model_that_a_run_did_not_measure(two):
+    run, (a, b) = Run(config(), "config/config.yaml"), two
+    sides_ = [compare.opened(folder) for folder in two]
+    assert compare.lacking(run, sides_) == compare.NOT_TOLD
+    made = [run.path("model", "model.safetensors"), run.path("model", "model.json"), run.table("sentences")]
+    for path in (*run.inputs.model_files, run.dictionary, run.path("corpus", "corpus.safetensors"), *made):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
-    outs = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in run_files.made(run)]
-    deps = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in (*run.inputs.model_files, run.dictionary)]
-    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "true", "outs": outs, "deps": deps}}}))
-    return run, two
-
-
-def test_nothing_is_recomputed_from_a_model_or_a_text_that_is_not_the_recorded_one(project):
-    run, (a, b) = project
-    sides_ = run_files.opened(a), run_files.opened(b)
-    assert run_files.other_input(run, sides_) is None and compare.lacking(run, sides_) is None
-    for path in run_files.inputs(run):
-        Path(path).write_text("another one")
-        assert run_files.other_input(run, sides_) == f"{path} is not the one that dvc.lock records"
-        assert path in compare.lacking(run, sides_)
-        Path(path).write_text(path)
-    Path(*run.inputs.model_files).unlink()
-    assert compare.lacking(run, sides_) == compare.NOT_TOLD
-
-
-def test_nothing_is_recomputed_from_a_model_that_the_config_or_a_run_does_not_name(project):
-    _, (a, b) = project
-    (b / "model").mkdir(exist_ok=True)
+    assert compare.lacking(run, sides_) is None
+    (b / "model").mkdir()
     (b / "model/info.json").write_text(json.dumps({"checkpoint_sha256": "0" * 64}))
-    sides_ = [run_files.opened(folder) for folder in (a, b)]
-    assert "is not the model that" in run_files.other_input(Run(config()), sides_)
-    pinned = Run(config(model__sha256="0" * 64))
-    assert run_files.other_input(pinned, []) == "model.pt is not the one that the config names"
+    assert f"is not the one that {b} was measured" in compare.lacking(run, [compare.opened(a), compare.opened(b)])
 
 
 # -- files that are damaged

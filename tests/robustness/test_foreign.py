@@ -12,7 +12,7 @@ import pytest
 from refusing import says
 
 from ff_memories import config
-from ff_memories.audit import run_files
+from ff_memories.audit import compare
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import SafeStream
@@ -69,7 +69,7 @@ READERS = {
     "info.json": read_info,
     "model.json": is_transformer,
     "my.yaml": config.load,
-    "dvc.lock": run_files.recorded,
+    "dvc.lock": compare.opened,
 }
 
 

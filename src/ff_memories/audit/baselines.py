@@ -133,9 +133,8 @@ class Labels:
     def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
         config, corpus, types, run_model = baseline.settings, baseline.corpus, baseline.types, baseline.own
         text = corpus.sample(config.seed, config.baselines.sentences)
-        sample_index = np.zeros(len(corpus), np.int64)
-        sample_index[text.numbers] = np.arange(len(text))
-        sentences = sample_index[baseline.listed["sentence"].to_numpy()].astype(np.uint32)
+        assert text.numbers is not None, "of a sample"
+        sentences = np.searchsorted(text.numbers, baseline.listed["sentence"].to_numpy()).astype(np.uint32)
         triggers = baseline.listed.with_columns(pl.Series("sentence", sentences))
         keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
         self.baseline, self.keys = baseline, {(key.layer, key.key): key for key in keys}

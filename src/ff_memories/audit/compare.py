@@ -6,7 +6,8 @@ beyond that is recomputed in both runs, by what `verify` recomputes rows with. d
 
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,17 +15,19 @@ from typing import Any, Literal
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import baselines, run_files, structure
+from ff_memories.audit import baselines, structure
 from ff_memories.audit.audit_inputs import AuditInputs, read_table
 from ff_memories.audit.checks import ROWS, place, recomputed_rows
 from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, tolerances
-from ff_memories.audit.run_files import RunFiles, model_of
+from ff_memories.base import foreign
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
 from ff_memories.schema import Rule, Schema
 from ff_memories.tables import TABLES
+from ff_memories.workflow import dvc_lock_file
+from ff_memories.workflow.dvc_yaml import is_shared
 from ff_memories.workflow.opening import run_of
 from ff_memories.workflow.run import Run
 
@@ -37,6 +40,32 @@ Letter = Literal["a", "b"]
 SIDES: tuple[Letter, Letter] = ("a", "b")
 NamedTables = Mapping[str, pl.DataFrame]
 Models = Callable[[str], AuditInputs]  # from a model's name to what its rows are recomputed from
+OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
+CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))
+FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
+WITHIN = re.compile(r"(claims|counts|figures|golden|models?|proxy|report|sensitivity|tables)/|[^/]+$")
+TABLE = re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
+GIVE = "give a folder such as results/demo, or a dvc.lock"
+
+
+@dataclass
+class RunFiles:
+    """One of two runs; paths are below its folder."""
+
+    given: Path  # what the user named
+    run: str  # the run's name
+    files: dict[str, Path] = field(default_factory=dict)  # by path; a dvc.lock has only those that DVC keeps
+    digests: dict[str, str] = field(default_factory=dict)  # by path; a folder that is one output has one
+
+    def tables(self) -> dict[str, Path]:
+        """Return {name: file} of the tables, such as ``models/untrained-1/tables/values``."""
+        return {path.removesuffix(".parquet"): self.files[path] for path in sorted(self.files) if table_of(path)}
+
+    def info(self) -> Mapping[str, object]:
+        """Return the run's model info; nothing if it has none. Raises ``UserError`` if it is damaged."""
+        if (file := self.files.get("model/info.json")) is None:
+            return {}
+        return foreign.read_json(file, dict[str, Any], name=f"{self.given}: model/info.json")
 
 
 @dataclass
@@ -59,7 +88,7 @@ class Outcome:
 
     @property
     def table(self) -> str:
-        return run_files.table_of(f"{self.name}.parquet") or ""
+        return table_of(f"{self.name}.parquet") or ""
 
     @property
     def schema(self) -> Schema:
@@ -115,7 +144,7 @@ def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
     Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
     different. ``run``: what both are runs of; default: what each one's name says.
     """
-    return compared(run_files.opened(a), run_files.opened(b), run)
+    return compared(opened(a), opened(b), run)
 
 
 def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None) -> Comparison:
@@ -123,7 +152,7 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
     limits = tolerances(max(precisions, key=ROUNDOFF.__getitem__))  # of the one that rounds more
-    read = lambda side: {n: read_table(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
+    read = lambda side: {n: read_table(f, table_of(f"{n}.parquet")) for n, f in side.tables().items()}
     frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
     outcomes = compare_tables(frames["a"], frames["b"], limits)
     short = {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()}
@@ -142,12 +171,78 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
     return out
 
 
-def lacking(run: Run, both: tuple[RunFiles, RunFiles]) -> str | None:
-    """Return why rows cannot be recomputed; ``None`` if the recorded model and text are here."""
-    if not all(map(os.path.exists, (*run_files.inputs(run), *run.inputs.pinned))):
+def lacking(run: Run, both: Sequence[RunFiles]) -> str | None:
+    """Return why rows cannot be recomputed; ``None`` if the model that both runs measured and the text are here."""
+    model, *others = run.inputs.model_files
+    made = [run.path("model", "model.safetensors"), run.path("model", "model.json"), run.table("sentences")]
+    if not all(map(os.path.exists, (model, *others, run.dictionary, run.path("corpus", "corpus.safetensors"), *made))):
         return NOT_TOLD
-    mismatch = run_files.other_input(run, both)
-    return mismatch and f"different, or a near-tie: {mismatch}, so nothing was recomputed"
+    for side in both:
+        if side.info().get("checkpoint_sha256") not in (None, dvc_lock_file.digest(model, "sha256")):
+            return f"{NOT_TOLD}; {model} is not the one that {side.given} was measured with"
+    return None
+
+
+# -------------------------------------------------------------------------------------------------- the files of a run
+
+
+def table_of(path: str) -> str | None:
+    """Return the table that a file below a run's folder holds; ``None`` for other files."""
+    if (match := TABLE.match(path)) is None:
+        return None
+    name = "counts" if match[1] == "counts" else match[2]
+    return name if name in TABLES and TABLES[name].compared is not None else None
+
+
+def model_of(folder: str) -> str | None:
+    """Return the model whose tables a folder holds: ``own``, or a baseline; ``None`` for tables of no model."""
+    match = re.fullmatch(r"models/([^/]+)/(tables|proxy)", folder)
+    return "own" if folder == "tables" else match and match[1]
+
+
+def opened(given: Path) -> RunFiles:
+    """Return the files of a folder or a dvc.lock. Raises ``UserError`` for others, and if DVC's cache lacks tables."""
+    if given.is_dir():
+        return _folder(given)
+    if given.is_file():
+        return _recorded(given)
+    raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
+
+
+def _folder(given: Path) -> RunFiles:
+    side = RunFiles(given, given.resolve().name)
+    for file in sorted(file for file in given.rglob("*") if file.is_file()):
+        path = file.relative_to(given).as_posix()
+        if not (WITHIN.match(path) and is_shared(f"results/run/{path}")) or file.name == ".snakemake_timestamp":
+            continue  # logs, text, and what can be made again
+        side.files[path] = file
+        if file.stem not in TABLES or TABLES[file.stem].compared is not None:
+            side.digests[path] = dvc_lock_file.digest(file)
+    side.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
+    if not side.tables():
+        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
+    return side
+
+
+def _recorded(given: Path) -> RunFiles:
+    side = RunFiles(given, "")
+    for out in (out for stage in dvc_lock_file.stages_of(given).values() for out in stage.get("outs", [])):
+        if (match := OWN.match(out["path"])) and is_shared(out["path"]):
+            side.run, side.digests[match[2]] = match[1], out["md5"]
+    if not side.digests:
+        raise UserError(f"{given}: has no tables of a run", GIVE)
+    for path, md5 in side.digests.items():
+        copies = [file for cache in CACHES if (file := cache / md5[:2] / md5[2:]).is_file()]
+        if copies and not md5.endswith(".dir"):
+            whole = next((file for file in copies if dvc_lock_file.digest(file) == md5), None)
+            if whole is None:
+                raise UserError(
+                    f"{copies[0]}: damaged, its MD5 is not its name ({given}: {path})", "remove it and run dvc fetch"
+                )
+            side.files[path] = whole
+        elif table_of(path):
+            raise UserError(f"{given}: its {path} is not in DVC's cache", "run dvc fetch")
+    return side
 
 
 # ---------------------------------------------------------------------------------------------------- cells and rows
@@ -157,7 +252,7 @@ def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[s
     """Compare two runs' tables, by their files' names; one that a run lacks counts as different."""
     out: dict[str, Outcome] = {}
     moved: dict[str, pl.DataFrame] = {}
-    number = {name: list(TABLES).index(run_files.table_of(f"{name}.parquet") or "") for name in a.keys() | b.keys()}
+    number = {name: list(TABLES).index(table_of(f"{name}.parquet") or "") for name in a.keys() | b.keys()}
     for name in sorted(number, key=lambda name: (number[name], name)):  # triggers before what is measured on them
         out[name] = outcome = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
         if name not in a or name not in b:
@@ -296,7 +391,7 @@ def _others(found: Comparison, a: RunFiles, b: RunFiles) -> int:
     """Compare what is not measured; return how many files differ that may follow from tables that differ."""
     moved = any(any(o.cells.values()) and not o.follows for o in found.tables.values())
     tables_ = [outcome.shown for outcome in found.tables.values() if outcome.follows]
-    files, every = list[str](), (path for path in a.digests.keys() | b.digests.keys() if not run_files.table_of(path))
+    files, every = list[str](), (path for path in a.digests.keys() | b.digests.keys() if not table_of(path))
     for path in sorted(path for path in every if a.digests.get(path) != b.digests.get(path)):
         if path not in a.digests or path not in b.digests:
             found.others.append(f"{path}: only one of the runs has this file")

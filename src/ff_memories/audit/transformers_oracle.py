@@ -26,7 +26,7 @@ from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs import model_folder
 from ff_memories.model import families
 from ff_memories.model.files import config_file
-from ff_memories.model.transformer.describe import layers_of
+from ff_memories.model.transformer.describe import layers_of, rows_of
 from ff_memories.model.transformer.load import load_folder
 
 SAMPLED = 2048  # words, at most, of which one may show that a value does not predict a token
@@ -67,34 +67,25 @@ class TransformersOracle:
     @property
     def keys(self) -> tuple[int, int]:
         """The numbers of layers and of memories per layer: d_m, or 2 d_m with both signs."""
-        return len(self.blocks), self.signs * len(self._down(1))
+        return len(self.blocks), self.signs * len(self.vectors("added", 1))
 
     def vectors(self, of: str, layer: int) -> torch.Tensor:
         """Return what the memories of layer 1..L have (d_m, n); see ``Equations``.
 
         Behind a norm values are multiplied by that norm's scale: what is added is a positive multiple of them.
         """
+        block = self.blocks[layer - 1]
         if of == "key":
-            parts = [self._matrix(layer, self.family.up, of_inputs=False)]
+            parts = [rows_of(block.get_submodule(self.family.up))]
             if self.family.fused:
                 parts = list(parts[0].chunk(2))
             elif self.family.gate is not None:
-                parts = [self._matrix(layer, self.family.gate, of_inputs=False), *parts]
+                parts = [rows_of(block.get_submodule(self.family.gate)), *parts]
             return torch.cat(parts, 1)
-        values = self._down(layer)
+        values = rows_of(block.get_submodule(self.family.down)).t()
         if of == "added" or self.family.norm_after is None:
             return values
-        return values * _scale(self.blocks[layer - 1].get_submodule(self.family.norm_after), values[0])
-
-    def _down(self, layer: int) -> torch.Tensor:
-        """Return V (d_m, d) of y' = m V + b."""
-        return self._matrix(layer, self.family.down, of_inputs=True)
-
-    def _matrix(self, layer: int, name: str, of_inputs: bool) -> torch.Tensor:
-        """Return a linear module's weights, with a row for each of its inputs or of its outputs."""
-        module: Any = self.blocks[layer - 1].get_submodule(name)
-        weight: torch.Tensor = module.weight
-        return weight.t() if isinstance(module, nn.Linear) == of_inputs else weight
+        return values * _scale(block.get_submodule(self.family.norm_after), values[0])
 
     def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
         """Return what a vector (..., d) adds to y, added to m V at the last token, with the norm between held."""
