@@ -18,7 +18,7 @@ import polars as pl
 import torch
 
 from ff_memories.audit import baselines, structure
-from ff_memories.audit.audit_inputs import At, AuditInputs, read_table, text_key
+from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
 from ff_memories.audit.checks import ROWS, recomputed_rows, texts_of
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
 from ff_memories.audit.sampling import Aim
@@ -123,7 +123,7 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
         until, texts = 1, list[np.ndarray]()
         with suppress(*BROKEN):  # what a row names may not exist: its check says so
             until, texts = texts_of(inputs, name, row)
-        needs.append((until, {text_key(text): text for text in texts}, (name, row)))
+        needs.append((until, {text.tobytes(): text for text in texts}, (name, row)))
     needs.sort(key=lambda need: (need[0], max(map(len, need[1].values()), default=0), sorted(need[1]), need[2]))
     few, texts_ = list[Drawn](), dict[bytes, np.ndarray]()
     for number, (last, row_texts, drawn) in enumerate(needs, 1):
@@ -188,8 +188,8 @@ class Unlisted:
             f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
         )
         rows = self.inputs.triggers(layer, key)
-        text = text_key(self.inputs.corpus.sentence(sentence)[:position])
-        same = [row for row in rows.iter_rows(named=True) if text_key(self.inputs.prefix(row)) == text]
+        text = self.inputs.corpus.sentence(sentence)[:position].tobytes()
+        same = [row for row in rows.iter_rows(named=True) if self.inputs.prefix(row).tobytes() == text]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
         bar, ends = 0.0, [(sentence, position)]

@@ -62,11 +62,6 @@ def engine(run: Run, at: At) -> LanguageModel:
     return load_model(weights, description, Execution(device="cpu", threads=1), here)
 
 
-def text_key(tokens: np.ndarray) -> bytes:
-    """Return what is equal for texts that have the same activations."""
-    return tokens.tobytes()
-
-
 def largest(triggers: pl.DataFrame) -> dict[int, float]:
     """Return {layer: the largest coefficient} of lists of triggers."""
     return dict(triggers.group_by("layer").agg(pl.col("coefficient").max()).iter_rows())
@@ -135,12 +130,12 @@ class AuditInputs:
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
         """Run a sentence, or a prefix, as ``Equations.layers`` does; the last ones are not run again."""
         until = until or self.oracle.keys[0]
-        key = text_key(tokens)
+        key = tokens.tobytes()
         self.run_together({key: tokens}, until)
         return self._ran[key][:until]
 
     def run_together(self, texts: Mapping[bytes, np.ndarray], until: int) -> None:
-        """Run sentences or prefixes, by ``text_key``, and keep the last ``KEPT`` tokens' activations, and theirs."""
+        """Run sentences or prefixes, by their bytes, and keep the last ``KEPT`` tokens' activations, and theirs."""
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
         if todo:
             ran = self.oracle.several(list(todo.values()), until)

@@ -274,7 +274,7 @@ def _compare_rows(
     key, rules, score = list(out.schema.key), out.schema.rules, out.schema.score
     for column in sorted(set(a.columns) ^ set(b.columns)):
         out.different.append(f"{out.shown}: only one of the runs has the column {column}")
-    a, b = (frame.with_row_index("row").with_columns(_own(out.table, frame)) for frame in (a, b))
+    a, b = (frame.with_row_index("row") for frame in (a, b))
     for frame in (a, b):
         out.differs(frame.filter(frame.select(key).is_duplicated()), "several rows of this key")
     only = [one.join(other, on=key, how="anti", nulls_equal=True) for one, other in ((a, b), (b, a))]
@@ -324,21 +324,13 @@ def _compare_rows(
     return pl.concat([opened.select(key), *(frame.select(key) for frame in only)]).unique()
 
 
-def _own(table: str, frame: pl.DataFrame) -> list[pl.Expr]:
-    """Return what stands for a column that follows from others of its row: whether it does."""
-    if table != "mutations":
-        return []
-    ratio = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64)
-    return [((ratio - 1 - pl.col("change")).abs() <= 1e-5 * (1 + ratio.abs())).alias("change")]
-
-
 def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: bool, columns: list[str]) -> pl.Expr:
     """Return whether a column's cells agree within its class."""
     one, other = pl.col(name), pl.col(f"{name}_b")
     if rule == "exact":
         return one.eq_missing(other)
     if rule == "follows":  # from its own row, or from other tables
-        return one & other if name == "change" else pl.lit(True)
+        return _changes("") & _changes("_b") if name == "change" else pl.lit(True)
     missing = one.eq_missing(other)
     one, other = one.cast(pl.Float64), other.cast(pl.Float64)
     size, width = pl.max_horizontal(one.abs(), other.abs()), pl.lit(0.0)
@@ -356,6 +348,12 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
     }[rule]
     finite = one.is_finite() & other.is_finite()
     return (finite & ((one - other).abs() <= may)).fill_null(missing)
+
+
+def _changes(side: str) -> pl.Expr:
+    """Return whether a mutation's change follows from the coefficients of its row."""
+    ratio = pl.col(f"mutated{side}").cast(pl.Float64) / pl.col(f"coefficient{side}").cast(pl.Float64)
+    return (ratio - 1 - pl.col(f"change{side}")).abs() <= 1e-5 * (1 + ratio.abs())
 
 
 # ------------------------------------------------------------------------------------------- the model, and the rules

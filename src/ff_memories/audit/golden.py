@@ -14,7 +14,6 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.dictionary import EOS, Dictionary
 from ff_memories.inputs import registry
@@ -27,11 +26,8 @@ WINDOWS_WITHOUT_GPU = 8
 
 def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
     """Return a text in the form of the training data: every line's words, then ``</s>``."""
-    try:
-        with path.open(encoding="utf-8") as lines:
-            ids = [token for line in lines for token in (*dictionary.encode(line.split()), EOS)]
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}", "fetch it again") from None
+    with path.open(encoding="utf-8") as lines:
+        ids = [token for line in lines for token in (*dictionary.encode(line.split()), EOS)]
     return np.array(ids, dtype=np.int64)
 
 
@@ -110,12 +106,8 @@ def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
 
 
 def expected(source: registry.Source, others: str | None) -> dict[str, Any]:
-    """Read a checkpoint's known numbers; ``others``: another registry. Raises ``UserError`` for a damaged file."""
-    path = registry.golden_file(source, others)
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not valid TOML: {error}", "check the registry's key `golden`") from None
+    """Read a checkpoint's known numbers; ``others``: another registry."""
+    return tomllib.loads(registry.golden_file(source, others).read_text(encoding="utf-8"))
 
 
 def endings(

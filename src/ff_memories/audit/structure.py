@@ -66,30 +66,24 @@ def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]
             yield f"{name}: its file states that it was measured in {stated}, but the config says {precision}"
 
 
-def counted(inputs: AuditInputs, step: str) -> dict[str, int] | None:
-    """Return what the table ``counts`` has to say of a measuring step; ``None`` for a step without a rule."""
+def counts_again(inputs: AuditInputs, step: str) -> Frame | None:
+    """Return the table ``counts`` of a measuring step; ``None`` if its tables give a number that cannot be."""
     tables, config = inputs.tables, inputs.config
     (layers, keys), signs = inputs.oracle.keys, inputs.oracle.signs
     looked_at = signs * memory_selection.count(config.looked_at, layers, keys // signs)
     if step == "triggers":
-        return trigger_table.reasons(tables["triggers"], inputs.corpus, config.triggers, looked_at)
-    if step == "mutations":
-        return _drawn(inputs, looked_at).counts
-    if step == "composition":
+        reasons = trigger_table.reasons(tables["triggers"], inputs.corpus, config.triggers, looked_at)
+    elif step == "mutations":
+        reasons = _drawn(inputs, looked_at).counts
+    elif step == "composition":
         examples = len(tables["examples"])
         missing = 0 if inputs.given is not None else config.composition.examples - examples
-        return composition.reasons(tables["refinement"], examples, missing)
-    if step == "causal":
+        reasons = composition.reasons(tables["refinement"], examples, missing)
+    elif step == "causal":
         zero = sum(int((inputs.norms(layer) == 0).sum()) for layer in range(1, layers + 1))
-        return causal.reasons(tables["causal"], layers, zero, config.causal)
-    if step == "removals":
-        return removals.reasons(inputs.corpus, config.seed, config.removals, keys // signs)
-    return None
-
-
-def counts_again(inputs: AuditInputs, step: str) -> Frame | None:
-    """Return the table ``counts`` of a measuring step; ``None`` if its tables give a number that cannot be."""
-    reasons = counted(inputs, step) or {}
+        reasons = causal.reasons(tables["causal"], layers, zero, config.causal)
+    else:
+        reasons = removals.reasons(inputs.corpus, config.seed, config.removals, keys // signs)
     if any(n < 0 for n in reasons.values()):
         return None
     return recorded_tables.conform(recorded_tables.counts(step, reasons), recorded_tables.TABLES["counts"])
@@ -142,13 +136,11 @@ def _triggers(inputs: AuditInputs) -> Iterator[str]:
 
 def _following(inputs: AuditInputs, rows: Frame) -> pl.Series:
     """Return the token behind each (sentence, position), null at the end of a sentence or outside of the text."""
-    corpus = inputs.corpus
     sentence, position = (rows[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position"))
-    in_text = sentence < len(corpus)
-    sentence = np.where(in_text, sentence, 0)
-    inside = in_text & (position < corpus.lengths[sentence])
-    token = pl.Series("next_token", corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)])
-    return pl.select(pl.when(pl.Series(inside)).then(token.cast(pl.UInt32)).alias("next_token")).to_series()
+    in_text = sentence < len(inputs.corpus)
+    following = inputs.corpus.following(np.where(in_text, sentence, 0), position)
+    token = pl.Series("next_token", np.where(in_text, following, -1))
+    return token.set(token < 0, None).cast(pl.UInt32)
 
 
 def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> mutations.Sample:
