@@ -124,7 +124,7 @@ def test_a_file_of_the_cache_that_has_another_digest_is_refused(two):
     md5 = dvc_lock_file.digest(two[0] / "tables/triggers.parquet")
     write(two[0], "triggers", triggers(0.5))
     shutil.copy(two[0] / "tables/triggers.parquet", Path(".dvc/cache/files/md5") / md5[:2] / md5[2:])
-    with pytest.raises(UserError, match="damaged, its MD5 is not its name"):
+    with pytest.raises(UserError, match="is not in DVC's cache, or damaged there"):
         compare.compare(record, two[1])
 
 

@@ -56,8 +56,6 @@ class TransformersOracle:
         self.start = start_of(folder, plain, tokenizer, start, str(folder))
         self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
         self.beside = residual == "read" and self.family.wiring == "parallel"
-        self.tuples = False  # whether blocks give tuples
-        self.blocks[0].register_forward_hook(lambda _, args, out: setattr(self, "tuples", isinstance(out, tuple)))
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words[0])
@@ -99,29 +97,24 @@ class TransformersOracle:
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
     ) -> Changed:
         """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
-        last, block, skipped = len(tokens), self.blocks[layer - 1], self.blocks[: layer - 1]
+        last = len(tokens)
 
         def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
             rows = out.clone()
             rows.flatten(0, -2)[last] += vector
             return rows
 
-        hook = block.get_submodule(self.family.down).register_forward_hook(add)
-        for below, activations in zip(skipped, seen, strict=False):  # the library runs the other layers as it does
-            given = activations.output[None].clone()
-            below.forward = lambda *_, given=given, **__: (given,) if self.tuples else given
+        hook = self.blocks[layer - 1].get_submodule(self.family.down).register_forward_hook(add)
         try:
-            again = self.layers(tokens, begin=len(skipped))
+            again = self.layers(tokens)
         finally:
             hook.remove()
-            for below in skipped:
-                del below.forward
         direct = self.direct(seen[layer - 1], layer, vector)
-        return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1 - len(skipped)].ffn[-1])
+        return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1].ffn[-1])
 
-    def layers(self, tokens: Collection[int], until: int | None = None, begin: int = 0) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself; return layers ``begin`` + 1 to ``until`` (all)."""
-        return self.several([tokens], until, begin)[0]
+    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without the first token) by itself; return layers 1 to ``until`` (all)."""
+        return self.several([tokens], until)[0]
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:
@@ -137,11 +130,9 @@ class TransformersOracle:
             for name, buffer in self.model.named_buffers():
                 buffer.copy_(buffers[name])
 
-    def several(
-        self, texts: Sequence[Collection[int]], until: int | None = None, begin: int = 0
-    ) -> list[list[Activations]]:
+    def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
         """Run several sentences together, as ``layers`` does one."""
-        blocks = self.blocks[begin:until]
+        blocks = self.blocks[:until]
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
         hooks.append(blocks[-1].register_forward_hook(_stop))
