@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -138,17 +139,13 @@ class Comparison:
         return "; ".join(parts)
 
 
-def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
+def compare(first: Path, second: Path, given: Run | None = None) -> Comparison:
     """Compare two runs. Each is a run's folder, or a ``dvc.lock`` with its tables in DVC's cache.
 
     Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
-    different. ``run``: what both are runs of; default: what each one's name says.
+    different. ``given``: what both are runs of; default: what each one's name says.
     """
-    return compared(opened(a), opened(b), run)
-
-
-def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None) -> Comparison:
-    """Compare two runs by their files; ``given``: what both are runs of; ``models``: loads a model with its text."""
+    a, b = opened(first), opened(second)
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
     limits = tolerances(max(precisions, key=ROUNDOFF.__getitem__))  # of the one that rounds more
@@ -167,7 +164,7 @@ def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None 
             for outcome in open_:
                 outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
         else:
-            _recompute(outcomes, frames, limits, models or (lambda model: model_here(run, model)))
+            _recompute(outcomes, frames, limits, partial(model_here, run))
     return out
 
 
