@@ -17,7 +17,7 @@ from pipeline import config, run_steps, write_inputs
 from ff_memories import tables
 from ff_memories.annotate import proxy
 from ff_memories.audit import baselines, checks
-from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, draw, statement
+from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, statement
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.checks import ROWS, recomputed
 from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
@@ -25,7 +25,6 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import store
 from ff_memories.workflow.run import Run
 
 TYPES = words(44)
@@ -45,8 +44,6 @@ RUNS = {
     ),
 }  # fmt: skip
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
-
-NO_TEXT = store.Corpus(np.zeros(0, np.uint32), np.zeros(1, np.int64), 0)
 
 
 def basis(folder, changes, options, never=()):
@@ -386,17 +383,6 @@ def test_wrong_rows_are_found_as_often_as_is_said():
 def test_more_models_dilute_nothing():
     aim = Aim(0.95, 0.0075)
     assert [aim.of_each(models).rows for models in (1, 2, 4, 41)] == [398, 199, 99, 99]
-
-
-def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():
-    examples = pl.DataFrame({"example": range(500)})
-    rows = examples.join(pl.DataFrame({"layer": range(1, 17)}), how="cross").sort("example", "layer")
-    frames = {"examples": examples, "composition": rows, "refinement": rows, "triggers": rows}
-    drawn, sizes = draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames))
-    seen = {name: [i if name == "examples" else i // 16 for table, i in drawn if table == name] for name in frames}
-    assert sizes["composition"] == 8000 and seen["examples"] == sorted(seen["examples"])
-    assert seen["examples"] == seen["composition"] == seen["refinement"] and len(set(seen["examples"])) == 398
-    assert len(drawn) == 4 * 398
 
 
 def test_more_near_ties_than_a_stated_share_show_too_little():

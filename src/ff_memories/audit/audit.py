@@ -22,7 +22,6 @@ from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
 from ff_memories.audit.checks import ROWS, recomputed_rows, texts_of
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
 from ff_memories.audit.sampling import Aim
-from ff_memories.base.draws import generator
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, available
@@ -30,7 +29,6 @@ from ff_memories.workflow.run import Run
 
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
-OF_EXAMPLES = ("examples", "composition", "refinement")  # tables whose rows share prefixes
 TOGETHER = 160  # tokens of texts that the model runs together
 # what reading tables may raise that name what does not exist, or numbers that cannot be
 BROKEN = (LookupError, ArithmeticError, ValueError, TypeError, pl.exceptions.PolarsError)
@@ -84,20 +82,9 @@ def draw(
     sentences, drawn, sizes = np.flatnonzero(available(corpus, positions)), list[Drawn](), dict[str, int]()
     for name in (name for name in (*ROWS, LEFT_OUT) if name in only):
         sizes[name] = len(sentences) if name == LEFT_OUT else len(frames[name])
-        if name in OF_EXAMPLES and frames[name]["example"].n_unique() > aim.rows:
-            rows = _of_examples(aim, model, frames[name])
-        else:
-            rows = aim.draw(f"{model} {name}", sizes[name])
+        rows = aim.draw(f"{model} {name}", sizes[name])
         drawn += [(name, row) for row in (sentences[rows] if name == LEFT_OUT else rows).tolist()]
     return drawn, sizes
-
-
-def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray:
-    """Draw one row of each of as many examples, so all tables of them run the same prefixes."""
-    # wherever wrong rows are, they are found at least as often as in rows drawn by themselves
-    groups = frame.with_row_index("row").group_by("example", maintain_order=True).agg("row")["row"]
-    rng = generator(aim.seed, f"audit {model} rows of examples {len(frame)}")
-    return np.array([rng.choice(groups[i].to_numpy()) for i in aim.draw(f"{model} examples", len(groups)).tolist()])
 
 
 def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[RowResult]:
