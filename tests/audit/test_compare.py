@@ -239,7 +239,7 @@ def test_an_interval_that_one_run_widens_excuses_no_number():
     other = frame("sensitivity", [{**row, "low": -100.0, "high": 100.0, "measured": 3.0}])
     for a, b in ((one, other), (other, one)):
         (said,) = compare_tables({"tables/sensitivity": a}, {"tables/sensitivity": b}).values()
-        assert [line.split()[-4] for line in said.different] == ["measured", "low", "high"]
+        assert [line.split()[-5] for line in said.different] == ["measured", "low", "high"]
 
 
 # -- what rows are recomputed from

@@ -69,11 +69,12 @@ def known(folder):
     own = {
         "parameters": decoder.description.parameters,
         "vocab": 48,
-        "perplexity": {"context": 0, "counted": 60},
-        "top_values": {"values": 10, "from_layer": 2},
+        "perplexity": {"context": 0, "counted": 60, "all": [0, math.inf]},
+        "max_probability": [0, 1],
+        "top_values": {"values": 10, "from_layer": 2, "share": [0, 1]},
         "tops": tops,
     }
-    found = golden.measure(decoder, dictionary, folder / "test.txt", own, None)
+    found, _ = golden.check(decoder, dictionary, folder / "test.txt", own, None)
     for at in tops:
         at["token"] = found["tops"][f"{at['layer']}/{at['key']}"]
     near = lambda x: [0.99 * x, 1.01 * x + 1e-9]
@@ -86,18 +87,17 @@ def known(folder):
 
 
 def faults(decoder, dictionary_file, folder, known):
-    found = golden.measure(decoder, Dictionary.read(dictionary_file), folder / "test.txt", known, None)
-    return golden.judge(found, known)
+    return golden.check(decoder, Dictionary.read(dictionary_file), folder / "test.txt", known, None)[1]
 
 
 def test_the_right_checkpoint_passes(folder, known):
     assert len({at["token"] for at in known["tops"]}) > 3
     assert faults(load(folder), folder / "dict.txt", folder, known) == []
-    assert golden.sizes(load(folder).description, known) == []
 
 
 def test_another_size_is_refused_before_anything_else(folder, known):
-    assert "parameters" in golden.sizes(load(folder).description, known | {"parameters": 7})[0]
+    (said,) = faults(load(folder), folder / "dict.txt", folder, known | {"parameters": 7})
+    assert said.startswith("parameters: ")
 
 
 def test_a_dictionary_in_the_order_of_the_v1_release_fails(folder, known, tmp_path):

@@ -19,7 +19,7 @@ import torch
 
 from ff_memories.audit import baselines, structure
 from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
-from ff_memories.audit.checks import ROWS, recomputed_rows, texts_of
+from ff_memories.audit.checks import ROWS, place, recomputed, texts_of
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.progress import Progress
@@ -97,8 +97,8 @@ def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[RowResult]:
                     unlisted = unlisted or Unlisted(inputs)
                     yield name, f"sentence {row}", unlisted.of(row)
                 else:
-                    results = recomputed_rows(inputs, name, [row])
-                    yield from ((name, f"{name}, {where}", result) for where, result in results)
+                    cells = inputs.tables[name].row(row, named=True)
+                    yield name, f"{name}, {place(name, cells)}", recomputed(name, inputs, cells)
             except BROKEN as error:
                 yield name, name, Result(DIFFERS, _broken(error))
 

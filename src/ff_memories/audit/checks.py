@@ -451,12 +451,6 @@ ROWS: dict[str, Callable[[AuditInputs, TableRow], Result]] = {
 }
 
 
-def recomputed_rows(inputs: AuditInputs, name: str, rows: Sequence[int]) -> Iterator[tuple[str, Result]]:
-    """Yield the place and the result of some rows of a table."""
-    for row in inputs.tables[name][list(rows)].iter_rows(named=True):
-        yield place(name, row), recomputed(name, inputs, row)
-
-
 def place(name: str, row: TableRow) -> str:
     """Return a row's place in words."""
     return " ".join(f"{column} {row[column]}" for column in TABLES[name].key)

@@ -18,7 +18,7 @@ import polars as pl
 from ff_memories import tables
 from ff_memories.audit import baselines, structure
 from ff_memories.audit.audit_inputs import AuditInputs, read_table
-from ff_memories.audit.checks import ROWS, place, recomputed_rows
+from ff_memories.audit.checks import ROWS, place, recomputed
 from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, tolerances
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
@@ -368,7 +368,8 @@ def _recompute(
             inputs = replace(model, tables=model.tables | recorded)
             inputs.near = Comparer(limits)
             for outcome in (one for one in todo if one.folder == folder):
-                for where, result in recomputed_rows(inputs, outcome.table, outcome.open[side]):
+                for row in inputs.tables[outcome.table][outcome.open[side]].iter_rows(named=True):
+                    result, where = recomputed(outcome.table, inputs, row), place(outcome.table, row)
                     if result.state == DIFFERS:
                         outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
                     progress.step(1)

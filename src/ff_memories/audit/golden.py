@@ -1,7 +1,6 @@
 """Golden checks: measure known numbers of a checkpoint again, to see that it is the right one and is read correctly.
 
-``sizes`` and ``measure`` look at the model and the test text, ``judge`` lists what differs, ``endings`` looks at the
-triggers that the paper shows.
+``check`` looks at the model and the test text, ``endings`` at the triggers that the paper shows.
 """
 
 import math
@@ -18,7 +17,6 @@ from ff_memories.base.progress import Progress
 from ff_memories.corpus.dictionary import EOS, Dictionary
 from ff_memories.inputs import registry
 from ff_memories.model.decoder import Decoder
-from ff_memories.model.files.converted import Description
 from ff_memories.paper.values.predictions import value_predictions
 
 WINDOWS_WITHOUT_GPU = 8
@@ -55,54 +53,40 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
     return math.exp(min(total / n, 700.0))
 
 
-def measure(
+def check(
     decoder: Decoder, dictionary: Dictionary, test: Path, known: dict[str, Any], windows: int | None
-) -> dict[str, Any]:
-    """Measure G2-G5 on a model of the right size."""
-    shape, options, ids = decoder.description, known["perplexity"], stream(test, dictionary)
+) -> tuple[dict[str, Any], list[str]]:
+    """Measure G1-G5; return what was found, and a line for each number that differs from the known one.
+
+    If a size differs (G1), nothing else is measured. ``windows``: of the test text; ``None``: all.
+    """
+    shape, options = decoder.description, known["perplexity"]
+    found: dict[str, Any] = {"parameters": shape.parameters, "vocab": shape.vocab}
+    faults = [f"{name}: {n:,}, expected {known[name]:,} (G1)" for name, n in found.items() if n != known[name]]
+    if faults:
+        return found, faults
     none = np.full((shape.layers, shape.keys), -1, dtype=np.int64)
     predictions = value_predictions(decoder, decoder.vocabulary, none)["all"]
-    top, probability = predictions.top, predictions.probability
-    best = np.argsort(-probability.ravel(), kind="stable")[: known["top_values"]["values"]]
+    best = np.argsort(-predictions.probability.ravel(), kind="stable")[: known["top_values"]["values"]]
     upper = best // shape.keys + 1 >= known["top_values"]["from_layer"]
-    return {
-        "parameters": shape.parameters,
-        "vocab": shape.vocab,
-        "tops": {f"{at['layer']}/{at['key']}": dictionary[top[at["layer"] - 1, at["key"]]] for at in known["tops"]},
-        "max_probability": float(probability.max()),
-        "top_values": float(upper.mean()),
-        "perplexity": perplexity(decoder, ids, options["context"], options["counted"], windows),
-        "perplexity_windows": "all" if windows is None else windows,
-    }
-
-
-def sizes(shape: Description, known: dict[str, Any]) -> list[str]:
-    """Return the sizes that differ (G1); if one does, no other check is needed."""
-    return [
-        f"{name}: {getattr(shape, name):,}, expected {known[name]:,} (G1)"
-        for name in ("parameters", "vocab")
-        if getattr(shape, name) != known[name]
-    ]
-
-
-def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
-    """Return one line for each number that differs from the known one (G2-G5)."""
-    faults = []
-    whole = found["perplexity_windows"] == "all"
+    measured = perplexity(decoder, stream(test, dictionary), options["context"], options["counted"], windows)
     spans = {
-        "perplexity": (known["perplexity"]["all" if whole else "sample"], "G2"),
-        "max_probability": (known["max_probability"], "G4"),
-        "top_values": (known["top_values"]["share"], "G5"),
+        "perplexity": ("G2", measured, options["sample" if windows else "all"]),
+        "max_probability": ("G4", float(predictions.probability.max()), known["max_probability"]),
+        "top_values": ("G5", float(upper.mean()), known["top_values"]["share"]),
     }
-    for name, ((low, high), which) in spans.items():
-        if not low <= found[name] <= high:
-            faults.append(f"{name}: {found[name]:.4g}, expected {low:g} to {high:g} ({which})")
+    for name, (which, number, (low, high)) in spans.items():
+        found[name] = number
+        if not low <= number <= high:
+            faults.append(f"{name}: {number:.4g}, expected {low:g} to {high:g} ({which})")
+    tops = {(at["layer"], at["key"]): dictionary[predictions.top[at["layer"] - 1, at["key"]]] for at in known["tops"]}
     for at in known["tops"]:
-        memory = f"{at['layer']}/{at['key']}"
-        if found["tops"][memory] != at["token"]:
-            top = repr(found["tops"][memory])
-            faults.append(f"value {at['key']} of layer {at['layer']} predicts {top}, expected {at['token']!r} (G3)")
-    return faults
+        if (top := tops[at["layer"], at["key"]]) != at["token"]:
+            what = f"value {at['key']} of layer {at['layer']}"
+            faults.append(f"{what} predicts {top!r}, expected {at['token']!r} (G3)")
+    found["tops"] = {f"{layer}/{key}": top for (layer, key), top in tops.items()}
+    found["perplexity_windows"] = "all" if windows is None else windows
+    return found, faults
 
 
 def expected(source: registry.Source, others: str | None) -> dict[str, Any]:
