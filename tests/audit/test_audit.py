@@ -193,14 +193,14 @@ class Odd:
 def test_only_labels_of_another_order_of_tied_triggers_are_excused(baseline, sound, monkeypatch):
     monkeypatch.setattr(proxy.Annotator, "of", lambda *_: Odd())
     refinement = {"refinement": sound.tables["refinement"]}
-    known = baselines.Labels(baseline, refinement["refinement"])
-    assert {state for of in states(baseline, known.made | refinement).values() for state in of} == {MATCH}
+    made = baseline.label(refinement["refinement"])
+    assert {state for of in states(baseline, made | refinement).values() for state in of} == {MATCH}
     unlike = lambda key, i: key.prefixes[i][-1] % 2 != key.prefixes[i + 1][-1] % 2
-    key = next(key for key in known.keys.values() if unlike(key, 0))
+    key = next(key for key in baseline.keys.values() if unlike(key, 0))
     text = list(key.prefixes)
     text[:2] = text[1], text[0]
-    keys = [dataclasses.replace(key, prefixes=tuple(text)) if one == key else one for one in known.keys.values()]
-    swapped = known.made | known._of(keys) | refinement
+    keys = [dataclasses.replace(key, prefixes=tuple(text)) if one == key else one for one in baseline.keys.values()]
+    swapped = made | baseline._of(keys) | refinement
     # the two triggers are no near-tie
     assert states(baseline, swapped)["pattern_labels"].count(DIFFERS) == 2
     # they are one

@@ -79,6 +79,50 @@ class Baseline:
         inputs.surveyed = cache(lambda: survey.survey(self.model, self.corpus, self.settings.seed, BATCH))
         return inputs
 
+    def label(self, refinement: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """Return the tables of ``LABELS`` that the automatic proxy makes; keep its sampled keys for ``fits``."""
+        config = self.settings
+        text = self.corpus.sample(config.seed, config.baselines.sentences)
+        assert text.numbers is not None, "of a sample"
+        sentences = np.searchsorted(text.numbers, self.listed["sentence"].to_numpy()).astype(np.uint32)
+        triggers = self.listed.with_columns(pl.Series("sentence", sentences))
+        keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
+        self.keys = {(key.layer, key.key): key for key in keys}
+        self.annotator = proxy.Annotator.of(text, self.types, self.own.embedding.float().cpu(), triggers, config.seed)
+        vectors, counts = self.own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(self.types))
+        closer = distance.WordCloseness.of(vectors, counts, self.types.types, config.seed)
+        judged = distance.label(distance.compositions(refinement, config.seed), self.types.types, closer)
+        return {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
+
+    def _of(self, keys: list[SampledKey]) -> dict[str, pl.DataFrame]:
+        labels = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
+        return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in labels}
+
+    def fits(self, layer: int, key: int, frames: Mapping[str, pl.DataFrame]) -> bool:
+        """Return whether some order of a key's tied triggers gives the labels that ``frames`` has of it.
+
+        Of more than ``ORDERS`` orders, none is ruled out.
+        """
+        if (sampled_key := self.keys.get((layer, key))) is None:
+            return False
+        at = (pl.col("layer") == layer) & (pl.col("key") == key)
+        recorded = {name: frames[name].filter(at) for name in OF_KEYS}
+        rows = self.listed.filter(at)
+        if (layer, key) in self.unsure:
+            rows = pl.concat([rows, self.unsure[layer, key][1].select(rows.columns)])
+        texts = [
+            tuple(self.corpus.sentence(sentence)[:position].tolist())
+            for sentence, position in rows.select("sentence", "position").iter_rows()
+        ]
+        limits = tolerances(self.settings.precision)
+        noise = limits.noise * largest(self.listed)[layer]
+        every = orders(rows["coefficient"].to_list(), texts, len(sampled_key.ranks), limits.tie, noise)
+        for prefixes in islice(every, ORDERS):
+            again = self._of([replace(sampled_key, prefixes=prefixes)])
+            if all(again[name].equals(recorded[name]) for name in OF_KEYS):
+                return True
+        return next(every, None) is not None
+
 
 def read(run: Run, model: str, at: At = Path) -> tuple[AuditInputs, list[RowResult], list[str]]:
     """Return what rows of a model are recomputed from, the result of every label, and what contradicts other tables."""
@@ -124,57 +168,6 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     return listed, ends
 
 
-class Labels:
-    """The labels that the automatic proxy gives a baseline's keys, and those it gives if tied triggers change places.
-
-    ``keys``: {(layer, key): a sampled key with its triggers}. ``made``: the tables of ``LABELS``.
-    """
-
-    def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
-        config, corpus, types, run_model = baseline.settings, baseline.corpus, baseline.types, baseline.own
-        text = corpus.sample(config.seed, config.baselines.sentences)
-        assert text.numbers is not None, "of a sample"
-        sentences = np.searchsorted(text.numbers, baseline.listed["sentence"].to_numpy()).astype(np.uint32)
-        triggers = baseline.listed.with_columns(pl.Series("sentence", sentences))
-        keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
-        self.baseline, self.keys = baseline, {(key.layer, key.key): key for key in keys}
-        self.largest = largest(baseline.listed)
-        self.annotator = proxy.Annotator.of(text, types, run_model.embedding.float().cpu(), triggers, config.seed)
-        vectors, counts = run_model.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
-        closer = distance.WordCloseness.of(vectors, counts, types.types, config.seed)
-        judged = distance.label(distance.compositions(refinement, config.seed), types.types, closer)
-        self.made = {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
-
-    def _of(self, keys: list[SampledKey]) -> dict[str, pl.DataFrame]:
-        labels = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
-        return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in labels}
-
-    def fits(self, layer: int, key: int, frames: Mapping[str, pl.DataFrame]) -> bool:
-        """Return whether some order of a key's tied triggers gives the labels that ``frames`` has of it.
-
-        Of more than ``ORDERS`` orders, none is ruled out.
-        """
-        if (sampled_key := self.keys.get((layer, key))) is None:
-            return False
-        at = (pl.col("layer") == layer) & (pl.col("key") == key)
-        recorded = {name: frames[name].filter(at) for name in OF_KEYS}
-        rows = self.baseline.listed.filter(at)
-        if (layer, key) in self.baseline.unsure:
-            rows = pl.concat([rows, self.baseline.unsure[layer, key][1].select(rows.columns)])
-        texts = [
-            tuple(self.baseline.corpus.sentence(sentence)[:position].tolist())
-            for sentence, position in rows.select("sentence", "position").iter_rows()
-        ]
-        limits = tolerances(self.baseline.settings.precision)
-        noise = limits.noise * self.largest[layer]
-        every = orders(rows["coefficient"].to_list(), texts, len(sampled_key.ranks), limits.tie, noise)
-        for prefixes in islice(every, ORDERS):
-            again = self._of([replace(sampled_key, prefixes=prefixes)])
-            if all(again[name].equals(recorded[name]) for name in OF_KEYS):
-                return True
-        return next(every, None) is not None
-
-
 def orders(
     coefficients: Sequence[float], texts: Sequence[Prefix], n: int, tie: float, noise: float = 0.0
 ) -> Iterator[tuple[Prefix, ...]]:
@@ -204,9 +197,9 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
 
     A key's labels may be those of another order of its tied triggers, but only so many may.
     """
-    labels_, limits = Labels(baseline, frames["refinement"]), tolerances(baseline.settings.precision)
+    made, limits = baseline.label(frames["refinement"]), tolerances(baseline.settings.precision)
     wrong = {}
-    for name, again in labels_.made.items():
+    for name, again in made.items():
         recorded = frames[name]
         wrong[name] = pl.concat(
             [
@@ -215,8 +208,8 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
             ]
         ).unique(subset=list(tables.TABLES[name].key), maintain_order=True)
     odd = sorted({pair for name in OF_KEYS for pair in wrong[name].select("layer", "key").iter_rows()})
-    most = int(limits.excused * len(labels_.keys)) + FEW
-    tied = {(layer, key) for layer, key in odd if len(odd) <= most and labels_.fits(layer, key, frames)}
+    most = int(limits.excused * len(baseline.keys)) + FEW
+    tied = {(layer, key) for layer, key in odd if len(odd) <= most and baseline.fits(layer, key, frames)}
     for name, rows in wrong.items():
         for row in rows.iter_rows(named=True):
             where = " ".join(f"{column} {row[column]}" for column in tables.TABLES[name].key)

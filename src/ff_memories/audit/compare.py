@@ -46,7 +46,6 @@ CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
 WITHIN = re.compile(r"(claims|counts|figures|golden|models?|proxy|report|sensitivity|tables)/|[^/]+$")
 TABLE = re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
-GIVE = "give a folder such as results/demo, or a dvc.lock"
 
 
 @dataclass
@@ -156,7 +155,10 @@ def compare(first: Path, second: Path, given: Run | None = None) -> Comparison:
     out = Comparison(a.digests == b.digests != {}, short, precisions=precisions)
     if out.identical:
         return out
-    out.others += _of_other_precision((a, b), precisions, runs)
+    for side, says, its in zip((a, b), precisions, runs, strict=True):  # the limits follow from what tables state
+        right = own.config.extraction.precision if (own := its or run) else precisions[0]
+        if says != right:
+            out.others.append(f"{side.given}: its tables state that they were measured in {says}, not in {right}")
     out.drawn = _others(out, a, b)
     open_ = [outcome for outcome in outcomes.values() if outcome.open["a"] or outcome.open["b"]]
     if open_ and not out.different:  # else the answer is known, without the model
@@ -199,11 +201,7 @@ def model_of(folder: str) -> str | None:
 
 def opened(given: Path) -> RunFiles:
     """Return the files of a folder or a dvc.lock. Raises ``UserError`` for others, and if DVC's cache lacks tables."""
-    if given.is_dir():
-        return _folder(given)
-    if given.is_file():
-        return _recorded(given)
-    raise UserError(f"{given}: no such folder or dvc.lock", GIVE)
+    return _folder(given) if given.is_dir() else _recorded(given)
 
 
 def _folder(given: Path) -> RunFiles:
@@ -217,7 +215,7 @@ def _folder(given: Path) -> RunFiles:
             side.digests[path] = dvc_lock_file.digest(file)
     side.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
     if not side.tables():
-        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo")
+        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo, or a dvc.lock")
     return side
 
 
@@ -227,7 +225,7 @@ def _recorded(given: Path) -> RunFiles:
         if (match := OWN.match(out["path"])) and is_shared(out["path"]):
             side.run, side.digests[match[2]] = match[1], out["md5"]
     if not side.digests:
-        raise UserError(f"{given}: has no tables of a run", GIVE)
+        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo, or a dvc.lock")
     for path, md5 in side.digests.items():
         copies = (cache / md5[:2] / md5[2:] for cache in CACHES)
         if whole := next((file for file in copies if file.is_file() and dvc_lock_file.digest(file) == md5), None):
@@ -403,16 +401,6 @@ def _precision(side: RunFiles) -> Precision:
     measured = (f"tables/{name}" for name, schema in TABLES.items() if schema.measured)
     first = next((files[name] for name in measured if name in files), None)
     return "float32" if first is None else tables.precision_of(first)
-
-
-def _of_other_precision(
-    both: tuple[RunFiles, RunFiles], stated: tuple[Precision, Precision], runs: list[Run | None]
-) -> Iterator[str]:
-    """Yield which side states another precision, from which limits follow, than its config or the other run's."""
-    wanted = [run.config.extraction.precision if run else None for run in runs]
-    for side, says, right in zip(both, stated, (wanted[0] or wanted[1], wanted[1] or wanted[0]), strict=True):
-        if says != (right or stated[0]):
-            yield f"{side.given}: its tables state that they were measured in {says}, not in {right or stated[0]}"
 
 
 # ------------------------------------------------------------------------------------------------------- what is shown
