@@ -131,10 +131,8 @@ class Comparison:
         if (triggers := self.tables.get("triggers")) and triggers.cells:
             off = triggers.cells.get("coefficient", 0)
             parts.append(f"{off:,} of {triggers.rows[0]:,} coefficients differ in their last bits")
-        if near := {name: o.near_ties for name, o in self.tables.items() if o.near_ties}:
-            share, name = max((n / max(1, *self.tables[name].rows), name) for name, n in near.items())
-            parts.append(f"{counted(sum(near.values()), 'row has a near-tie', 'rows have near-ties')}")
-            parts.append(f"at most {100 * share:.2g} % of a table's rows ({name})")
+        if near := sum(outcome.near_ties for outcome in self.tables.values()):
+            parts.append(counted(near, "row has a near-tie", "rows have near-ties"))
         return "; ".join(parts)
 
 

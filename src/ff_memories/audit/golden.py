@@ -56,7 +56,7 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
 def check(
     decoder: Decoder, dictionary: Dictionary, test: Path, known: dict[str, Any], windows: int | None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Measure G1-G5; return what was found, and a line for each number that differs from the known one.
+    """Measure G1-G5; return the numbers, and a line for each that differs from the known one.
 
     If a size differs (G1), nothing else is measured. ``windows``: of the test text; ``None``: all.
     """
