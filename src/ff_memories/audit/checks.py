@@ -68,17 +68,14 @@ def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
     activations = inputs.layer(inputs.without(source, *at), row["layer"])
     mutated = float(activations.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
-    result = equal("coefficient", row["coefficient"], source["coefficient"])
-    if inputs.found_here and result.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
-        result = inputs.near.coefficient(
-            "coefficient", row["coefficient"], source["coefficient"], _noise(inputs, activations)
-        )
+    both = "coefficient", row["coefficient"], source["coefficient"]
+    noise = _noise(inputs, activations)
+    # lists that were found here were measured in other batches than the row, or on another CPU
+    coefficient = inputs.near.coefficient(*both, noise) if inputs.found_here else equal(*both)
     return together(
         [
-            result,
-            inputs.near.coefficient(
-                "mutated", row["mutated"], mutated, _noise(inputs, activations), max(mutated, source["coefficient"])
-            ),
+            coefficient,
+            inputs.near.coefficient("mutated", row["mutated"], mutated, noise, max(mutated, source["coefficient"])),
             inputs.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
         ]
     )

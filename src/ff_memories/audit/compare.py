@@ -61,12 +61,6 @@ class RunFiles:
         """Return {name: file} of the tables, such as ``models/untrained-1/tables/values``."""
         return {path.removesuffix(".parquet"): self.files[path] for path in sorted(self.files) if table_of(path)}
 
-    def info(self) -> Mapping[str, object]:
-        """Return the run's model info; nothing if it has none. Raises ``UserError`` if it is damaged."""
-        if (file := self.files.get("model/info.json")) is None:
-            return {}
-        return foreign.read_json(file, dict[str, Any], name=f"{self.given}: model/info.json")
-
 
 @dataclass
 class Outcome:
@@ -174,8 +168,9 @@ def lacking(run: Run, both: Sequence[RunFiles]) -> str | None:
     made = [run.path("model", "model.safetensors"), run.path("model", "model.json"), run.table("sentences")]
     if not all(map(os.path.exists, (model, *others, run.dictionary, run.path("corpus", "corpus.safetensors"), *made))):
         return NOT_TOLD
-    for side in both:
-        if side.info().get("checkpoint_sha256") not in (None, dvc_lock_file.digest(model, "sha256")):
+    for side, file in ((side, side.files.get("model/info.json")) for side in both):
+        info = foreign.read_json(file, dict[str, Any]) if file else {}
+        if info.get("checkpoint_sha256") not in (None, dvc_lock_file.digest(model, "sha256")):
             return f"{NOT_TOLD}; {model} is not the one that {side.given} was measured with"
     return None
 

@@ -308,12 +308,6 @@ def _removals(inputs: AuditInputs) -> Iterator[str]:
 
 
 CHECKS: dict[str, Callable[[AuditInputs], Iterator[str]]] = {
-    "triggers": _triggers,
-    "mutations": _mutations,
-    "examples": _examples,
-    "values": _values,
-    "composition": _composition,
-    "refinement": _refinement,
-    "causal": _causal,
-    "removals": _removals,
+    check.__name__.removeprefix("_"): check
+    for check in (_triggers, _mutations, _examples, _values, _composition, _refinement, _causal, _removals)
 }

@@ -248,12 +248,7 @@ def _verdicts(check: Check) -> CheckedPart | None:
 
 
 PARTS: dict[str, Callable[[Check], CheckedPart | None]] = {
-    "record": _record,
-    "files": _files,
-    "recomputed": _recomputed,
-    "rebuilt": _rebuilt,
-    "audit": _audit,
-    "verdicts": _verdicts,
+    part.__name__.removeprefix("_"): part for part in (_record, _files, _recomputed, _rebuilt, _audit, _verdicts)
 }
 
 
