@@ -77,14 +77,14 @@ def statement(found: Sequence[Finding], aim: Aim) -> str:
 
 def draw(
     model: str, frames: Mapping[str, pl.DataFrame], corpus: Corpus, positions: str, aim: Aim, only: Iterable[str]
-) -> tuple[list[Drawn], dict[str, int]]:
-    """Draw the rows of a model's tables to look at; return them, and the size of each table."""
-    sentences, drawn, sizes = np.flatnonzero(available(corpus, positions)), list[Drawn](), dict[str, int]()
+) -> tuple[list[Drawn], dict[str, Finding]]:
+    """Draw the rows of a model's tables to look at; return them, and a finding without a row for each table."""
+    sentences, drawn, findings = np.flatnonzero(available(corpus, positions)), list[Drawn](), dict[str, Finding]()
     for name in (name for name in (*ROWS, LEFT_OUT) if name in only):
-        sizes[name] = len(sentences) if name == LEFT_OUT else len(frames[name])
-        rows = aim.draw(f"{model} {name}", sizes[name])
+        findings[name] = Finding(name, len(sentences) if name == LEFT_OUT else len(frames[name]), model)
+        rows = aim.draw(f"{model} {name}", findings[name].population)
         drawn += [(name, row) for row in (sentences[rows] if name == LEFT_OUT else rows).tolist()]
-    return drawn, sizes
+    return drawn, findings
 
 
 def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[RowResult]:
@@ -215,29 +215,28 @@ def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[F
     ``at``: from a file of the run to the place to read it from. ``cores``: threads of the arithmetic.
     """
     corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
-    names, drawn, findings, faults = run.config.baselines.names, dict[str, list[Drawn]](), list[Finding](), list[str]()
+    names, faults = run.config.baselines.names, list[str]()
+    drawn, found = dict[str, list[Drawn]](), dict[str, dict[str, Finding]]()
     for model in (OWN, *names):
         own = model == OWN
         file = run.table if own else partial(baselines.file, run, model)
         frames = {name: read_table(at(file(name))) for name in (ROWS if own else baselines.OWN)}
         its, only = (aim, (*ROWS, LEFT_OUT)) if own else (aim.of_each(len(names)), baselines.ROWS)
-        drawn[model], sizes = draw(model, frames, corpus, positions, its, only)
-        sizes |= {} if own else {name: len(frames[name]) for name in baselines.LABELS}
-        findings += [Finding(what, size, model) for what, size in sizes.items()]
+        drawn[model], found[model] = draw(model, frames, corpus, positions, its, only)
+        found[model] |= {} if own else {name: Finding(name, len(frames[name]), model) for name in baselines.LABELS}
     with Progress(sum(map(len, drawn.values())), "rows", "audit") as progress:
         for model, rows in drawn.items():
-            found = {finding.what: finding for finding in findings if finding.model == model}
             front = "" if model == OWN else f"{model}, "
             try:
                 inputs, labels, contradicting = _own(run, at) if model == OWN else baselines.read(run, model, at)
                 faults += [f"{front}{fault}" for fault in contradicting]
                 torch.set_num_threads(cores)  # the engine, which finds lists and means again, has one
                 for what, where, result in chain(labels, look(inputs, rows)):
-                    found[what].add(f"{front}{where}", result)
+                    found[model][what].add(f"{front}{where}", result)
                     progress.step(what in ROWS or what == LEFT_OUT)
             except BROKEN as error:
                 faults.append(f"{'tables' if model == OWN else model}: {_broken(error)}")
-    return findings, faults
+    return [finding for of_model in found.values() for finding in of_model.values()], faults
 
 
 def _own(run: Run, at: At) -> tuple[AuditInputs, list[RowResult], list[str]]:

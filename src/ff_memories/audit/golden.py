@@ -79,12 +79,12 @@ def check(
         found[name] = number
         if not low <= number <= high:
             faults.append(f"{name}: {number:.4g}, expected {low:g} to {high:g} ({which})")
-    tops = {(at["layer"], at["key"]): dictionary[predictions.top[at["layer"] - 1, at["key"]]] for at in known["tops"]}
+    found["tops"] = {}
     for at in known["tops"]:
-        if (top := tops[at["layer"], at["key"]]) != at["token"]:
-            what = f"value {at['key']} of layer {at['layer']}"
-            faults.append(f"{what} predicts {top!r}, expected {at['token']!r} (G3)")
-    found["tops"] = {f"{layer}/{key}": top for (layer, key), top in tops.items()}
+        layer, key = at["layer"], at["key"]
+        found["tops"][f"{layer}/{key}"] = top = dictionary[predictions.top[layer - 1, key]]
+        if top != at["token"]:
+            faults.append(f"value {key} of layer {layer} predicts {top!r}, expected {at['token']!r} (G3)")
     found["perplexity_windows"] = "all" if windows is None else windows
     return found, faults
 

@@ -13,8 +13,7 @@ from ff_memories.audit.sampling import Aim
 
 def audit(inputs: AuditInputs, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
     """Recompute a random sample of the tables in ``only``; with ``sentences``, look for missing triggers too."""
-    rows, sizes = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
-    found = {what: Finding(what, size) for what, size in sizes.items()}
+    rows, found = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
     for what, where, result in look(inputs, rows):
         found[what].add(where, result)
     return list(found.values())
