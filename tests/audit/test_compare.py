@@ -144,6 +144,14 @@ def test_a_file_that_differs_though_no_table_does_is_different(two, monkeypatch)
     assert told(monkeypatch, a, b).different == ["claims: differs, but the tables that it follows from are the same"]
 
 
+@pytest.mark.parametrize("second, same", [(21.0001, True), (21.01, False)])
+def test_perplexities_may_differ_in_their_last_digits(two, monkeypatch, second, same):
+    for folder, number in zip(two, (21.0, second), strict=True):
+        (folder / "models/untrained-1").mkdir(parents=True)
+        (folder / "models/untrained-1/perplexity.json").write_text(json.dumps({"of": [{"perplexity": number}]}))
+    assert told(monkeypatch, *two).others == ([] if same else ["models/untrained-1/perplexity.json: differs"])
+
+
 def test_without_the_model_an_open_decision_does_not_pass(two):
     a, b = two
     write(b, "triggers", [*triggers()[:3], {**triggers()[3], "sentence": 9}])

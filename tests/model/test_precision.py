@@ -1,5 +1,6 @@
 """``extraction.precision``: what it rounds, that every step computes in it, and that no two are ever mixed."""
 
+import shutil
 import tempfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -174,6 +175,16 @@ def test_batches_and_shards_change_no_more_than_the_precision_allows(rounded, ch
 
 
 # -- never mixed -------------------------------------------------------------------------------------------------------
+
+
+def test_a_run_of_two_precisions_is_refused(rounded, exact, tmp_path):
+    _, _, _, out = rounded
+    (tmp_path / "tables").mkdir()
+    for name, source in (("triggers", exact), ("mutations", out)):
+        (tmp_path / "tables" / f"{name}.parquet").write_bytes((source / f"{name}.parquet").read_bytes())
+    with pytest.raises(UserError, match="measured in different precisions"):
+        shutil.copytree(tmp_path / "tables", tmp_path / "other" / "tables")
+        compare.compare(tmp_path, tmp_path / "other", None)
 
 
 def test_a_step_does_not_read_what_was_measured_in_another_precision(rounded, tmp_path, capsys):

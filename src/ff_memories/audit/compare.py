@@ -5,6 +5,7 @@ beyond that is recomputed in both runs, by what `verify` recomputes rows with. d
 """
 
 import itertools
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +46,7 @@ OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
 CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
 WITHIN = re.compile(r"(claims|counts|figures|golden|models?|proxy|report|sensitivity|tables)/|[^/]+$")
+NUMBERS = re.compile(r"models/[^/]+/perplexity\.json$|golden/\w+\.json$")
 TABLE = re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
 
 
@@ -105,7 +107,7 @@ class Comparison:
     identical: bool  # whether all files have the same bytes
     tables: dict[str, Outcome]  # by names such as ``triggers`` and ``models/untrained-1/tables/values``
     others: list[str] = field(default_factory=list)  # differences of no tables, and of files that only one run has
-    drawn: int = 0  # number of figures, lists of verdicts and perplexities that differ, as tables do
+    drawn: int = 0  # number of figures and lists of verdicts that differ, as tables do
     precisions: tuple[Precision, Precision] = ("float32", "float32")  # of A and B
 
     @property
@@ -377,7 +379,10 @@ def _others(found: Comparison, a: RunFiles, b: RunFiles) -> int:
     for path in sorted(path for path in every if a.digests.get(path) != b.digests.get(path)):
         if path not in a.digests or path not in b.digests:
             found.others.append(f"{path}: only one of the runs has this file")
-        elif path.startswith("model/"):
+        elif NUMBERS.match(path) and path in a.files and path in b.files:
+            if not _alike(*(foreign.read_json(side.files[path], dict[str, Any]) for side in (a, b))):
+                found.others.append(f"{path}: differs")
+        elif path.startswith("model/") or NUMBERS.match(path):
             found.others.append(f"{path}: differs")
         else:
             files.append(path)
@@ -388,12 +393,25 @@ def _others(found: Comparison, a: RunFiles, b: RunFiles) -> int:
     return len(files)
 
 
+def _alike(one: Any, other: Any) -> bool:
+    """Return whether two values of JSON have the same keys and texts, and numbers that agree to 1e-4."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4)
+    return bool(one == other)
+
+
 def _precision(side: RunFiles) -> Precision:
-    """Return the precision that a run's tables were measured in, as the first of them says."""
-    files = side.tables()
-    measured = (f"tables/{name}" for name, schema in TABLES.items() if schema.measured)
-    first = next((files[name] for name in measured if name in files), None)
-    return "float32" if first is None else tables.precision_of(first)
+    """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
+    measured = [f"tables/{name}" for name, schema in TABLES.items() if schema.measured]
+    stated = {tables.precision_of(file): name for name, file in side.tables().items() if name in measured}
+    if len(stated) > 1:
+        names = " and ".join(f"{name} in {precision}" for precision, name in stated.items())
+        raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")
+    return next(iter(stated), "float32")
 
 
 # ------------------------------------------------------------------------------------------------------- what is shown
