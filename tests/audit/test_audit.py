@@ -4,11 +4,16 @@ import copy
 import dataclasses
 import json
 import math
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
+import psutil
 import pytest
 from audited import audit, recompute_in_float32
 from factories import words
@@ -17,7 +22,7 @@ from pipeline import config, run_steps, write_inputs
 from ff_memories import tables
 from ff_memories.annotate import proxy
 from ff_memories.audit import baselines, checks
-from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, statement
+from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, draw, statement
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.checks import ROWS, recomputed
 from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
@@ -25,6 +30,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
+from ff_memories.corpus import store
 from ff_memories.workflow.run import Run
 
 TYPES = words(44)
@@ -44,6 +50,8 @@ RUNS = {
     ),
 }  # fmt: skip
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
+
+NO_TEXT = store.Corpus(np.zeros(0, np.uint32), np.zeros(1, np.int64), 0)
 
 
 def basis(folder, changes, options, never=()):
@@ -73,7 +81,7 @@ def test_all_rows_of_sound_tables_match_whatever_the_config(name, tmp_path):
     assert faults(given) == []
     assert [(f.what, f.differ) for f in found] == [(name, []) for name in [*ROWS, LEFT_OUT]]
     for finding in (f for f in found if f.what != LEFT_OUT):
-        assert finding.looked_at == finding.population == len(given.tables[finding.what]) > 0
+        assert finding.recomputed == finding.rows == len(given.tables[finding.what]) > 0
         assert finding.near_ties == 0
         assert finding.largest_difference < 2e-5
 
@@ -359,7 +367,7 @@ def test_the_sample_is_as_large_as_the_statement_needs():
     aim = Aim(0.95, 0.0075)
     assert aim.rows == 398
     assert 0.9925**398 <= 0.05 < 0.9925**397
-    said = lambda population, rows: statement([Finding("values", population, looked_at=rows)], aim)
+    said = lambda population, rows: statement([Finding("values", population, recomputed=rows)], aim)
     shown = "398 of 398 rows of values match: with 95 % confidence, fewer than 0.75 % of 1,000,000 differ"
     assert said(10**6, 398) == shown
     assert aim.bound(398, 0) <= 0.0075
@@ -385,11 +393,34 @@ def test_more_models_dilute_nothing():
     assert [aim.of_each(models).rows for models in (1, 2, 4, 41)] == [398, 199, 99, 99]
 
 
+def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():
+    examples = pl.DataFrame({"example": range(500)})
+    rows = examples.join(pl.DataFrame({"layer": range(1, 17)}), how="cross").sort("example", "layer")
+    frames = {"examples": examples, "composition": rows, "refinement": rows, "triggers": rows}
+    for rounds in (1, 8):
+        works, found = draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames), rounds)
+        for number in range(rounds):
+            text = [row for work in works if work.round == number for row in work.rows if row[0] != "triggers"]
+            seen = {name: [i if name == "examples" else i // 16 for of, i in text if of == name] for name in frames}
+            assert seen["examples"] == seen["composition"] == seen["refinement"] and len(seen["examples"]) > 48
+        assert found["composition"].rows == 8000 and sum(len(work.rows) for work in works) == 4 * 398
+        assert len({row for work in works for row in work.rows}) == 4 * 398
+
+
+def test_with_a_limit_of_time_the_same_rows_are_looked_at_in_rounds():
+    frames = {"triggers": pl.DataFrame({"layer": [1] * 5000, "key": range(5000)})}
+    once, rounds = (draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames), n)[0] for n in (1, 8))
+    drawn = lambda works: sorted(row for work in works for row in work.rows)
+    assert drawn(rounds) == drawn(once) and {work.round for work in once} == {0}
+    filled = [work for work in rounds if work.rows]
+    assert [work.round for work in filled] == list(range(8)) and {len(work.rows) for work in filled} == {49, 50}
+
+
 def test_more_near_ties_than_a_stated_share_show_too_little():
     cases: list[tuple[Precision, int]] = [("float32", 13), ("tf32", 49), ("bfloat16", 109)]
     for precision, most in cases:
         limits = tolerances(precision)
-        found = [Finding("removals", 3840, looked_at=398, near_ties=ties) for ties in (most, most + 1)]
+        found = [Finding("removals", 3840, recomputed=398, near_ties=ties) for ties in (most, most + 1)]
         assert [one.hangs(limits) for one in found] == [False, True]
 
 
@@ -398,3 +429,26 @@ def test_other_memories_than_rounding_may_choose_are_no_near_tie(sound):
     for row in sound.tables["removals"].filter(pl.col("layer") == 2).sort("removed").to_dicts()[:3]:
         assert recomputed("removals", sound, row).state == MATCH
         assert recomputed("removals", sound, {**row, "loss": (row["loss"] or 0.0) + 0.3}).state == DIFFERS
+
+
+ASLEEP = """
+import signal, sys, time
+from ff_memories.audit.audit import _each
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+list(_each([600.0] * 4, time.sleep, 2))
+"""
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_an_audit_that_is_killed_leaves_no_process_at_work(how):
+    audit_ = subprocess.Popen([sys.executable, "-c", ASLEEP], stderr=subprocess.DEVNULL)
+    left = []
+    while audit_.poll() is None and len(left) < 3:  # two processes, and one that frees what they shared
+        time.sleep(0.1)
+        left = psutil.Process(audit_.pid).children(recursive=True)
+    time.sleep(5)  # until they have imported what they need
+    audit_.send_signal(how)
+    assert audit_.wait(20) != 0
+    assert len(left) >= 3
+    assert psutil.wait_procs(left, timeout=20)[1] == []

@@ -76,7 +76,7 @@ def test_a_sound_run_is_verified_and_said_to_be_on_one_page(here, capsys):
     audited = made["parts"]["audit"]
     assert (audited["seed"], audited["seed_was"]) == (5, "given")
     triggers = audited["tables"]["triggers"]
-    assert (triggers["looked_at"], triggers["differ"]) == (59, []) and triggers["statement"] in shown
+    assert (triggers["recomputed"], triggers["differ"]) == (59, []) and triggers["statement"] in shown
 
 
 def test_a_changed_row_is_found_by_its_tables_name_and_if_signed_again_by_its_own(here):

@@ -6,15 +6,23 @@ missing from the table, which recomputing existing rows cannot find. What follow
 rows (``structure``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
+from functools import cache, partial
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
+from threading import RLock, Thread
 
 import numpy as np
 import polars as pl
+import psutil
 import torch
 
 from ff_memories.audit import baselines, structure
@@ -22,17 +30,25 @@ from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
 from ff_memories.audit.checks import ROWS, place, recomputed, texts_of
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
 from ff_memories.audit.sampling import Aim
+from ff_memories.base.draws import generator
+from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, available
+from ff_memories.model.info import read_info
 from ff_memories.workflow.run import Run
 
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
+SHARING = (("causal", "removals"), ("examples", "composition", "refinement"))  # tables whose rows share prefixes
 TOGETHER = 160  # tokens of texts that the model runs together
+AT_ONCE = 100  # rows of one piece of work
+ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
+SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 # what reading tables may raise that name what does not exist, or numbers that cannot be
 BROKEN = (LookupError, ArithmeticError, ValueError, TypeError, pl.exceptions.PolarsError)
 Drawn = tuple[str, int]  # a table, and the number of one of its rows
+Done = tuple[list[RowResult], list[str]]  # of a piece of work: the results of rows, and contradictions between tables
 
 
 @dataclass
@@ -40,15 +56,15 @@ class Finding:
     """The audit's result for one table of one model, or for the rows that it lacks."""
 
     what: str
-    population: int
+    rows: int
     model: str = OWN
-    looked_at: int = 0
+    recomputed: int = 0
     near_ties: int = 0
     largest_difference: float = 0.0
     differ: list[str] = field(default_factory=list)
 
     def add(self, where: str, result: Result) -> None:
-        self.looked_at += 1
+        self.recomputed += 1
         self.largest_difference = max(self.largest_difference, result.difference)
         self.near_ties += result.state == NEAR_TIE
         if result.state == DIFFERS:
@@ -56,19 +72,29 @@ class Finding:
 
     def hangs(self, limits: Tolerances) -> bool:
         """Return whether more rows than a stated share hang on near-ties: then they show too little."""
-        return self.near_ties > limits.near_ties * self.looked_at + FEW
+        return self.near_ties > limits.near_ties * self.recomputed + FEW
+
+
+@dataclass(frozen=True)
+class Work:
+    """A piece of the audit: some rows of a model's tables."""
+
+    model: str
+    rows: tuple[Drawn, ...] = ()
+    round: int = 0  # of an audit that has a limit of time; 0 is done whatever it takes
+    whole: bool = True  # whether what follows from other tables is checked too
 
 
 def statement(found: Sequence[Finding], aim: Aim) -> str:
     """Return in words what one table's findings show, of one model or of several."""
-    first, looked_at, differ = found[0], sum(f.looked_at for f in found), sum(len(f.differ) for f in found)
-    match, other = f"rows of {first.what} match", f"of {first.population:,} differ"
+    first, recomputed, differ = found[0], sum(f.recomputed for f in found), sum(len(f.differ) for f in found)
+    match, other = f"rows of {first.what} match", f"of {first.rows:,} differ"
     if first.what == LEFT_OUT:
-        match, other = "sentences hold no unlisted trigger", f"of {first.population:,} do"
+        match, other = "sentences hold no unlisted trigger", f"of {first.rows:,} do"
     elif first.model != OWN:
         match, other = f"rows of {first.what} in {len(found)} other models match", "of each one's differ"
-    matching = f"{looked_at - differ:,} of {looked_at:,} {match}"
-    bounds = [100 * aim.bound(f.looked_at, len(f.differ)) for f in found if f.looked_at < f.population]
+    matching = f"{recomputed - differ:,} of {recomputed:,} {match}"
+    bounds = [100 * aim.bound(f.recomputed, len(f.differ)) for f in found if f.recomputed < f.rows]
     if not bounds:
         return f"{matching}: these are all rows"
     most = f"{max(bounds):.2g}" if max(bounds) < 99.5 else "100"
@@ -76,15 +102,46 @@ def statement(found: Sequence[Finding], aim: Aim) -> str:
 
 
 def draw(
-    model: str, frames: Mapping[str, pl.DataFrame], corpus: Corpus, positions: str, aim: Aim, only: Iterable[str]
-) -> tuple[list[Drawn], dict[str, Finding]]:
-    """Draw the rows of a model's tables to look at; return them, and a finding without a row for each table."""
-    sentences, drawn, findings = np.flatnonzero(available(corpus, positions)), list[Drawn](), dict[str, Finding]()
+    model: str,
+    frames: Mapping[str, pl.DataFrame],
+    corpus: Corpus,
+    positions: str,
+    aim: Aim,
+    only: Iterable[str],
+    rounds: int = 1,
+) -> tuple[list[Work], dict[str, Finding]]:
+    """Draw the rows of a model's tables to look at; return them in pieces, and a finding without a row for each table.
+
+    Rows that share prefixes are in one piece, because one process finds them once.
+    """
+    sentences, drawn, findings = np.flatnonzero(available(corpus, positions)), dict[str, list[Drawn]](), {}
     for name in (name for name in (*ROWS, LEFT_OUT) if name in only):
         findings[name] = Finding(name, len(sentences) if name == LEFT_OUT else len(frames[name]), model)
-        rows = aim.draw(f"{model} {name}", findings[name].population)
-        drawn += [(name, row) for row in (sentences[rows] if name == LEFT_OUT else rows).tolist()]
-    return drawn, findings
+        rows = _of_examples(aim, model, frames[name]) if name in SHARING[1] else None
+        rows = aim.draw(f"{model} {name}", findings[name].rows) if rows is None else rows
+        rows = generator(aim.seed, f"audit rounds {model} {len(rows)}").permutation(rows)
+        drawn[name] = [(name, row) for row in (sentences[rows] if name == LEFT_OUT else rows).tolist()]
+    works = []
+    for number in range(rounds):
+        for group in SHARING:
+            some = [row for name in group for row in drawn.get(name, [])[number::rounds]]
+            works.append(Work(model, tuple(some), number, whole=number == 0 and group == SHARING[0]))
+        for name in (name for name in drawn if name not in sum(SHARING, ())):
+            some = drawn[name][number::rounds]
+            works += [Work(model, tuple(some[i : i + AT_ONCE]), number, False) for i in range(0, len(some), AT_ONCE)]
+    return works, findings
+
+
+def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
+    """Draw a row of each of as many examples, so all tables run the same prefixes; ``None`` if there are too few."""
+    # wherever wrong rows are, they are found at least as often as in rows drawn by themselves
+    groups = frame.with_row_index("row").group_by("example", maintain_order=True).agg("row")["row"]
+    if len(groups) <= aim.rows:
+        return None
+    rng = generator(aim.seed, f"audit {model} rows of examples {len(frame)}")
+    return np.array(
+        [int(rng.choice(groups[i].to_numpy())) for i in aim.draw(f"{model} examples", len(groups)).tolist()]
+    )
 
 
 def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[RowResult]:
@@ -209,36 +266,100 @@ def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     return faults
 
 
-def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[Finding], list[str]]:
+def audit_run(
+    run: Run, aim: Aim, at: At = Path, cores: int = 1, until: float = math.inf
+) -> tuple[list[Finding], list[str]]:
     """Audit a run's own model and those that it is compared with; return the findings, and what contradicts itself.
 
-    ``at``: from a file of the run to the place to read it from. ``cores``: threads of the arithmetic.
+    ``at``: from a file of the run to the place to read it from; equal ones are one, of whatever process. ``cores``:
+    processes, if memory suffices. ``until``: the time (``time.monotonic``) from which no further round of random rows
+    begins.
     """
     corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
-    names, faults = run.config.baselines.names, list[str]()
-    drawn, found = dict[str, list[Drawn]](), dict[str, dict[str, Finding]]()
-    for model in (OWN, *names):
-        own = model == OWN
-        file = run.table if own else partial(baselines.file, run, model)
-        frames = {name: read_table(at(file(name))) for name in (ROWS if own else baselines.OWN)}
-        its, only = (aim, (*ROWS, LEFT_OUT)) if own else (aim.of_each(len(names)), baselines.ROWS)
-        drawn[model], found[model] = draw(model, frames, corpus, positions, its, only)
-        found[model] |= {} if own else {name: Finding(name, len(frames[name]), model) for name in baselines.LABELS}
-    with Progress(sum(map(len, drawn.values())), "rows", "audit") as progress:
-        for model, rows in drawn.items():
-            front = "" if model == OWN else f"{model}, "
+    names, rounds = run.config.baselines.names, ROUNDS if until < math.inf else 1
+    frames = {name: read_table(at(run.table(name))) for name in ROWS}
+    works, of_own = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT), rounds)
+    found = {OWN: of_own}
+    for model in names:
+        frames = {name: read_table(at(baselines.file(run, model, name))) for name in baselines.OWN}
+        some, found[model] = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS, rounds)
+        found[model] |= {name: Finding(name, len(frames[name]), model) for name in baselines.LABELS}
+        # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
+        works.append(Work(model, tuple(row for work in some if work.round < max(1, rounds // 4) for row in work.rows)))
+    works.sort(key=lambda work: (work.round, not work.whole, -len(work.rows)))  # the longest pieces first
+    workers, faults = _workers(run, cores), list[str]()
+    settings, threads = json.dumps(run.config.model_dump(), sort_keys=True), cores if workers == 1 else 1
+    do = partial(_done, settings, run.file, at, until, threads)
+    with Progress(sum(len(work.rows) for work in works), "rows", "audit") as progress:
+        for work, (results, contradicting) in _each(works, do, workers):
+            front = "" if work.model == OWN else f"{work.model}, "
+            faults += [f"{front}{fault}" for fault in contradicting]
+            for what, where, result in results:
+                found[work.model][what].add(f"{front}{where}", result)
+            progress.step(len(work.rows))
+    return [finding for of_model in found.values() for finding in of_model.values()], list(dict.fromkeys(faults))
+
+
+@cache
+def _own(settings: str, file: str, at: At) -> tuple[Run, AuditInputs]:
+    run = Run(json.loads(settings), file)
+    return run, AuditInputs.read(run, ROWS, at)
+
+
+def _done(settings: str, file: str, at: At, until: float, threads: int, work: Work) -> Done:
+    """Do a piece of work, unless it is of a further round; ``settings``: the config as JSON.
+
+    A process keeps what it has read of the run's own model.
+    """
+    if work.round and time.monotonic() > until:
+        return [], []
+    try:
+        if work.model == OWN:
+            run, inputs = _own(settings, file, at)
+            results, faults = list[RowResult](), contradictions(inputs, run, at) if work.whole else []
+        else:
+            inputs, results, faults = baselines.read(Run(json.loads(settings), file), work.model, at)
+        torch.set_num_threads(threads)  # the engine, which finds lists and means again, has one
+        return [*results, *look(inputs, work.rows)], faults
+    except BROKEN as error:
+        return [], [f"tables: {_broken(error)}"]
+
+
+def _each(works: list[Work], do: Callable[[Work], Done], workers: int) -> Iterator[tuple[Work, Done]]:
+    """Do the pieces of work, in their order, side by side."""
+    if workers == 1:
+        yield from zip(works, map(do, works), strict=True)
+        return
+    try:
+        with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
+            todo = {pool.submit(do, work): work for work in works}
             try:
-                inputs, labels, contradicting = _own(run, at) if model == OWN else baselines.read(run, model, at)
-                faults += [f"{front}{fault}" for fault in contradicting]
-                torch.set_num_threads(cores)  # the engine, which finds lists and means again, has one
-                for what, where, result in chain(labels, look(inputs, rows)):
-                    found[model][what].add(f"{front}{where}", result)
-                    progress.step(what in ROWS or what == LEFT_OUT)
-            except BROKEN as error:
-                faults.append(f"{'tables' if model == OWN else model}: {_broken(error)}")
-    return [finding for of_model in found.values() for finding in of_model.values()], faults
+                yield from ((todo[done], done.result()) for done in as_completed(todo))
+            except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
+                for process in active_children():
+                    process.kill()
+                raise
+    except BrokenProcessPool:
+        raise UserError(
+            "the system ended a process of the audit, as it does when memory runs out; with --cores 1 it needs less"
+        ) from None
 
 
-def _own(run: Run, at: At) -> tuple[AuditInputs, list[RowResult], list[str]]:
-    inputs = AuditInputs.read(run, ROWS, at)
-    return inputs, [], contradictions(inputs, run, at)
+def _begin() -> None:
+    """Prepare a process, which ends when the command that started it ends."""
+    Progress.set_lock(RLock())  # of this process: nobody would remove another when this one is ended
+    Thread(target=_end_with_the_command, daemon=True).start()
+
+
+def _end_with_the_command() -> None:
+    if command := parent_process():
+        command.join()
+        os._exit(1)
+
+
+def _workers(run: Run, cores: int) -> int:
+    """Return how many processes audit a run side by side, each with models of its own in memory."""
+    parameters = read_info(run.path("model", "info.json")).get("parameters", 0)
+    if not isinstance(parameters, int) or parameters < SMALL:
+        return 1
+    return max(1, min(cores, psutil.virtual_memory().available // (40 * parameters)))

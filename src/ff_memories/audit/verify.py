@@ -4,7 +4,9 @@ A file that differs from the record is a fault, unless a job on this machine wro
 recomputed here, possibly with other last bits, and its tables must equal the recorded ones (``compare``).
 """
 
+import math
 import os
+import re
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -23,6 +25,7 @@ from ff_memories import tables
 from ff_memories.audit import audit, compare
 from ff_memories.audit.audit import LEFT_OUT, OWN, Finding
 from ff_memories.audit.audit_inputs import At
+from ff_memories.audit.checks import ROWS
 from ff_memories.audit.near_equal import tolerances
 from ff_memories.audit.sampling import Aim
 from ff_memories.base import machine
@@ -62,6 +65,20 @@ class CheckedPart:
     open: list[str] = field(default_factory=list)  # what was not checked and could have been, in words
 
 
+@dataclass(frozen=True)
+class RebuiltFirst:
+    """Where to read a run's files: the rebuilt copy in a folder if there is one, else the file itself.
+
+    Of one folder, all are equal: the processes of the audit keep what they have read by it.
+    """
+
+    folder: Path
+
+    def __call__(self, path: str) -> Path:
+        again = self.folder / path
+        return again if again.exists() else Path(path)
+
+
 @dataclass
 class Check:
     """The run to check, and how thoroughly to check it."""
@@ -70,13 +87,13 @@ class Check:
     aim: Aim
     cores: int
     folder: Path
+    until: float  # the time from which the audit begins no further round
     done: dict[str, CheckedPart] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
 
-    def at(self, path: str) -> Path:
-        """Return where to read a file of the run: its rebuilt copy, if there is one, or else the file itself."""
-        again = self.folder / path
-        return again if again.exists() else Path(path)
+    @property
+    def at(self) -> RebuiltFirst:
+        return RebuiltFirst(self.folder)
 
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
@@ -102,10 +119,15 @@ class Check:
         return out
 
 
-def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:
-    """Check a run, and return the parts in order; call ``say`` with each part when it is done."""
+def verify(
+    run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None], until: float = math.inf
+) -> list[CheckedPart]:
+    """Check a run, and return the parts in order; call ``say`` with each part when it is done.
+
+    ``until``: the time (``time.monotonic``) from which the audit begins no further round of random rows.
+    """
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
-        check = Check(run, aim, cores, Path(folder))
+        check = Check(run, aim, cores, Path(folder), until)
         for name, part_of in PARTS.items():
             wanted = name in parts or (name == "recomputed" and "files" in parts)  # excused files must be equal
             if wanted and (part := part_of(check)) is not None:
@@ -187,7 +209,7 @@ def _rebuilt(check: Check) -> CheckedPart:
 def _audit(check: Check) -> CheckedPart:
     aim, run = check.aim, check.run
     try:
-        check.found, faults = audit.audit_run(run, aim, check.at, check.cores)
+        check.found, faults = audit.audit_run(run, aim, check.at, check.cores, check.until)
     except UserError as error:
         why = str(error).partition("\n")[0]
         return CheckedPart("audit", "could not run; only the part rebuilt makes the text again", faults=[why])
@@ -199,10 +221,15 @@ def _audit(check: Check) -> CheckedPart:
         shown = f" ({counted(near, 'near-tie', 'near-ties')})" if near else ""
         notes.append(audit.statement(every, aim) + shown)
     faults += [difference for finding in check.found for difference in finding.differ]
-    data = {name: getattr(aim, name) for name in ("seed", "confidence", "share", "rows")} | {
+    usual, models = Aim(), len(run.config.baselines.names)
+    data = {name: getattr(aim, name) for name in ("seed", "confidence", "share")} | {
         "seed_was": "drawn" if aim.drawn else "given",
         "tables": {
-            (f.what if f.model == OWN else f"{f.model} {f.what}"): asdict(f) | {"statement": audit.statement([f], aim)}
+            (f.what if f.model == OWN else f"{f.model} {f.what}"): {
+                **asdict(f),
+                "asked": min(f.rows, usual.rows if f.model == OWN else usual.of_each(models).rows),
+                "statement": audit.statement([f], aim),
+            }
             for f in check.found
         },
     }
@@ -221,8 +248,8 @@ def _verdicts(check: Check) -> CheckedPart | None:
     for name, findings in check.tables.items():
         hanging = [f for f in findings if f.hangs(limits) and f.what != LEFT_OUT]
         if hanging:
-            most = max(hanging, key=lambda f: f.near_ties / f.looked_at)
-            rows = f"{most.near_ties} of {most.looked_at} rows"
+            most = max(hanging, key=lambda f: f.near_ties / f.recomputed)
+            rows = f"{most.near_ties} of {most.recomputed} rows"
             why[name] = f"{name} shows too little: {rows} hang on near-ties, more than {100 * limits.near_ties:g} %"
         else:
             how[name] = audit.statement(findings, check.aim)
@@ -243,8 +270,18 @@ def _verdicts(check: Check) -> CheckedPart | None:
     checked = len(rests) - len(set(chain.from_iterable(lacking.values())))
     line = f"{checked} of {len(rests)} verdicts rest on tables that were checked"
     notes = [f"{', '.join(people)} rest on {PEOPLE}"] if people else []
+    if beside := _beside(check):
+        notes.append(f"not recomputed, because no verdict rests on them: {', '.join(beside)}")
     open_ = [f"{why.get(name, f'{name} was not checked')}: {', '.join(claims_)}" for name, claims_ in lacking.items()]
     return CheckedPart("verdicts", line, notes, data={"verdicts": rests}, open=open_)
+
+
+def _beside(check: Check) -> list[str]:
+    """Return the measured tables and numbers, below the run's folder, that the audit does not recompute."""
+    made = {path for task in check.again[0] for path in task.makes}
+    left = (path.removeprefix(f"{check.run.results}/") for path in dvc_lock_file.outputs(check.run) if path not in made)
+    names = ((path, re.match(r"sensitivity/|(?:models/[^/]+/)?(?:perplexity|tables/(\w+))\.", path)) for path in left)
+    return sorted({re.sub("models/[^/]+/", "models/*/", path) for path, name in names if name and name[1] not in ROWS})
 
 
 PARTS: dict[str, Callable[[Check], CheckedPart | None]] = {
@@ -294,22 +331,28 @@ def verdict(parts: list[CheckedPart], seconds: float) -> str:
     lacking = "".join(f"; {said}" for said in unchecked(parts))
     if not faultless(parts):
         return f"NOT VERIFIED in {duration(seconds)}{lacking}"
-    by_name = {part.name: part for part in parts}
-    few = ""
-    if "audit" in by_name and (rows := by_name["audit"].data["rows"]) < Aim().rows:
-        few = f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {Aim().rows})"
     if lacking:
-        return f"NO FAULT FOUND in {duration(seconds)}{few}, but not all was checked{lacking}"
-    again = by_name.get("recomputed")
+        return f"NO FAULT FOUND in {duration(seconds)}{_with_few(parts)}, but not all was checked{lacking}"
+    again = next((part for part in parts if part.name == "recomputed"), None)
     said = f", recomputed: {'; '.join([again.line, again.data['summary']])}," if again else ""
-    return f"VERIFIED{few}{said} in {duration(seconds)}"
+    return f"VERIFIED{_with_few(parts)}{said} in {duration(seconds)}"
+
+
+def _with_few(parts: list[CheckedPart]) -> str:
+    """Say how few rows of a table were looked at, if it is fewer than usual for some table."""
+    every = [sample for part in parts if part.name == "audit" for sample in part.data.get("tables", {}).values()]
+    few = [(sample["recomputed"], sample["asked"]) for sample in every if sample["recomputed"] < sample["asked"]]
+    if not few:
+        return ""
+    rows, asked = max(few, key=lambda one: (one[1], -one[0]))
+    return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {asked})"
 
 
 def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str) -> dict[str, Any]:
     """Return all findings as data."""
     return {
         "certificate": "ff-memories verify",
-        "verdict": "verified" if verified(parts) else "not verified",
+        "verdict": f"verified{_with_few(parts)}" if verified(parts) else "not verified",
         "last_line": verdict(parts, seconds),
         "faultless": faultless(parts),
         "not_checked": unchecked(parts),

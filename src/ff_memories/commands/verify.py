@@ -10,6 +10,7 @@ docs/verify.md lists the checks and explains the certificate.
 """
 
 import argparse
+import math
 import os
 import secrets
 import signal
@@ -24,7 +25,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ff_memories.audit.sampling import Aim
-from ff_memories.base.parameters import threads, whole
+from ff_memories.base.parameters import seconds, threads, whole
 from ff_memories.workflow import opening
 from ff_memories.workflow.run import Run
 
@@ -48,7 +49,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="check only these parts, such as files (docs/verify.md)",
     )
     parser.add_argument(
-        "--cores", type=threads, default=os.cpu_count(), help="threads, and jobs at a time when rebuilding files"
+        "--time",
+        type=seconds,
+        default=math.inf,
+        help="begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show",
+    )
+    parser.add_argument(
+        "--cores", type=threads, default=os.cpu_count(), help="number of jobs at a time when rebuilding files"
     )
 
 
@@ -107,7 +114,7 @@ def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]
     print(f"{run_.results}, {ABOUT[scope]}", flush=True)
     begun = time.monotonic()
     say = lambda part: print(*page(part), sep="\n", flush=True)
-    parts = verify(run_, aim, args.cores, args.only or list(PARTS), say)
+    parts = verify(run_, aim, args.cores, args.only or list(PARTS), say, begun + args.time)
     made = certificate(parts, time.monotonic() - begun, run_, scope) | more
     if args.certificate:
         write_json(args.certificate, made)

@@ -1,4 +1,4 @@
-"""One model's tables audited, as `verify` audits those of all models."""
+"""One model's tables audited in this process, as `verify` audits those of all models."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,8 +13,8 @@ from ff_memories.audit.sampling import Aim
 
 def audit(inputs: AuditInputs, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
     """Recompute a random sample of the tables in ``only``; with ``sentences``, look for missing triggers too."""
-    rows, found = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
-    for what, where, result in look(inputs, rows):
+    works, found = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
+    for what, where, result in look(inputs, [row for work in works for row in work.rows]):
         found[what].add(where, result)
     return list(found.values())
 
