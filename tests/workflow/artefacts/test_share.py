@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import re
 import shutil
 import stat
 import zipfile
@@ -85,6 +86,7 @@ def test_an_archive_is_verified_elsewhere_and_shows_neither_text_nor_paths(archi
     (tmp_path / "empty").mkdir()
     done = verify(tmp_path / "empty", archive, inputs, *COUNT, "--certificate", "c.json")
     assert done.returncode == 0 and done.stdout.splitlines()[-1].startswith("VERIFIED"), done.stdout + done.stderr
+    assert re.search("not recomputed, because no verdict rests on them: .*tables/firing.parquet", done.stdout)
     made = json.loads((tmp_path / "empty/c.json").read_text())
     assert made["archive"]["sha256"] == hashlib.sha256(archive.read_bytes()).hexdigest()
     assert [path.name for path in (tmp_path / "empty").iterdir()] == ["c.json"]
