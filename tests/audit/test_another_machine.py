@@ -15,8 +15,6 @@ from pipeline import config, write_inputs
 from projects import due, files, publish, restored, run
 
 from ff_memories import tables
-from ff_memories.audit.run_files import kind_of
-from ff_memories.workflow.dvc_yaml import is_shared
 from ff_memories.workflow.jobs import is_intermediate
 
 pytestmark = pytest.mark.long
@@ -91,7 +89,6 @@ def test_a_run_computed_here_has_other_bits_and_is_equal_to_the_record(record, r
     found = json.loads(shown.stdout)
     assert found["answer"] == "equal"
     assert found["tables"]["triggers"]["cells"]["coefficient"] > 0
-    assert all(claim["verdict_a"] == claim["verdict_b"] for claim in found["claims"])
     strict = ("ff-memories", "compare", "dvc.lock", "results/small", "--strict")
     assert run(recomputed, *strict, check=False).returncode == 1
     shutil.copytree(recomputed / "results/small", recomputed.parent / "copy" / "small")
@@ -108,11 +105,5 @@ def test_a_run_computed_here_is_verified_as_such(recomputed):
     assert "arithmetic fast" in done.stdout
     assert files(recomputed / "results/small/tables") == before
     page = (recomputed / "results/small/report/recomputed.html").read_text()
-    assert "equal to" in page and "verdicts are the same" in page
+    assert "equal to" in page and "coefficients differ in their last bits" in page
     assert 'data="recomputed.html"' in (recomputed / "results/small/report/report.html").read_text()
-
-
-def test_every_file_that_a_run_records_has_a_rule(record):
-    shared = [name for name in files(record / "results/small") if is_shared(f"results/small/{name}")]
-    assert len(shared) > 100
-    assert [name for name in shared if kind_of(name) is None and "snakemake_timestamp" not in name] == []

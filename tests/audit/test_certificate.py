@@ -32,14 +32,7 @@ def test_a_smaller_sample_is_told_beside_the_verdict(tables, says, monkeypatch):
     assert made["verdict"] == f"verified{says}" and made["last_line"].startswith(f"VERIFIED{says} in ")
 
 
-def test_a_check_of_some_parts_and_one_that_was_ended_say_the_sample_and_what_they_lack(monkeypatch):
+def test_a_check_of_some_parts_says_the_sample_and_what_it_lacks():
     some = [part for part in parts(triggers=(400_000, 4)) if part.name in ("record", "files", "audit")]
     says, lacks = FEW.format("4 rows", 398), "; not checked: rebuilt, verdicts"
     assert verify.verdict(some, 10) == f"NO FAULT FOUND in 10.0 s{says}, but not all was checked{lacks}"
-    ended = f"NOT VERIFIED: ended after 10.0 s{says}, no fault until then{lacks}"
-    assert verify.verdict(some, 10, ended=True) == ended
-    wrong = CheckedPart("record", "2 mismatches", faults=["one", "two"])
-    assert verify.verdict([wrong], 10, ended=True).startswith("NOT VERIFIED: ended after 10.0 s, faults until then; ")
-    monkeypatch.setattr(dvc_lock_file, "digest", lambda *_: "")
-    made = verify.certificate(parts(triggers=(400_000, 398)), 10, Run(config()), "surrogate", ended=True)
-    assert made["verdict"] == "not verified" and not made["complete"] and made["last_line"].startswith("NOT VERIFIED")

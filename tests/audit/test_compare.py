@@ -14,7 +14,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
-from ff_memories.audit import compare, run_files, structure
+from ff_memories.audit import compare, structure
 from ff_memories.audit.audit_inputs import AuditInputs, read_table
 from ff_memories.audit.checks import ROWS
 from ff_memories.audit.near_equal import tolerances
@@ -89,7 +89,7 @@ def told(monkeypatch, a, b):
 
 def test_logs_and_text_are_no_part_of_a_run(two):
     a, b = two
-    side = run_files.opened(a)
+    side = compare.opened(a)
     assert set(side.digests) == {
         "tables/triggers.parquet", "tables/claims.parquet", "claims", "claims.json", "figures/figure3.csv",
     }  # fmt: skip
@@ -102,7 +102,7 @@ def test_logs_and_text_are_no_part_of_a_run(two):
 
 def recorded(folder, name="dvc.lock"):
     """Write a dvc.lock of a run's shared files, which are in DVC's cache."""
-    side = run_files.opened(folder)
+    side = compare.opened(folder)
     outs = [{"path": f"results/small/{path}", "md5": md5} for path, md5 in side.digests.items()]
     for path, md5 in side.digests.items():
         if not md5.endswith(".dir"):
@@ -122,7 +122,7 @@ def test_a_file_of_the_cache_that_has_another_digest_is_refused(two):
     md5 = dvc_lock_file.digest(two[0] / "tables/triggers.parquet")
     write(two[0], "triggers", triggers(0.5))
     shutil.copy(two[0] / "tables/triggers.parquet", Path(".dvc/cache/files/md5") / md5[:2] / md5[2:])
-    with pytest.raises(UserError, match="damaged, its MD5 is not its name"):
+    with pytest.raises(UserError, match="is not in DVC's cache, or damaged there"):
         compare.compare(record, two[1])
 
 
@@ -142,6 +142,14 @@ def test_a_file_that_differs_though_no_table_does_is_different(two, monkeypatch)
     assert told(monkeypatch, a, b).different == ["claims: differs, but the tables that it follows from are the same"]
 
 
+@pytest.mark.parametrize("second, same", [(21.0001, True), (21.01, False)])
+def test_perplexities_may_differ_in_their_last_digits(two, monkeypatch, second, same):
+    for folder, number in zip(two, (21.0, second), strict=True):
+        (folder / "models/untrained-1").mkdir(parents=True)
+        (folder / "models/untrained-1/perplexity.json").write_text(json.dumps({"of": [{"perplexity": number}]}))
+    assert told(monkeypatch, *two).others == ([] if same else ["models/untrained-1/perplexity.json: differs"])
+
+
 def test_without_the_model_an_open_decision_does_not_pass(two):
     a, b = two
     write(b, "triggers", [*triggers()[:3], {**triggers()[3], "sentence": 9}])
@@ -156,16 +164,16 @@ def test_a_precision_that_is_not_the_configs_is_different(two, monkeypatch):
     a, b = two
     write(b, "triggers", triggers(0.02), "bfloat16")
     found = told(monkeypatch, a, b)
-    assert found.answer == "different" and "but its config says float32" in found.others[0], found.different
+    assert found.answer == "different" and "measured in bfloat16, not in float32" in found.others[0], found.different
     write(a, "triggers", triggers(), "bfloat16")
-    assert sum("but its config says float32" in line for line in told(monkeypatch, a, b).others) == 2
+    assert sum("measured in bfloat16, not in float32" in line for line in told(monkeypatch, a, b).others) == 2
 
 
 def test_without_configs_both_runs_must_state_one_precision(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     a, b = make(tmp_path / "a"), make(tmp_path / "b", 0.02, precision="bfloat16")
     found = compare.compare(a, b)
-    assert any("but the other run is in float32" in line for line in found.others), found.others
+    assert any("measured in bfloat16, not in float32" in line for line in found.others), found.others
 
 
 def test_two_runs_whose_configs_name_two_precisions_are_compared_within_the_wider_limits(two, monkeypatch):
@@ -176,7 +184,7 @@ def test_two_runs_whose_configs_name_two_precisions_are_compared_within_the_wide
     Path("config/rounded.yaml").write_text(yaml.safe_dump(other))
     found = told(monkeypatch, a, b)
     assert found.others == [] and found.answer == "equal"
-    told_ = "A was measured in float32, B in bfloat16; the limits are those of bfloat16"
+    told_ = "A was measured in float32, B in bfloat16; the limits are those of the one that rounds more"
     assert next(compare.page(found)) == told_ and compare.data(found)["precisions"] == ("float32", "bfloat16")
 
 
@@ -193,8 +201,8 @@ def frame(name, rows):
 
 
 CHANGED: dict[str, tuple[dict, dict, str]] = {  # a row, what the other run has, and what becomes of it
-    "triggers": (triggers()[0], {"coefficient": 1.001}, "coefficient differs"),
-    "claims": (CLAIM, {"verdict": "fails"}, "verdict differs"),
+    "triggers": (triggers()[0], {"coefficient": 1.5}, "coefficient is 1.0 and 1.5"),
+    "claims": (CLAIM, {"verdict": "fails"}, "verdict is holds and fails"),
     "composition": ({"example": 0, "layer": 1, "active": 3, "ffn_top": 1, "output_top": 1, "agreeing_memories": 0},
                     {"active": 43}, "open"),
     "counts": ({"step": "triggers", "reason": "keys", "n": 72}, {"n": 10**6}, "follows"),
@@ -214,7 +222,8 @@ def test_what_differs_is_named_or_recomputed_or_made_again_by_its_rule(name):
 def test_a_number_that_is_not_finite_is_refused_and_never_equal(number, tmp_path):
     odd = frame("triggers", [{**triggers()[0], "coefficient": number}, *triggers()[1:]])
     found = compare_tables({"tables/triggers": frame("triggers", triggers())}, {"tables/triggers": odd})
-    assert found["tables/triggers"].different == ["triggers, layer 1 key 0 rank 1: coefficient differs"]
+    shown = f"triggers, layer 1 key 0 rank 1: coefficient is 1.0 and {float(number)}"
+    assert found["tables/triggers"].different == [shown]
     odd.write_parquet(tmp_path / "triggers.parquet")
     with pytest.raises(UserError, match=r"triggers\.parquet: coefficient has a number that is not finite"):
         read_table(tmp_path / "triggers.parquet")
@@ -236,46 +245,24 @@ def test_an_interval_that_one_run_widens_excuses_no_number():
     other = frame("sensitivity", [{**row, "low": -100.0, "high": 100.0, "measured": 3.0}])
     for a, b in ((one, other), (other, one)):
         (said,) = compare_tables({"tables/sensitivity": a}, {"tables/sensitivity": b}).values()
-        assert [line.split()[-2] for line in said.different] == ["measured", "low", "high"]
+        assert [line.split()[-5] for line in said.different] == ["measured", "low", "high"]
 
 
 # -- what rows are recomputed from
 
 
-@pytest.fixture
-def project(two):
-    """The same project with the files that rows are recomputed from, and a record of them."""
-    run = Run(config(), "config/config.yaml")
-    for path in run_files.inputs(run):
+def test_nothing_is_recomputed_from_a_model_that_a_run_did_not_measure(two):
+    run, (a, b) = Run(config(), "config/config.yaml"), two
+    sides_ = [compare.opened(folder) for folder in two]
+    assert compare.lacking(run, sides_) == compare.NOT_TOLD
+    made = [run.path("model", "model.safetensors"), run.path("model", "model.json"), run.table("sentences")]
+    for path in (*run.inputs.model_files, run.dictionary, run.path("corpus", "corpus.safetensors"), *made):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
-    outs = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in run_files.made(run)]
-    deps = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in (*run.inputs.model_files, run.dictionary)]
-    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "true", "outs": outs, "deps": deps}}}))
-    return run, two
-
-
-def test_nothing_is_recomputed_from_a_model_or_a_text_that_is_not_the_recorded_one(project):
-    run, (a, b) = project
-    sides_ = run_files.opened(a), run_files.opened(b)
-    assert run_files.other_input(run, sides_) is None and compare.lacking(run, sides_) is None
-    for path in run_files.inputs(run):
-        Path(path).write_text("another one")
-        assert run_files.other_input(run, sides_) == f"{path} is not the one that dvc.lock records"
-        assert path in compare.lacking(run, sides_)
-        Path(path).write_text(path)
-    Path(*run.inputs.model_files).unlink()
-    assert compare.lacking(run, sides_) == compare.NOT_TOLD
-
-
-def test_nothing_is_recomputed_from_a_model_that_the_config_or_a_run_does_not_name(project):
-    _, (a, b) = project
-    (b / "model").mkdir(exist_ok=True)
+    assert compare.lacking(run, sides_) is None
+    (b / "model").mkdir()
     (b / "model/info.json").write_text(json.dumps({"checkpoint_sha256": "0" * 64}))
-    sides_ = [run_files.opened(folder) for folder in (a, b)]
-    assert "is not the model that" in run_files.other_input(Run(config()), sides_)
-    pinned = Run(config(model__sha256="0" * 64))
-    assert run_files.other_input(pinned, []) == "model.pt is not the one that the config names"
+    assert f"is not the one that {b} was measured" in compare.lacking(run, [compare.opened(a), compare.opened(b)])
 
 
 # -- files that are damaged

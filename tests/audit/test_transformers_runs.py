@@ -193,7 +193,7 @@ def assert_sound(given):
     found = audit(given, SOME)
     assert [(f.what, f.differ) for f in found] == [(name, []) for name in (*ROWS, LEFT_OUT)]
     for finding in (f for f in found if f.what != LEFT_OUT):
-        assert finding.looked_at > 0 and finding.near_ties == 0
+        assert finding.recomputed > 0 and finding.near_ties == 0
         assert finding.largest_difference < 2e-5
 
 
@@ -338,7 +338,7 @@ def test_other_files_than_the_configs_are_refused(tmp_path, monkeypatch):
     settings["model"]["files"] = model_folder.digests("model", model_folder.files_of("model"))
     run = Run(settings)
     types = None
-    assert reference(run, types, at).library == "transformers"
+    assert isinstance(reference(run, types, at), TransformersOracle)
     weights = tmp_path / "model/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     with pytest.raises(UserError, match=r"model\.safetensors: its SHA-256 is"):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,14 +18,13 @@ from running import BIN
 
 from ff_memories import tables
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.verify import faultless, page, verify
-from ff_memories.base.errors import UserError
+from ff_memories.audit.verify import verify
 from ff_memories.workflow import dvc_lock_file, rebuild, records
 from ff_memories.workflow.run import DEFAULT, Run
 
 pytestmark = pytest.mark.more
 
-CHEAP = ["record", "files", "audit", "environment"]  # all but making everything again
+CHEAP = ["record", "files", "audit"]  # all but making everything again
 
 
 @pytest.fixture
@@ -92,8 +90,6 @@ def test_a_changed_row_is_found_by_its_tables_name_and_if_signed_again_by_its_ow
     assert any(
         f.startswith(f"triggers, layer {layer} key {key} rank {rank}: coefficient") for f in found["audit"].faults
     )
-    said = found["audit"].data["tables"]["triggers"]
-    assert said["a_single_wrong_row_is_found_with_probability"] == len(drawn) / said["rows"] < 1
 
 
 def test_a_changed_figure_is_found_and_if_signed_again_by_making_it_again(here, tmp_path):
@@ -173,19 +169,8 @@ def test_what_is_not_here_is_no_fault_if_it_can_be_made_again(here):
 
 def test_without_the_corpus_the_audit_cannot_be_made_and_says_so(here):
     (here / "results/planted/corpus/corpus.safetensors").unlink()
-    with pytest.raises(UserError, match=r"corpus\.safetensors is not here, because no record keeps text"):
-        check("audit")
-
-
-@pytest.mark.locked
-def test_another_environment_is_told_and_proves_nothing(here):
-    text = (here / "workflow/envs/constraints.txt").read_text()
-    (here / "workflow/envs/constraints.txt").write_text(re.sub(r"(?m)^polars==.*$", "polars==0.0.1", text))
-    found = check("environment")["environment"]
-    assert len(found.faults) == 1
-    assert re.fullmatch(r"polars [\d.]+, expected 0\.0\.1", found.faults[0])
-    assert faultless([found])
-    assert next(page(found)).startswith("note")
+    found = check("audit")["audit"]
+    assert "only the part rebuilt makes the text again" in found.line and "corpus.safetensors" in found.faults[0]
 
 
 def test_digests_that_were_edited_by_hand_are_named_and_written_anew(here, capsys):
@@ -218,11 +203,11 @@ def test_bad_usage_ends_with_status_2(here, capsys, arguments, said):
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGXCPU, signal.SIGKILL])
-def test_a_check_that_is_killed_leaves_nothing_running_and_says_what_it_checked_until_then(here, how):
+def test_a_check_that_is_killed_leaves_nothing_running(here, how):
     temporary = here.parent / "temporary"
     temporary.mkdir()
     check = subprocess.Popen(
-        [BIN / "ff-memories", "verify", "--only", "record", "rebuilt", "--certificate", "certificate.json"],
+        [BIN / "ff-memories", "verify", "--only", "record", "rebuilt"],
         env={**os.environ, "TMPDIR": str(temporary)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     left = []
@@ -232,13 +217,8 @@ def test_a_check_that_is_killed_leaves_nothing_running_and_says_what_it_checked_
     for _ in range(3):  # `timeout` signals the command and its group
         check.send_signal(how)
         time.sleep(0.05)
-    shown, errors = check.communicate()
+    _, errors = check.communicate()
     assert check.returncode == (-9 if how == signal.SIGKILL else 128 + how)
-    made = json.loads((here / "certificate.json").read_text())
-    assert (list(made["parts"]), made["verdict"], made["complete"]) == (["record"], "not verified", False)
-    assert made["last_line"].startswith("NOT VERIFIED: ended after ")
-    assert made["last_line"].endswith("no fault until then; not checked: files, rebuilt, audit, verdicts")
-    assert how == signal.SIGKILL or shown.splitlines()[-1] == made["last_line"]
     assert len(left) >= 3 and "leaked" not in errors
     running = psutil.wait_procs(left, timeout=10)[1]
     for process in running:  # nobody tells a Snakemake whose command was killed

@@ -91,14 +91,6 @@ def test_compare_names_what_a_run_lacks(here, capsys):
     assert "results/other: has no tables of a run" in says(capsys, "compare", "results/small", "results/other")
 
 
-def test_compare_refuses_runs_of_unlike_scope_and_one_run_twice(here, capsys):
-    shutil.rmtree("results/other")
-    write_run(Path("results/other"), scope="model")
-    assert "are runs of two models" in says(capsys, "compare", "results/small", "results/other")
-    Path("link").symlink_to("results/small")
-    assert "results/small and link are the same run" in says(capsys, "compare", "results/small", "link")
-
-
 def test_a_model_that_was_deleted_since_is_named_by_what_runs_it(here, capsys):
     shutil.rmtree("results/small/model")
     for words in ("trace text", "verify", "export neuronpedia --out x"):

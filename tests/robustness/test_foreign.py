@@ -12,7 +12,7 @@ import pytest
 from refusing import says
 
 from ff_memories import config
-from ff_memories.audit import run_files
+from ff_memories.audit import compare
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import SafeStream
@@ -67,7 +67,7 @@ READERS = {
     "info.json": read_info,
     "model.json": is_transformer,
     "my.yaml": config.load,
-    "dvc.lock": run_files.outputs,
+    "dvc.lock": compare.opened,
 }
 
 
@@ -97,11 +97,12 @@ def test_a_lock_of_others_has_paths_and_digests(tmp_path, change, said):
 
 def test_a_record_names_no_file_that_would_be_read(tmp_path):
     """Its params may name any file; the values are held against the run's config alone."""
-    run: Any = SimpleNamespace(
-        file="my.yaml", files={"my.yaml": {"seed": 1}}, by_file=lambda _: {"my.yaml": {"seed": 1}}
-    )
+    config = {"my.yaml": {"seed": 1}}
+    run: Any = SimpleNamespace(sources_yaml="runs/a/sources.yaml", files=config, by_file=lambda _: config)
+    stage: Any = SimpleNamespace(cmd="c", key="s")
     params = {"my.yaml": {"seed": 2}, str(tmp_path / "secret"): {"seed": 1}, "runs/a/sources.yaml": {"s": "0"}}
-    assert list(records._params({"params": params}, run)) == [("seed", "my.yaml"), ("config", f"{tmp_path}/secret")]
+    differ = list(records._otherwise({"cmd": "c", "params": params}, run, stage, {"s": "0"}))
+    assert differ == [("seed", f"with a different seed than in {file}") for file in ("my.yaml", tmp_path / "secret")]
 
 
 def test_no_message_steers_a_terminal(tmp_path, capsys):

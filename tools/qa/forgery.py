@@ -18,7 +18,7 @@ import polars as pl
 from scipy.stats import hypergeom
 
 from ff_memories import tables
-from ff_memories.audit import checks, run_files, structure, verify
+from ff_memories.audit import checks, compare, structure, verify
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.near_equal import DIFFERS
 from ff_memories.audit.sampling import Aim
@@ -97,7 +97,7 @@ class Forger:
 
     def __init__(self, kind: str, seed: int):
         self.kind, self.run, self.rng = kind, Run.read(RECORDED[kind]), np.random.default_rng(seed)
-        files = run_files.opened(Path(self.run.results))
+        files = compare.opened(Path(self.run.results))
         recorded = files.tables()
         self.tables = {
             name.removeprefix("tables/"): tables.read(file)

@@ -27,7 +27,7 @@ import torch
 import yaml
 
 from ff_memories import tables
-from ff_memories.audit import compare, run_files
+from ff_memories.audit import compare
 from ff_memories.audit.near_equal import tolerances
 from ff_memories.base.files import write_whole
 from ff_memories.base.machine import gpu_present, hardware
@@ -117,7 +117,7 @@ def of_smollm2(precision: str) -> dict[str, str]:
 
 def beside_the_record(precision: str) -> dict[str, Any]:
     """Compare SmolLM2's tables with the record's."""
-    recorded = run_files.opened(ROOT / "runs" / "smollm2" / "dvc.lock")
+    recorded = compare.opened(ROOT / "runs" / "smollm2" / "dvc.lock")
     files = recorded.tables()
     here = {table: tables.read(files[f"tables/{table}"], table) for table in MEASURED}
     there = {table: tables.read(ROOT / file) for table, file in of_smollm2(precision).items()}

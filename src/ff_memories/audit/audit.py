@@ -7,6 +7,7 @@ rows (``structure``).
 """
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,9 +26,9 @@ import psutil
 import torch
 
 from ff_memories.audit import baselines, structure
-from ff_memories.audit.audit_inputs import At, AuditInputs, library, read_table, text_key
-from ff_memories.audit.checks import ROWS, recomputed_rows, texts_of
-from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, Tolerances
+from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
+from ff_memories.audit.checks import ROWS, place, recomputed, texts_of
+from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
@@ -39,16 +40,15 @@ from ff_memories.workflow.run import Run
 
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
-STRUCTURE = "structure"
-TOGETHER = (("examples", "composition", "refinement"), ("causal", "removals"))  # tables whose rows share prefixes
-TOGETHER_TOKENS = 160  # of texts that the model runs together
+SHARING = (("causal", "removals"), ("examples", "composition", "refinement"))  # tables whose rows share prefixes
+TOGETHER = 160  # tokens of texts that the model runs together
 AT_ONCE = 100  # rows of one piece of work
 ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
 # what reading tables may raise that name what does not exist, or numbers that cannot be
 BROKEN = (LookupError, ArithmeticError, ValueError, TypeError, pl.exceptions.PolarsError)
 Drawn = tuple[str, int]  # a table, and the number of one of its rows
-Said = tuple[str, str, Result]  # table, place, result
+Done = tuple[list[RowResult], list[str]]  # of a piece of work: the results of rows, and contradictions between tables
 
 
 @dataclass
@@ -56,15 +56,15 @@ class Finding:
     """The audit's result for one table of one model, or for the rows that it lacks."""
 
     what: str
-    population: int
+    rows: int
     model: str = OWN
-    looked_at: int = 0
+    recomputed: int = 0
     near_ties: int = 0
     largest_difference: float = 0.0
     differ: list[str] = field(default_factory=list)
 
     def add(self, where: str, result: Result) -> None:
-        self.looked_at += 1
+        self.recomputed += 1
         self.largest_difference = max(self.largest_difference, result.difference)
         self.near_ties += result.state == NEAR_TIE
         if result.state == DIFFERS:
@@ -72,63 +72,64 @@ class Finding:
 
     def hangs(self, limits: Tolerances) -> bool:
         """Return whether more rows than a stated share hang on near-ties: then they show too little."""
-        return self.near_ties > limits.near_ties * self.looked_at + FEW
+        return self.near_ties > limits.near_ties * self.recomputed + FEW
 
 
 @dataclass(frozen=True)
 class Work:
-    """A piece of the audit: some rows of a model's tables. No row, or rows of `causal`, stand for all other checks."""
+    """A piece of the audit: some rows of a model's tables."""
 
     model: str
     rows: tuple[Drawn, ...] = ()
     round: int = 0  # of an audit that has a limit of time; 0 is done whatever it takes
-
-    @property
-    def steps(self) -> int:
-        return max(1, len(self.rows))
+    whole: bool = True  # whether what follows from other tables is checked too
 
 
 def statement(found: Sequence[Finding], aim: Aim) -> str:
     """Return in words what one table's findings show, of one model or of several."""
-    first, looked_at, differ = found[0], sum(f.looked_at for f in found), sum(len(f.differ) for f in found)
+    first, recomputed, differ = found[0], sum(f.recomputed for f in found), sum(len(f.differ) for f in found)
+    match, other = f"rows of {first.what} match", f"of {first.rows:,} differ"
     if first.what == LEFT_OUT:
-        return aim.statement(looked_at, differ, first.population, "sentences hold no unlisted trigger", "do")
-    if first.model == OWN:
-        return aim.statement(looked_at, differ, first.population, f"rows of {first.what} match")
-    words = f"rows of {first.what} in {len(found)} other models match"
-    if all(f.looked_at == f.population for f in found):
-        return aim.statement(looked_at, differ, looked_at, words)
-    worst = max(found, key=lambda f: aim.bound(f.looked_at, len(f.differ)))
-    of_worst = aim.statement(worst.looked_at, len(worst.differ), worst.population, words, "of each one's differ")
-    shown = f"{looked_at - differ:,} of {looked_at:,} {words}"
-    return shown + of_worst[of_worst.index(":") :].replace(f"% of {worst.population:,} of", "% of")
+        match, other = "sentences hold no unlisted trigger", f"of {first.rows:,} do"
+    elif first.model != OWN:
+        match, other = f"rows of {first.what} in {len(found)} other models match", "of each one's differ"
+    matching = f"{recomputed - differ:,} of {recomputed:,} {match}"
+    bounds = [100 * aim.bound(f.recomputed, len(f.differ)) for f in found if f.recomputed < f.rows]
+    if not bounds:
+        return f"{matching}: these are all rows"
+    most = f"{max(bounds):.2g}" if max(bounds) < 99.5 else "100"
+    return f"{matching}: with {100 * aim.confidence:g} % confidence, fewer than {most} % {other}"
 
 
 def draw(
-    model: str, frames: Mapping[str, pl.DataFrame], corpus: Corpus, positions: str, aim: Aim, only: Iterable[str]
-) -> tuple[list[Work], dict[str, int]]:
-    """Draw the rows of a model's tables to look at; return them in pieces, and the size of each table."""
-    names = [name for name in (*ROWS, LEFT_OUT) if name in only]
-    sentences = np.flatnonzero(available(corpus, positions))
-    sizes = {name: len(sentences) if name == LEFT_OUT else len(frames[name]) for name in names}
-    rounds: list[dict[str, list[int]]] = [{} for _ in range(ROUNDS if aim.seconds else 1)]
-    for name, size in sizes.items():
-        of_examples = _of_examples(aim, model, frames[name]) if name in TOGETHER[0] else None
-        rows = aim.draw(f"{model} {name}", size) if of_examples is None else of_examples
-        order = generator(aim.seed, f"audit rounds {model} {name}").permutation(len(rows))
-        for number, part in enumerate(rounds):
-            part[name] = rows[np.sort(order[number :: len(rounds)])].tolist()
-    return [work for number, part in enumerate(rounds) for work in _works(model, sentences, part, number)], sizes
+    model: str,
+    frames: Mapping[str, pl.DataFrame],
+    corpus: Corpus,
+    positions: str,
+    aim: Aim,
+    only: Iterable[str],
+    rounds: int = 1,
+) -> tuple[list[Work], dict[str, Finding]]:
+    """Draw the rows of a model's tables to look at; return them in pieces, and a finding without a row for each table.
 
-
-def _works(model: str, sentences: np.ndarray, drawn: dict[str, list[int]], number: int) -> list[Work]:
-    """Return the pieces of work of one round: rows that share prefixes in one, because one process finds them once."""
+    Rows that share prefixes are in one piece, because one process finds them once.
+    """
+    sentences, drawn, findings = np.flatnonzero(available(corpus, positions)), dict[str, list[Drawn]](), {}
+    for name in (name for name in (*ROWS, LEFT_OUT) if name in only):
+        findings[name] = Finding(name, len(sentences) if name == LEFT_OUT else len(frames[name]), model)
+        rows = _of_examples(aim, model, frames[name]) if name in SHARING[1] else None
+        rows = aim.draw(f"{model} {name}", findings[name].rows) if rows is None else rows
+        rows = generator(aim.seed, f"audit rounds {model} {len(rows)}").permutation(rows)
+        drawn[name] = [(name, row) for row in (sentences[rows] if name == LEFT_OUT else rows).tolist()]
     works = []
-    for group in [*TOGETHER, *((name,) for name in drawn if name not in sum(TOGETHER, ()))]:
-        rows = [(name, int(sentences[i]) if name == LEFT_OUT else i) for name in group for i in drawn.get(name, ())]
-        size = len(rows) if group in TOGETHER else AT_ONCE
-        works += [Work(model, tuple(rows[i : i + size]), number) for i in range(0, len(rows), size or 1)]
-    return works
+    for number in range(rounds):
+        for group in SHARING:
+            some = [row for name in group for row in drawn.get(name, [])[number::rounds]]
+            works.append(Work(model, tuple(some), number, whole=number == 0 and group == SHARING[0]))
+        for name in (name for name in drawn if name not in sum(SHARING, ())):
+            some = drawn[name][number::rounds]
+            works += [Work(model, tuple(some[i : i + AT_ONCE]), number, False) for i in range(0, len(some), AT_ONCE)]
+    return works, findings
 
 
 def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None:
@@ -143,21 +144,20 @@ def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None
     )
 
 
-def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[Said]:
+def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[RowResult]:
     """Yield the result of every row; tables that cannot be read together are a fault."""
     unlisted: Unlisted | None = None
     for few in _together(inputs, rows):
         for name, row in few:
             try:
                 if name == LEFT_OUT:
-                    with torch.inference_mode():
-                        unlisted = unlisted or Unlisted(inputs)
-                        yield name, f"sentence {row}", unlisted.of(row)
+                    unlisted = unlisted or Unlisted(inputs)
+                    yield name, f"sentence {row}", unlisted.of(row)
                 else:
-                    results = recomputed_rows(inputs, name, [row])
-                    yield from ((name, f"{name}, {where}", result) for where, result in results)
+                    cells = inputs.tables[name].row(row, named=True)
+                    yield name, f"{name}, {place(name, cells)}", recomputed(name, inputs, cells)
             except BROKEN as error:
-                yield name, name, _broken(error)
+                yield name, name, Result(DIFFERS, _broken(error))
 
 
 def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn]]:
@@ -167,20 +167,19 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
         until, texts = 1, list[np.ndarray]()
         with suppress(*BROKEN):  # what a row names may not exist: its check says so
             until, texts = texts_of(inputs, name, row)
-        needs.append(({text_key(text): text for text in texts}, until, (name, row)))
-    needs.sort(key=lambda need: (max(map(len, need[0].values()), default=0), sorted(need[0]), need[1:]))
-    few, texts_, last = list[Drawn](), dict[bytes, np.ndarray](), 1
-    for number, (row_texts, until, row_) in enumerate(needs, 1):
-        few, texts_, last = [*few, row_], texts_ | row_texts, max(last, until)
-        if sum(map(len, texts_.values())) >= TOGETHER_TOKENS or number == len(needs):
-            with torch.inference_mode():
-                inputs.run_together(texts_, last)
+        needs.append((until, {text.tobytes(): text for text in texts}, (name, row)))
+    needs.sort(key=lambda need: (need[0], max(map(len, need[1].values()), default=0), sorted(need[1]), need[2]))
+    few, texts_ = list[Drawn](), dict[bytes, np.ndarray]()
+    for number, (last, row_texts, drawn) in enumerate(needs, 1):
+        few, texts_ = [*few, drawn], texts_ | row_texts
+        if sum(map(len, texts_.values())) >= TOGETHER or number == len(needs):
+            inputs.run_together(texts_, last)
             yield few
-            few, texts_, last = [], {}, 1
+            few, texts_ = [], {}
 
 
-def _broken(error: Exception) -> Result:
-    return Result(DIFFERS, f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})")
+def _broken(error: Exception) -> str:
+    return f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})"
 
 
 class Unlisted:
@@ -200,6 +199,7 @@ class Unlisted:
         )
         self.listed = triggers.select("sentence", "position", "layer", "key").partition_by("sentence", as_dict=True)
 
+    @torch.inference_mode()
     def of(self, sentence: int) -> Result:
         """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
         activations = self.inputs.layers(self.inputs.corpus.sentence(sentence))
@@ -232,8 +232,8 @@ class Unlisted:
             f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
         )
         rows = self.inputs.triggers(layer, key)
-        text = text_key(self.inputs.corpus.sentence(sentence)[:position])
-        same = [rows.row(i, named=True) for i in self.inputs.listed(layer, key).get(text, ())]
+        text = self.inputs.corpus.sentence(sentence)[:position].tobytes()
+        same = [row for row in rows.iter_rows(named=True) if self.inputs.prefix(row).tobytes() == text]
         if same and self.options.duplicates == "drop":
             return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
         bar, ends = 0.0, [(sentence, position)]
@@ -266,42 +266,38 @@ def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     return faults
 
 
-def audit_run(run: Run, aim: Aim, at: At = Path, cores: int = 1) -> tuple[list[Finding], list[str], str]:
-    """Audit a run's own model and those that it is compared with, in several processes.
+def audit_run(
+    run: Run, aim: Aim, at: At = Path, cores: int = 1, until: float = math.inf
+) -> tuple[list[Finding], list[str]]:
+    """Audit a run's own model and those that it is compared with; return the findings, and what contradicts itself.
 
-    ``at``: from a file of the run to the place to read it from; it must be picklable. Return the findings,
-    contradictions between tables, and whose forward pass the reference model is.
+    ``at``: from a file of the run to the place to read it from; equal ones are one, of whatever process. ``cores``:
+    processes, if memory suffices. ``until``: the time (``time.monotonic``) from which no further round of random rows
+    begins.
     """
     corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
+    names, rounds = run.config.baselines.names, ROUNDS if until < math.inf else 1
     frames = {name: read_table(at(run.table(name))) for name in ROWS}
-    works, sizes = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT))
-    works = works if any(map(_surveys, works)) else [Work(OWN), *works]
-    findings = {(OWN, what): Finding(what, size) for what, size in sizes.items()}
-    names = run.config.baselines.names
+    works, of_own = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT), rounds)
+    found = {OWN: of_own}
     for model in names:
         frames = {name: read_table(at(baselines.file(run, model, name))) for name in baselines.OWN}
-        some, sizes = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS)
+        some, found[model] = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS, rounds)
+        found[model] |= {name: Finding(name, len(frames[name]), model) for name in baselines.LABELS}
         # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
-        works.append(Work(model, tuple(row for work in some if work.round < ROUNDS // 4 for row in work.rows)))
-        sizes |= {name: len(frames[name]) for name in baselines.LABELS}
-        findings |= {(model, what): Finding(what, size, model) for what, size in sizes.items()}
-    works.sort(key=lambda work: (work.round, len(work.rows) <= AT_ONCE))  # the longest pieces first
-    faults: list[str] = []
-    with Progress(sum(work.steps for work in works), "rows", "audit") as progress:
-        do = partial(_in_process, json.dumps(run.config.model_dump(), sort_keys=True), run.file, at)
-        for work, results in _each(works, do, _workers(run, cores), aim.seconds):
+        works.append(Work(model, tuple(row for work in some if work.round < max(1, rounds // 4) for row in work.rows)))
+    works.sort(key=lambda work: (work.round, not work.whole, -len(work.rows)))  # the longest pieces first
+    workers, faults = _workers(run, cores), list[str]()
+    settings, threads = json.dumps(run.config.model_dump(), sort_keys=True), cores if workers == 1 else 1
+    do = partial(_done, settings, run.file, at, until, threads)
+    with Progress(sum(len(work.rows) for work in works), "rows", "audit") as progress:
+        for work, (results, contradicting) in _each(works, do, workers):
+            front = "" if work.model == OWN else f"{work.model}, "
+            faults += [f"{front}{fault}" for fault in contradicting]
             for what, where, result in results:
-                if what == STRUCTURE:
-                    faults.append(f"{where}: {result.says}")
-                else:
-                    findings[work.model, what].add(where if work.model == OWN else f"{work.model}, {where}", result)
-            progress.step(work.steps)
-    return list(findings.values()), faults, library(run)
-
-
-def _surveys(work: Work) -> bool:
-    """Return whether a piece of work needs the engine's survey, which the check of all rows needs too."""
-    return any(name == "causal" for name, _ in work.rows)
+                found[work.model][what].add(f"{front}{where}", result)
+            progress.step(len(work.rows))
+    return [finding for of_model in found.values() for finding in of_model.values()], list(dict.fromkeys(faults))
 
 
 @cache
@@ -310,39 +306,35 @@ def _own(settings: str, file: str, at: At) -> tuple[Run, AuditInputs]:
     return run, AuditInputs.read(run, ROWS, at)
 
 
-def _in_process(settings: str, file: str, at: At, work: Work) -> list[Said]:
-    """Do a piece of work, in a process that keeps what it has read; ``settings``: the config as JSON."""
+def _done(settings: str, file: str, at: At, until: float, threads: int, work: Work) -> Done:
+    """Do a piece of work, unless it is of a further round; ``settings``: the config as JSON.
+
+    A process keeps what it has read of the run's own model.
+    """
+    if work.round and time.monotonic() > until:
+        return [], []
     try:
-        if work.model != OWN:
-            return list(baselines.recompute(Run(json.loads(settings), file), work.model, work.rows, at, look))
-        run, inputs = _own(settings, file, at)
-        results = list(look(inputs, work.rows))
-        if not work.rows or (_surveys(work) and not work.round):
-            parts = (one.partition(": ") for one in contradictions(inputs, run, at))
-            results += [(STRUCTURE, where, Result(DIFFERS, what)) for where, _, what in parts]
-        return results
+        if work.model == OWN:
+            run, inputs = _own(settings, file, at)
+            results, faults = list[RowResult](), contradictions(inputs, run, at) if work.whole else []
+        else:
+            inputs, results, faults = baselines.read(Run(json.loads(settings), file), work.model, at)
+        torch.set_num_threads(threads)  # the engine, which finds lists and means again, has one
+        return [*results, *look(inputs, work.rows)], faults
     except BROKEN as error:
-        return [(STRUCTURE, "tables" if work.model == OWN else work.model, _broken(error))]
+        return [], [f"tables: {_broken(error)}"]
 
 
-def _each(
-    works: list[Work], do: Callable[[Work], list[Said]], workers: int, seconds: float | None = None
-) -> Iterator[tuple[Work, list[Said]]]:
-    """Do the pieces of work, in their order, side by side; after some ``seconds``, begin no further round."""
-    until = time.monotonic() + (seconds or float("inf"))
+def _each(works: list[Work], do: Callable[[Work], Done], workers: int) -> Iterator[tuple[Work, Done]]:
+    """Do the pieces of work, in their order, side by side."""
     if workers == 1:
-        yield from ((work, do(work)) for work in works if not work.round or time.monotonic() < until)
+        yield from zip(works, map(do, works), strict=True)
         return
     try:
         with ProcessPoolExecutor(workers, get_context("spawn"), _begin) as pool:
             todo = {pool.submit(do, work): work for work in works}
             try:
-                for done in as_completed(todo):
-                    if not done.cancelled():
-                        yield todo[done], done.result()
-                    if time.monotonic() > until:
-                        for waiting in (future for future, work in todo.items() if work.round):
-                            waiting.cancel()
+                yield from ((todo[done], done.result()) for done in as_completed(todo))
             except BaseException:  # someone stops the command: the pool itself would wait for the rest of the work
                 for process in active_children():
                     process.kill()
@@ -354,8 +346,7 @@ def _each(
 
 
 def _begin() -> None:
-    """Prepare a process: one thread of arithmetic; it ends when the command that started it ends."""
-    torch.set_num_threads(1)
+    """Prepare a process, which ends when the command that started it ends."""
     Progress.set_lock(RLock())  # of this process: nobody would remove another when this one is ended
     Thread(target=_end_with_the_command, daemon=True).start()
 

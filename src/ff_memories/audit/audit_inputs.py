@@ -6,7 +6,7 @@ of the text, and untrained models, whose weights are drawn again from the config
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -41,19 +41,9 @@ TableRow = dict[str, Any]
 KEPT = 256  # tokens of sentences and prefixes whose activations are kept
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
-
-
-def memo(find: Callable[..., Any]) -> Any:
-    """Let a method of ``AuditInputs`` find each thing once."""
-
-    @wraps(find)
-    def known(self: "AuditInputs", *of: Any) -> Any:
-        key = find.__name__, *of
-        if key not in self._memo:
-            self._memo[key] = find(self, *of)
-        return self._memo[key]
-
-    return known
+# {(layer, key): the end of a list of triggers, where it is a near-tie with what the list leaves out: how many of it are
+# near-ties with the last, and the prefixes beyond that are, as rows of ``triggers``}
+Ends = dict[tuple[int, int], tuple[int, pl.DataFrame]]
 
 
 def read_table(path: str | Path, name: str | None = None) -> pl.DataFrame:
@@ -70,20 +60,6 @@ def engine(run: Run, at: At) -> LanguageModel:
     precision = Settings(run.resolved).precision
     here = "float32" if precision == "tf32" else precision
     return load_model(weights, description, Execution(device="cpu", threads=1), here)
-
-
-@dataclass(frozen=True)
-class Ends:
-    """The end of a list of triggers, where it is a near-tie with what the list leaves out."""
-
-    inside: int  # number of triggers at the list's end that are near-ties with the last
-    beyond: pl.DataFrame  # prefixes that the list leaves out and that are near-ties with it, as rows of ``triggers``
-    whole: bool  # whether these are all such prefixes
-
-
-def text_key(tokens: np.ndarray) -> bytes:
-    """Return what is equal for texts that have the same activations."""
-    return tokens.tobytes()
 
 
 def largest(triggers: pl.DataFrame) -> dict[int, float]:
@@ -104,11 +80,9 @@ class AuditInputs:
     never: list[int] = field(default_factory=list)  # ids of the types that are never trained
     folds: np.ndarray | None = None  # (vocab,) the class of every type, if the run compares tokens by class also
     found_here: bool = False  # whether lists of triggers were found on this machine: near-ties may be in another order
-    # {(layer, key): which triggers at the end of such a list may be others}
-    unsure: dict[tuple[int, int], Ends] = field(default_factory=dict)
+    unsure: Ends = field(default_factory=dict)  # which triggers at the end of such a list may be others
     surveyed: Callable[[], survey.Survey] | None = None  # how strongly memories fire where `causal` tests them
     measures: bool = False  # whether every row's rounding errors are measured, which takes more than twice as long
-    _memo: dict[Any, Any] = field(init=False, default_factory=dict)
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -156,12 +130,12 @@ class AuditInputs:
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
         """Run a sentence, or a prefix, as ``Equations.layers`` does; the last ones are not run again."""
         until = until or self.oracle.keys[0]
-        key = text_key(tokens)
+        key = tokens.tobytes()
         self.run_together({key: tokens}, until)
         return self._ran[key][:until]
 
     def run_together(self, texts: Mapping[bytes, np.ndarray], until: int) -> None:
-        """Run sentences or prefixes, by ``text_key``, and keep the last ``KEPT`` tokens' activations, and theirs."""
+        """Run sentences or prefixes, by their bytes, and keep the last ``KEPT`` tokens' activations, and theirs."""
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
         if todo:
             ran = self.oracle.several(list(todo.values()), until)
@@ -210,14 +184,6 @@ class AuditInputs:
         """Return a key's triggers, best first; no row if it has none."""
         return self.tables["triggers"].slice(*self._lists.get((layer, key), (0, 0)))
 
-    @memo
-    def listed(self, layer: int, key: int) -> dict[bytes, list[int]]:
-        """Return {a trigger's ``text_key``: its places in a key's list, from 0}."""
-        indices: dict[bytes, list[int]] = {}
-        for index, row in enumerate(self.triggers(layer, key).iter_rows(named=True)):
-            indices.setdefault(text_key(self.prefix(row)), []).append(index)
-        return indices
-
     def parts(self, row: TableRow) -> list[tuple[int, int]]:
         """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
         starts, length = np.arange(row["position"]), row["position"]
@@ -258,22 +224,16 @@ class AuditInputs:
 
     def vector(self, of: str, layer: int, memory: int) -> torch.Tensor:
         """Return a memory's vector (``Equations.vectors``); of memory d_m + i it is that of i with its sign changed."""
-        every, neurons = self.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
+        every, neurons = self.oracle.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
         if not 0 <= memory < self.oracle.keys[1]:
             raise IndexError(memory)
         return every[memory] if memory < neurons else -every[memory - neurons]
 
-    @memo
-    def vectors(self, of: str, layer: int) -> torch.Tensor:
-        """Return the vectors (d_m, n) of all memories of a layer."""
-        return self.oracle.vectors(of, layer)
-
-    @memo
     def norms(self, layer: int) -> torch.Tensor:
         """Return (d_m,) the lengths of a layer's values."""
-        return self.vectors("value", layer).norm(dim=1)
+        return self.oracle.vectors("value", layer).norm(dim=1)
 
-    @memo
+    @cached_property
     def mean_length(self) -> float:
         """Return the mean length of the model's values."""
         return float(torch.stack([self.norms(layer + 1).mean() for layer in range(self.oracle.keys[0])]).mean())
@@ -299,11 +259,6 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
     model_like = None if fresh is None else drawn.drawn_by_transformers(*fresh)
     return TransformersOracle(folder, model.start, signs, values["projection"], residual, model_like)
-
-
-def library(run: Run) -> str:
-    """Return whose forward pass a run's reference model is."""
-    return Equations.library if run.config.model.library == "fairseq" else run.config.model.library
 
 
 def _validation(run: Run, types: Types, at: At) -> dict[int, str]:

@@ -5,8 +5,9 @@ again, since a baseline records none, and the means that `causal` sets coefficie
 sample of the other rows is recomputed with the reference model, like rows of the run.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -19,12 +20,12 @@ from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
 from ff_memories.audit import structure
 from ff_memories.audit.audit_inputs import BATCH, At, AuditInputs, Ends, engine, largest, read_table, reference
-from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, tolerances
+from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, RowResult, tolerances
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
-from ff_memories.corpus.tokenizer import Types, read_types
+from ff_memories.corpus.tokenizer import read_types
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.paper.beyond import survey
@@ -39,8 +40,6 @@ LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of t
 OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
 BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
-RowResult = tuple[str, str, Result]  # table, place, result
-Look = Callable[[AuditInputs, Sequence[tuple[str, int]]], Iterator[RowResult]]
 
 
 def file(run: Run, model: str, table: str) -> str:
@@ -48,32 +47,21 @@ def file(run: Run, model: str, table: str) -> str:
     return run.path("models", model, "proxy" if table in LABELS else "tables", f"{table}.parquet")
 
 
-@dataclass
 class Baseline:
-    """A model of a run's baselines as it is measured: with the sample of the text and its triggers in it."""
+    """A model of ``config.baselines.names`` as it is measured, drawn again: its sample of the text, and its triggers.
 
-    run: Run
-    name: str
-    at: At
-    types: Types
-    settings: Settings
-    corpus: Corpus
-    own: LanguageModel  # the run's
-    model: LanguageModel
-    listed: pl.DataFrame
-    unsure: dict[tuple[int, int], Ends]
+    ``own``: the run's model. ``listed``, ``unsure``: the triggers that are found here, and the ends of ``lists``.
+    """
 
-    @classmethod
-    def of(cls, run: Run, name: str, at: At = Path) -> "Baseline":
-        """Draw a model of ``config.baselines.names`` again and find its triggers."""
-        settings = Settings(run.config.baselines.of_a_model(run.resolved))
-        corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
-        weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
-        own = engine(run, at)
-        model = own if name == SAME_SAMPLE else drawn.model_like(own, name, settings.seed, weights, description)
-        return cls(
-            run, name, at, read_types(at(run.dictionary)), settings, corpus, own, model, *lists(model, corpus, settings)
-        )
+    def __init__(self, run: Run, name: str, at: At = Path):
+        self.run, self.name, self.at, self.types = run, name, at, read_types(at(run.dictionary))
+        self.settings = Settings(run.config.baselines.of_a_model(run.resolved))
+        self.corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
+        self.own = self.model = engine(run, at)
+        if name != SAME_SAMPLE:
+            weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
+            self.model = drawn.model_like(self.own, name, self.settings.seed, weights, description)
+        self.listed, self.unsure = lists(self.model, self.corpus, self.settings)
 
     def inputs(self, frames: Mapping[str, pl.DataFrame]) -> AuditInputs:
         """Return the model's tables with the reference model that has its weights."""
@@ -88,32 +76,64 @@ class Baseline:
             found_here=True,
             unsure=self.unsure,
         )
-        if "causal" in recorded and len(recorded["causal"]):  # the engine finds means too: many prefixes for one number
-            surveyed = survey.survey(self.model, self.corpus, self.settings.seed, BATCH)
-            inputs.surveyed = lambda: surveyed
+        inputs.surveyed = cache(lambda: survey.survey(self.model, self.corpus, self.settings.seed, BATCH))
         return inputs
 
+    def label(self, refinement: pl.DataFrame) -> dict[str, pl.DataFrame]:
+        """Return the tables of ``LABELS`` that the automatic proxy makes; keep its sampled keys for ``fits``."""
+        config = self.settings
+        text = self.corpus.sample(config.seed, config.baselines.sentences)
+        assert text.numbers is not None, "of a sample"
+        sentences = np.searchsorted(text.numbers, self.listed["sentence"].to_numpy()).astype(np.uint32)
+        triggers = self.listed.with_columns(pl.Series("sentence", sentences))
+        keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
+        self.keys = {(key.layer, key.key): key for key in keys}
+        self.annotator = proxy.Annotator.of(text, self.types, self.own.embedding.float().cpu(), triggers, config.seed)
+        vectors, counts = self.own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(self.types))
+        closer = distance.WordCloseness.of(vectors, counts, self.types.types, config.seed)
+        judged = distance.label(distance.compositions(refinement, config.seed), self.types.types, closer)
+        return {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
 
-def recompute(run: Run, model: str, rows: Sequence[tuple[str, int]], at: At, look: Look) -> Iterator[RowResult]:
-    """Yield the result of every row (table, number) that ``look`` recomputes, and of every contradiction."""
+    def _of(self, keys: list[SampledKey]) -> dict[str, pl.DataFrame]:
+        labels = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
+        return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in labels}
+
+    def fits(self, layer: int, key: int, frames: Mapping[str, pl.DataFrame]) -> bool:
+        """Return whether some order of a key's tied triggers gives the labels that ``frames`` has of it.
+
+        Of more than ``ORDERS`` orders, none is ruled out.
+        """
+        if (sampled_key := self.keys.get((layer, key))) is None:
+            return False
+        at = (pl.col("layer") == layer) & (pl.col("key") == key)
+        recorded = {name: frames[name].filter(at) for name in OF_KEYS}
+        rows = self.listed.filter(at)
+        if (layer, key) in self.unsure:
+            rows = pl.concat([rows, self.unsure[layer, key][1].select(rows.columns)])
+        texts = [
+            tuple(self.corpus.sentence(sentence)[:position].tolist())
+            for sentence, position in rows.select("sentence", "position").iter_rows()
+        ]
+        limits = tolerances(self.settings.precision)
+        noise = limits.noise * largest(self.listed)[layer]
+        every = orders(rows["coefficient"].to_list(), texts, len(sampled_key.ranks), limits.tie, noise)
+        for prefixes in islice(every, ORDERS):
+            again = self._of([replace(sampled_key, prefixes=prefixes)])
+            if all(again[name].equals(recorded[name]) for name in OF_KEYS):
+                return True
+        return next(every, None) is not None
+
+
+def read(run: Run, model: str, at: At = Path) -> tuple[AuditInputs, list[RowResult], list[str]]:
+    """Return what rows of a model are recomputed from, the result of every label, and what contradicts other tables."""
     frames = {name: read_table(at(file(run, model, name))) for name in OWN}
-    baseline = Baseline.of(run, model, at)
-    yield from labelled(baseline, frames)
+    baseline = Baseline(run, model, at)
     inputs = baseline.inputs(frames)
-    del baseline
-    for fault in contradictions(inputs, run, model, at):
-        where, _, what = fault.partition(": ")
-        yield "structure", f"{model}, {where}", Result(DIFFERS, what)
-    yield from look(inputs, rows)
+    written = structure.as_written({name: at(file(run, model, name)) for name in OWN}, inputs.config.precision)
+    return inputs, list(labelled(baseline, frames)), [*written, *structure.faults(inputs)]
 
 
-def contradictions(inputs: AuditInputs, run: Run, model: str, at: At = Path) -> list[str]:
-    """Return what contradicts a baseline's other tables, the text or the config, each as ``table: what``."""
-    files = {name: at(file(run, model, name)) for name in OWN}
-    return [*structure.as_written(files, inputs.config.precision), *structure.faults(inputs)]
-
-
-def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, dict[tuple[int, int], Ends]]:
+def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, Ends]:
     """Find a model's triggers in a baseline's sample of the text; return them by the run's sentence numbers.
 
     Also return the ends of lists whose last trigger and the next one are a near-tie.
@@ -141,63 +161,11 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     close = gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
     near = ranked.join(last, on=["layer", "key"], maintain_order="left").filter(close)
     near = near.filter((pl.col("rank") > options.top).any().over("layer", "key"))
-    ends = {}
+    ends: Ends = {}
     for (layer, key), part in near.partition_by("layer", "key", as_dict=True, maintain_order=True).items():
         inside, beyond = part.filter(pl.col("rank") <= options.top), part.filter(pl.col("rank") > options.top)
-        ends[layer, key] = Ends(len(inside), beyond, len(beyond) < BEYOND)
+        ends[layer, key] = len(inside), beyond
     return listed, ends
-
-
-class Labels:
-    """The labels that the automatic proxy gives a baseline's keys, and those it gives if tied triggers change places.
-
-    ``keys``: {(layer, key): a sampled key with its triggers}. ``made``: the tables of ``LABELS``.
-    """
-
-    def __init__(self, baseline: Baseline, refinement: pl.DataFrame):
-        config, corpus, types, run_model = baseline.settings, baseline.corpus, baseline.types, baseline.own
-        text = corpus.sample(config.seed, config.baselines.sentences)
-        sample_index = np.zeros(len(corpus), np.int64)
-        sample_index[text.numbers] = np.arange(len(text))
-        sentences = sample_index[baseline.listed["sentence"].to_numpy()].astype(np.uint32)
-        triggers = baseline.listed.with_columns(pl.Series("sentence", sentences))
-        keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
-        self.baseline, self.keys = baseline, {(key.layer, key.key): key for key in keys}
-        self.largest = largest(baseline.listed)
-        self.annotator = proxy.Annotator.of(text, types, run_model.embedding.float().cpu(), triggers, config.seed)
-        vectors, counts = run_model.vocabulary.word_vectors().float().cpu(), train_counts(text, len(types))
-        closer = distance.WordCloseness.of(vectors, counts, types.types, config.seed)
-        judged = distance.label(distance.compositions(refinement, config.seed), types.types, closer)
-        self.made = {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
-
-    def _of(self, keys: list[SampledKey]) -> dict[str, pl.DataFrame]:
-        labels = zip(OF_KEYS, proxy.annotate(self.annotator, keys), strict=True)
-        return {name: tables.conform(frame, tables.TABLES[name]) for name, frame in labels}
-
-    def fits(self, layer: int, key: int, frames: Mapping[str, pl.DataFrame]) -> bool:
-        """Return whether some order of a key's tied triggers gives the labels that ``frames`` has of it.
-
-        Of more than ``ORDERS`` orders, none is ruled out.
-        """
-        if (sampled_key := self.keys.get((layer, key))) is None:
-            return False
-        at = (pl.col("layer") == layer) & (pl.col("key") == key)
-        recorded = {name: frames[name].filter(at) for name in OF_KEYS}
-        rows = self.baseline.listed.filter(at)
-        if (ends := self.baseline.unsure.get((layer, key))) is not None:
-            rows = pl.concat([rows, ends.beyond.select(rows.columns)])
-        texts = [
-            tuple(self.baseline.corpus.sentence(sentence)[:position].tolist())
-            for sentence, position in rows.select("sentence", "position").iter_rows()
-        ]
-        limits = tolerances(self.baseline.settings.precision)
-        noise = limits.noise * self.largest[layer]
-        every = orders(rows["coefficient"].to_list(), texts, len(sampled_key.ranks), limits.tie, noise)
-        for prefixes in islice(every, ORDERS):
-            again = self._of([replace(sampled_key, prefixes=prefixes)])
-            if all(again[name].equals(recorded[name]) for name in OF_KEYS):
-                return True
-        return next(every, None) is not None
 
 
 def orders(
@@ -229,9 +197,9 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
 
     A key's labels may be those of another order of its tied triggers, but only so many may.
     """
-    labels_, limits = Labels(baseline, frames["refinement"]), tolerances(baseline.settings.precision)
+    made, limits = baseline.label(frames["refinement"]), tolerances(baseline.settings.precision)
     wrong = {}
-    for name, again in labels_.made.items():
+    for name, again in made.items():
         recorded = frames[name]
         wrong[name] = pl.concat(
             [
@@ -240,8 +208,8 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
             ]
         ).unique(subset=list(tables.TABLES[name].key), maintain_order=True)
     odd = sorted({pair for name in OF_KEYS for pair in wrong[name].select("layer", "key").iter_rows()})
-    most = int(limits.excused * len(labels_.keys)) + FEW
-    tied = {(layer, key) for layer, key in odd if len(odd) <= most and labels_.fits(layer, key, frames)}
+    most = int(limits.excused * len(baseline.keys)) + FEW
+    tied = {(layer, key) for layer, key in odd if len(odd) <= most and baseline.fits(layer, key, frames)}
     for name, rows in wrong.items():
         for row in rows.iter_rows(named=True):
             where = " ".join(f"{column} {row[column]}" for column in tables.TABLES[name].key)

@@ -68,17 +68,14 @@ def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
     activations = inputs.layer(inputs.without(source, *at), row["layer"])
     mutated = float(activations.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
-    result = equal("coefficient", row["coefficient"], source["coefficient"])
-    if inputs.found_here and result.state == DIFFERS:  # both were measured, in unlike batches or on unlike CPUs
-        result = inputs.near.coefficient(
-            "coefficient", row["coefficient"], source["coefficient"], _noise(inputs, activations)
-        )
+    both = "coefficient", row["coefficient"], source["coefficient"]
+    noise = _noise(inputs, activations)
+    # lists that were found here were measured in other batches than the row, or on another CPU
+    coefficient = inputs.near.coefficient(*both, noise) if inputs.found_here else equal(*both)
     return together(
         [
-            result,
-            inputs.near.coefficient(
-                "mutated", row["mutated"], mutated, _noise(inputs, activations), max(mutated, source["coefficient"])
-            ),
+            coefficient,
+            inputs.near.coefficient("mutated", row["mutated"], mutated, noise, max(mutated, source["coefficient"])),
             inputs.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
         ]
     )
@@ -88,16 +85,13 @@ def values(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
     value = inputs.vector("value", row["layer"], row["key"])
     if inputs.config.values.length == "mean":
-        value = value * inputs.mean_length() / value.norm()
-    log_probabilities = inputs.oracle.of_value(value)
-    listed = inputs.triggers(row["layer"], row["key"])
-    if listed.is_empty():
-        return _value(inputs, row, log_probabilities, None, [])
+        value = value * inputs.mean_length / value.norm()
+    said, listed = inputs.oracle.of_value(value), inputs.triggers(row["layer"], row["key"])
     targets = _targets(inputs, listed)
-    result = _value(inputs, row, log_probabilities, targets[0], targets)
-    if result.state == DIFFERS and inputs.found_here:
-        near = inputs.candidates({**row, "rank": 1})
-        others = [_value(inputs, row, log_probabilities, targets[other["rank"] - 1], targets) for other in near[1:]]
+    result = _value(inputs, row, said, targets[0] if targets else None, targets)
+    if result.state == DIFFERS and inputs.found_here and targets:
+        near = inputs.candidates({**row, "rank": 1})[1:]
+        others = (_value(inputs, row, said, targets[other["rank"] - 1], targets) for other in near)
         return Result(NEAR_TIE) if any(other.state != DIFFERS for other in others) else result
     return result
 
@@ -122,14 +116,8 @@ def _count(
     if (recorded := row.get(column)) is None:
         return Result(DIFFERS, f"{column} is missing")
     count = sum(map(counts, targets))
-    if (ends := inputs.unsure.get((row["layer"], row["key"]))) is None:
-        return within(column, recorded, count, count, count)
-    sure = sum(map(counts, targets[: -ends.inside]))
-    may = [*targets[-ends.inside :], *_targets(inputs, ends.beyond)]
-    fit = sum(map(counts, may))
-    low, high = max(0, ends.inside - (len(may) - fit)), min(ends.inside, fit)
-    low, high = (low, high) if ends.whole else (0, ends.inside)
-    return within(column, recorded, count, sure + low, sure + high)
+    others, _ = inputs.unsure.get((row["layer"], row["key"]), (0, None))
+    return within(column, recorded, count, count - others, count + others)
 
 
 def suffixes(inputs: AuditInputs, row: TableRow, column: str) -> Iterator[tuple[str, str]]:
@@ -197,6 +185,7 @@ def composition(inputs: AuditInputs, row: TableRow) -> Result:
     activations = _at(inputs, row, row["layer"])[-1]
     ffn, output = inputs.oracle.of_layer(torch.stack([activations.ffn[-1], activations.output[-1]]))
     energies = (activations.m[-1] * inputs.norms(row["layer"])).square()
+    ratio = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
     if (share := SHARES.get(inputs.config.composition.memories)) is not None:
         fires, unsure = _fewest(activations, energies, share)
     else:
@@ -215,7 +204,7 @@ def composition(inputs: AuditInputs, row: TableRow) -> Result:
     return together(
         [
             within("active", row["active"], active, active - open_, active + open_),
-            *([_effective(inputs, row, energies)] if "effective" in row else []),
+            *([inputs.near.ratio("effective", row["effective"], ratio)] if "effective" in row else []),
             inputs.near.top("ffn_top", row["ffn_top"], ffn),
             inputs.near.top("output_top", row["output_top"], output),
             *agreeing,
@@ -239,12 +228,6 @@ def _fewest(seen: Activations, energies: Tensor, share: float) -> tuple[Tensor, 
         return chosen, close
     m = seen.m[-1]
     return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
-
-
-def _effective(inputs: AuditInputs, row: TableRow, energies: Tensor) -> Result:
-    """Compare the participation ratio of energies (d_m,)."""
-    ratio = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
-    return inputs.near.ratio("effective", row["effective"], ratio)
 
 
 def refinement(inputs: AuditInputs, row: TableRow) -> Result:
@@ -404,7 +387,7 @@ def _removed(
 ) -> Result:
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
     layer, oracle = row["layer"], inputs.oracle
-    activations, values = through[layer - 1], inputs.vectors("added", layer)[memories]
+    activations, values = through[layer - 1], oracle.vectors("added", layer)[memories]
     changed = oracle.changed(text, through, layer, -(activations.m[-1, memories] @ values))
     whole = float(sizes.sum())
     vectors = torch.stack([activations.ffn[-1], changed.ffn, changed.before, changed.after])
@@ -444,7 +427,7 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
     oracle, y = inputs.oracle, seen.ffn[-1]
     log_probabilities = oracle.said(y)
     slack, best = 2 * inputs.near.slack(log_probabilities), log_probabilities.topk(min(CHOICES, len(log_probabilities)))
-    values = inputs.vectors("added", layer)
+    values = oracle.vectors("added", layer)
     passed = oracle.held_final(oracle.direct(seen, layer, values), y)  # (d_m, d)
     tied = [[j for j, other in enumerate(best.values) if abs(best.values[i] - other) <= slack] for i in (0, 1)]
     pairs, yielded = dict.fromkeys([(0, 1), *((i, j) for i in tied[0] for j in tied[1] if i != j)]), set[int]()
@@ -463,12 +446,6 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
 ROWS: dict[str, Callable[[AuditInputs, TableRow], Result]] = {
     name: globals()[name] for name in TABLES if name in globals()
 }
-
-
-def recomputed_rows(inputs: AuditInputs, name: str, rows: Sequence[int]) -> Iterator[tuple[str, Result]]:
-    """Yield the place and the result of some rows of a table."""
-    for row in inputs.tables[name][list(rows)].iter_rows(named=True):
-        yield place(name, row), recomputed(name, inputs, row)
 
 
 def place(name: str, row: TableRow) -> str:

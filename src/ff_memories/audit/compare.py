@@ -5,20 +5,22 @@ beyond that is recomputed in both runs, by what `verify` recomputes rows with. d
 """
 
 import itertools
+import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import baselines, run_files, structure
+from ff_memories.audit import baselines, structure
 from ff_memories.audit.audit_inputs import AuditInputs, read_table
-from ff_memories.audit.checks import ROWS, place, recomputed_rows
-from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, numbers_agree, tolerances
-from ff_memories.audit.run_files import RunFiles, kind_of, model_of
+from ff_memories.audit.checks import ROWS, place, recomputed
+from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, tolerances
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
@@ -26,6 +28,8 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
 from ff_memories.schema import Rule, Schema
 from ff_memories.tables import TABLES
+from ff_memories.workflow import dvc_lock_file
+from ff_memories.workflow.dvc_yaml import is_shared
 from ff_memories.workflow.opening import run_of
 from ff_memories.workflow.run import Run
 
@@ -38,6 +42,26 @@ Letter = Literal["a", "b"]
 SIDES: tuple[Letter, Letter] = ("a", "b")
 NamedTables = Mapping[str, pl.DataFrame]
 Models = Callable[[str], AuditInputs]  # from a model's name to what its rows are recomputed from
+OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
+CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))
+FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
+WITHIN = re.compile(r"(claims|counts|figures|golden|models?|proxy|report|sensitivity|tables)/|[^/]+$")
+NUMBERS = re.compile(r"models/[^/]+/perplexity\.json$|golden/\w+\.json$")
+TABLE = re.compile(r"(?:models/[^/]+/)?(tables|proxy|counts|sensitivity)/(?:.+/)?(\w+)\.parquet$")
+
+
+@dataclass
+class RunFiles:
+    """One of two runs; paths are below its folder."""
+
+    given: Path  # what the user named
+    run: str  # the run's name
+    files: dict[str, Path] = field(default_factory=dict)  # by path; a dvc.lock has only those that DVC keeps
+    digests: dict[str, str] = field(default_factory=dict)  # by path; a folder that is one output has one
+
+    def tables(self) -> dict[str, Path]:
+        """Return {name: file} of the tables, such as ``models/untrained-1/tables/values``."""
+        return {path.removesuffix(".parquet"): self.files[path] for path in sorted(self.files) if table_of(path)}
 
 
 @dataclass
@@ -46,7 +70,6 @@ class Outcome:
 
     name: str  # the table's file below the run's folder, without suffix: ``tables/triggers``
     rows: tuple[int, int]  # number of rows in each run
-    most: float = 0.0  # the largest number of rows that near-ties may change
     cells: dict[str, int] = field(default_factory=dict)  # {column: number of cells that differ in any bit}
     within: dict[str, int] = field(default_factory=dict)  # {column: of these, those within the tolerance of its class}
     # {run: numbers of its rows that only a recomputation can settle}
@@ -61,7 +84,7 @@ class Outcome:
 
     @property
     def table(self) -> str:
-        return run_files.table_of(f"{self.name}.parquet") or ""
+        return table_of(f"{self.name}.parquet") or ""
 
     @property
     def schema(self) -> Schema:
@@ -72,7 +95,9 @@ class Outcome:
         return self.name.removeprefix("tables/")
 
     def differs(self, rows: pl.DataFrame, says: str) -> None:
-        self.different += [f"{self.shown}, {place(self.table, row)}: {says}" for row in rows.iter_rows(named=True)]
+        """Add a line for each row; ``says`` may name its cells, in braces."""
+        for row in rows.iter_rows(named=True):
+            self.different.append(f"{self.shown}, {place(self.table, row)}: {says.format(**row)}")
 
 
 @dataclass
@@ -82,14 +107,12 @@ class Comparison:
     identical: bool  # whether all files have the same bytes
     tables: dict[str, Outcome]  # by names such as ``triggers`` and ``models/untrained-1/tables/values``
     others: list[str] = field(default_factory=list)  # differences of no tables, and of files that only one run has
-    drawn: int = 0  # number of figures, pages and lists of verdicts that differ because their tables do
+    drawn: int = 0  # number of figures and lists of verdicts that differ, as tables do
     precisions: tuple[Precision, Precision] = ("float32", "float32")  # of A and B
-    # (claim, A's value, B's value, A's verdict, B's verdict) for claims that both runs have
-    claims: list[tuple[str, float | None, float | None, str, str]] = field(default_factory=list)
 
     @property
     def different(self) -> list[str]:
-        """The differences in words, measurements first."""
+        """The differences in words."""
         return [line for outcome in self.tables.values() for line in outcome.different] + self.others
 
     @property
@@ -99,102 +122,123 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """A one-line summary: verdicts, numbers, and the rows that near-ties explain."""
-        same = sum(a == b for *_, a, b in self.claims)
-        parts = [f"{same} of {len(self.claims)} verdicts are the same"] if self.claims else []
+        """A one-line summary: numbers, and the rows that near-ties explain."""
+        parts = []
         if (triggers := self.tables.get("triggers")) and triggers.cells:
             off = triggers.cells.get("coefficient", 0)
             parts.append(f"{off:,} of {triggers.rows[0]:,} coefficients differ in their last bits")
-        if near := {name: o.near_ties for name, o in self.tables.items() if o.near_ties}:
-            share, name = max((n / max(1, *self.tables[name].rows), name) for name, n in near.items())
-            parts.append(f"{counted(sum(near.values()), 'row has a near-tie', 'rows have near-ties')}")
-            parts.append(f"at most {100 * share:.2g} % of a table's rows ({name})")
+        if near := sum(outcome.near_ties for outcome in self.tables.values()):
+            parts.append(counted(near, "row has a near-tie", "rows have near-ties"))
         return "; ".join(parts)
 
 
-def coarser(precisions: tuple[Precision, Precision]) -> Precision:
-    """Return the precision that rounds more."""
-    return max(precisions, key=ROUNDOFF.__getitem__)
-
-
-def compare(a: Path, b: Path, run: Run | None = None) -> Comparison:
+def compare(first: Path, second: Path, given: Run | None = None) -> Comparison:
     """Compare two runs. Each is a run's folder, or a ``dvc.lock`` with its tables in DVC's cache.
 
     Rows that only a recomputation can settle are recomputed if the model and the text are here; otherwise they count as
-    different. ``run``: what both are runs of; default: what each one's name says.
+    different. ``given``: what both are runs of; default: what each one's name says.
     """
-    if a.exists() and b.exists() and a.resolve() == b.resolve():
-        raise UserError(f"{a} and {b} are the same run", "name two runs")
-    first = run_files.opened(a)
-    second = run_files.opened(b)
-    models = [[side.info().get(n) for n in ("scope", "checkpoint_sha256", "model_sha256")] for side in (first, second)]
-    if first.info() and second.info() and models[0] != models[1]:
-        raise UserError(
-            f"{a} and {b} are runs of two models", "compare runs of one config; ff-memories atlas shows several models"
-        )
-    return compared(first, second, run)
-
-
-def compared(a: RunFiles, b: RunFiles, given: Run | None, models: Models | None = None) -> Comparison:
-    """Compare two runs by their files; ``given``: what both are runs of; ``models``: loads a model with its text."""
+    a, b = opened(first), opened(second)
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
-    limits = tolerances(coarser(precisions))
-    read = lambda side: {n: read_table(f, run_files.table_of(f"{n}.parquet")) for n, f in side.tables().items()}
+    limits = tolerances(max(precisions, key=ROUNDOFF.__getitem__))  # of the one that rounds more
+    read = lambda side: {n: read_table(f, table_of(f"{n}.parquet")) for n, f in side.tables().items()}
     frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
     outcomes = compare_tables(frames["a"], frames["b"], limits)
-    short = {name.removeprefix("tables/"): outcomes[name] for name in in_order(outcomes)}
+    short = {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()}
     out = Comparison(a.digests == b.digests != {}, short, precisions=precisions)
     if out.identical:
         return out
-    for letter, side in zip(SIDES, (a, b), strict=True):
-        for name, file in side.tables().items():
-            if not tables.in_order(file, outcomes[name].table):
-                outcomes[name].different.append(
-                    f"{name}: its rows are not in the order of their key ({letter.upper()})"
-                )
-    out.others += _of_other_precision((a, b), precisions, runs)
-    drawn = _others(out, a, b)
+    for side, says, its in zip((a, b), precisions, runs, strict=True):  # the limits follow from what tables state
+        right = own.config.extraction.precision if (own := its or run) else precisions[0]
+        if says != right:
+            out.others.append(f"{side.given}: its tables state that they were measured in {says}, not in {right}")
+    out.drawn = _others(out, a, b)
     open_ = [outcome for outcome in outcomes.values() if outcome.open["a"] or outcome.open["b"]]
     if open_ and not out.different:  # else the answer is known, without the model
         if run is None or (why := lacking(run, (a, b))):
             for outcome in open_:
                 outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
         else:
-            _recompute(outcomes, frames, limits, models or (lambda model: model_here(run, model)))
-    out.drawn = len(drawn)
-    if all("tables/claims" in frames[side] for side in SIDES):
-        claims = frames["a"]["tables/claims"].join(frames["b"]["tables/claims"], on="claim", suffix="_b")
-        claims = claims.sort(pl.col("claim").str.slice(1).cast(pl.Int64, strict=False))
-        out.claims = claims.select("claim", "measured", "measured_b", "verdict", "verdict_b").rows()
-        other = [f"claims, claim {claim}: {one} and {its}" for claim, *_, one, its in out.claims if one != its]
-        outcomes["tables/claims"].different += other
+            _recompute(outcomes, frames, limits, partial(model_here, run))
     return out
 
 
-def lacking(run: Run, both: tuple[RunFiles, RunFiles]) -> str | None:
-    """Return why rows cannot be recomputed; ``None`` if the recorded model and text are here."""
-    if not all(map(os.path.exists, run_files.inputs(run))):
+def lacking(run: Run, both: Sequence[RunFiles]) -> str | None:
+    """Return why rows cannot be recomputed; ``None`` if the model that both runs measured and the text are here."""
+    model, *others = run.inputs.model_files
+    made = [run.path("model", "model.safetensors"), run.path("model", "model.json"), run.table("sentences")]
+    if not all(map(os.path.exists, (model, *others, run.dictionary, run.path("corpus", "corpus.safetensors"), *made))):
         return NOT_TOLD
-    mismatch = run_files.other_input(run, both)
-    return mismatch and f"different, or a near-tie: {mismatch}, so nothing was recomputed"
+    for side, file in ((side, side.files.get("model/info.json")) for side in both):
+        info = foreign.read_json(file, dict[str, Any]) if file else {}
+        if info.get("checkpoint_sha256") not in (None, dvc_lock_file.digest(model, "sha256")):
+            return f"{NOT_TOLD}; {model} is not the one that {side.given} was measured with"
+    return None
+
+
+# -------------------------------------------------------------------------------------------------- the files of a run
+
+
+def table_of(path: str) -> str | None:
+    """Return the table that a file below a run's folder holds; ``None`` for other files."""
+    if (match := TABLE.match(path)) is None:
+        return None
+    name = "counts" if match[1] == "counts" else match[2]
+    return name if name in TABLES and TABLES[name].compared is not None else None
+
+
+def model_of(folder: str) -> str | None:
+    """Return the model whose tables a folder holds: ``own``, or a baseline; ``None`` for tables of no model."""
+    match = re.fullmatch(r"models/([^/]+)/(tables|proxy)", folder)
+    return "own" if folder == "tables" else match and match[1]
+
+
+def opened(given: Path) -> RunFiles:
+    """Return the files of a folder or a dvc.lock. Raises ``UserError`` for others, and if DVC's cache lacks tables."""
+    return _folder(given) if given.is_dir() else _recorded(given)
+
+
+def _folder(given: Path) -> RunFiles:
+    side = RunFiles(given, given.resolve().name)
+    for file in sorted(file for file in given.rglob("*") if file.is_file()):
+        path = file.relative_to(given).as_posix()
+        if not (WITHIN.match(path) and is_shared(f"results/run/{path}")) or file.name == ".snakemake_timestamp":
+            continue  # logs, text, and what can be made again
+        side.files[path] = file
+        if file.stem not in TABLES or TABLES[file.stem].compared is not None:
+            side.digests[path] = dvc_lock_file.digest(file)
+    side.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
+    if not side.tables():
+        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo, or a dvc.lock")
+    return side
+
+
+def _recorded(given: Path) -> RunFiles:
+    side = RunFiles(given, "")
+    for out in (out for stage in dvc_lock_file.stages_of(given).values() for out in stage.get("outs", [])):
+        if (match := OWN.match(out["path"])) and is_shared(out["path"]):
+            side.run, side.digests[match[2]] = match[1], out["md5"]
+    if not side.digests:
+        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo, or a dvc.lock")
+    for path, md5 in side.digests.items():
+        copies = (cache / md5[:2] / md5[2:] for cache in CACHES)
+        if whole := next((file for file in copies if file.is_file() and dvc_lock_file.digest(file) == md5), None):
+            side.files[path] = whole
+        elif table_of(path):
+            raise UserError(f"{given}: its {path} is not in DVC's cache, or damaged there", "run dvc fetch")
+    return side
 
 
 # ---------------------------------------------------------------------------------------------------- cells and rows
 
 
-def in_order(names: Iterable[str]) -> list[str]:
-    """Return tables with measurements before what follows from them."""
-    every = list(TABLES)
-    table = lambda name: run_files.table_of(f"{name}.parquet") or ""
-    return sorted(names, key=lambda n: (TABLES[table(n)].compared == "follows", every.index(table(n)), n))
-
-
 def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[str, Outcome]:
-    """Compare two runs' tables, by their files' names, measurements first; one that a run lacks counts as different."""
+    """Compare two runs' tables, by their files' names; one that a run lacks counts as different."""
     out: dict[str, Outcome] = {}
     moved: dict[str, pl.DataFrame] = {}
-    for name in in_order(a.keys() | b.keys()):
+    number = {name: list(TABLES).index(table_of(f"{name}.parquet") or "") for name in a.keys() | b.keys()}
+    for name in sorted(number, key=lambda name: (number[name], name)):  # triggers before what is measured on them
         out[name] = outcome = Outcome(name, (len(a.get(name, ())), len(b.get(name, ()))))
         if name not in a or name not in b:
             outcome.different.append(f"{outcome.shown}: only one of the runs has this table")
@@ -215,7 +259,7 @@ def _compare_rows(
     key, rules, score = list(out.schema.key), out.schema.rules, out.schema.score
     for column in sorted(set(a.columns) ^ set(b.columns)):
         out.different.append(f"{out.shown}: only one of the runs has the column {column}")
-    a, b = (frame.with_row_index("row").with_columns(_own(out.table, frame)) for frame in (a, b))
+    a, b = (frame.with_row_index("row") for frame in (a, b))
     for frame in (a, b):
         out.differs(frame.filter(frame.select(key).is_duplicated()), "several rows of this key")
     only = [one.join(other, on=key, how="anti", nulls_equal=True) for one, other in ((a, b), (b, a))]
@@ -246,31 +290,23 @@ def _compare_rows(
     out.follows = out.schema.compared == "follows" and any(out.cells.values())
     of_model = out.schema.measured and model_of(out.folder) is not None
     for name in columns if not of_model else [score] if score else []:
-        out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} differs")
+        out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} is {{{name}}} and {{{name}_b}}")
     if not of_model:
         return a.clear()
     beyond = judged.filter(~pl.all_horizontal(f"{name}_near" for name in columns if name != score))
     on_moved = judged.join(moved, on=TRIGGER, how="semi") if moved is not None else judged.clear()
-    out.most = max(limits.excused, out.schema.tied) * max(out.rows) + FEW
+    excused = max(limits.excused, out.schema.tied) * max(out.rows) + FEW
     counted_ = [*only, beyond] if moved is None else [f.join(moved, on=TRIGGER, how="anti") for f in (*only, beyond)]
     out.near_ties = max(map(len, counted_[:2])) + len(counted_[2])
     opened = pl.concat([beyond, on_moved]).unique("row", maintain_order=True)
-    if out.near_ties > out.most:
+    if out.near_ties > excused:
         out.different.append(
             f"{out.shown}: {out.near_ties:,} of {max(out.rows):,} rows differ beyond a tolerance, and rounding "
-            f"explains at most {out.most:,.0f}"
+            f"explains at most {excused:,.0f}"
         )
     elif out.table in ROWS:
         out.open = {"a": [*opened["row"], *only[0]["row"]], "b": [*opened["row_b"], *only[1]["row"]]}
     return pl.concat([opened.select(key), *(frame.select(key) for frame in only)]).unique()
-
-
-def _own(table: str, frame: pl.DataFrame) -> list[pl.Expr]:
-    """Return what stands for a column that follows from others of its row: whether it does."""
-    if table != "mutations":
-        return []
-    ratio = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64)
-    return [((ratio - 1 - pl.col("change")).abs() <= 1e-5 * (1 + ratio.abs())).alias("change")]
 
 
 def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: bool, columns: list[str]) -> pl.Expr:
@@ -279,7 +315,7 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
     if rule == "exact":
         return one.eq_missing(other)
     if rule == "follows":  # from its own row, or from other tables
-        return one & other if name == "change" else pl.lit(True)
+        return _changes("") & _changes("_b") if name == "change" else pl.lit(True)
     missing = one.eq_missing(other)
     one, other = one.cast(pl.Float64), other.cast(pl.Float64)
     size, width = pl.max_horizontal(one.abs(), other.abs()), pl.lit(0.0)
@@ -299,12 +335,18 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
     return (finite & ((one - other).abs() <= may)).fill_null(missing)
 
 
+def _changes(side: str) -> pl.Expr:
+    """Return whether a mutation's change follows from the coefficients of its row."""
+    ratio = pl.col(f"mutated{side}").cast(pl.Float64) / pl.col(f"coefficient{side}").cast(pl.Float64)
+    return (ratio - 1 - pl.col(f"change{side}")).abs() <= 1e-5 * (1 + ratio.abs())
+
+
 # ------------------------------------------------------------------------------------------- the model, and the rules
 
 
 def model_here(run: Run, model: str) -> AuditInputs:
     """Return what rows of one of a run's models are recomputed from, without the tables that say them."""
-    return AuditInputs.read(run, (), Path) if model == "own" else baselines.Baseline.of(run, model).inputs({})
+    return AuditInputs.read(run, (), Path) if model == "own" else baselines.Baseline(run, model).inputs({})
 
 
 def _recompute(
@@ -319,7 +361,8 @@ def _recompute(
             inputs = replace(model, tables=model.tables | recorded)
             inputs.near = Comparer(limits)
             for outcome in (one for one in todo if one.folder == folder):
-                for where, result in recomputed_rows(inputs, outcome.table, outcome.open[side]):
+                for row in inputs.tables[outcome.table][outcome.open[side]].iter_rows(named=True):
+                    result, where = recomputed(outcome.table, inputs, row), place(outcome.table, row)
                     if result.state == DIFFERS:
                         outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
                     progress.step(1)
@@ -328,70 +371,57 @@ def _recompute(
                 outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{fault} ({side.upper()})")
 
 
-def _others(found: Comparison, a: RunFiles, b: RunFiles) -> list[str]:
-    """Compare the files that are no tables; return those that differ and that may follow from tables that differ."""
-    moved, drawn = any(any(o.cells.values()) and not o.follows for o in found.tables.values()), []
-    for outcome in found.tables.values():
-        if outcome.follows and not moved:
-            outcome.different.append(f"{outcome.shown}: differs, but the tables that it follows from are the same")
-    for path in sorted(a.digests.keys() | b.digests.keys()):
-        kind = kind_of(path)
-        if kind is None:
-            found.others.append(f"{path}: nothing says how to compare this file")
-        elif kind == "table" or a.digests.get(path) == b.digests.get(path):
-            continue
-        elif path not in a.digests or path not in b.digests:
+def _others(found: Comparison, a: RunFiles, b: RunFiles) -> int:
+    """Compare what is not measured; return how many files differ that may follow from tables that differ."""
+    moved = any(any(o.cells.values()) and not o.follows for o in found.tables.values())
+    tables_ = [outcome.shown for outcome in found.tables.values() if outcome.follows]
+    files, every = list[str](), (path for path in a.digests.keys() | b.digests.keys() if not table_of(path))
+    for path in sorted(path for path in every if a.digests.get(path) != b.digests.get(path)):
+        if path not in a.digests or path not in b.digests:
             found.others.append(f"{path}: only one of the runs has this file")
-        elif kind == "drawn" and moved:
-            drawn.append(path)
-        elif kind == "drawn":
-            found.others.append(f"{path}: differs, but the tables that it follows from are the same")
-        elif kind == "exact" or not _alike(a.files.get(path), b.files.get(path)):
+        elif NUMBERS.match(path) and path in a.files and path in b.files:
+            if not _alike(*(foreign.read_json(side.files[path], dict[str, Any]) for side in (a, b))):
+                found.others.append(f"{path}: differs")
+        elif path.startswith("model/") or NUMBERS.match(path):
             found.others.append(f"{path}: differs")
-    return drawn
+        else:
+            files.append(path)
+    if not moved:
+        found.others += [
+            f"{name}: differs, but the tables that it follows from are the same" for name in tables_ + files
+        ]
+    return len(files)
 
 
-def _alike(one: Path | None, other: Path | None) -> bool:
-    """Return whether two JSON files have the same keys and texts, and numbers that agree to 1e-4."""
-    if one is None or other is None:
-        return False
-    try:
-        return numbers_agree(foreign.read_json(one, dict[str, Any]), foreign.read_json(other, dict[str, Any]))
-    except UserError:
-        return False
+def _alike(one: Any, other: Any) -> bool:
+    """Return whether two values of JSON have the same keys and texts, and numbers that agree to 1e-4."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_alike(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_alike, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-4)
+    return bool(one == other)
 
 
 def _precision(side: RunFiles) -> Precision:
     """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
-    files = {name.removeprefix("tables/"): path for name, path in side.tables().items()}
-    measured = [name for name, schema in TABLES.items() if schema.measured and name in files]
-    precisions = {tables.precision_of(files[name]): f"tables/{name}" for name in measured}
-    if len(precisions) > 1:
-        names = " and ".join(f"{name} in {precision}" for precision, name in precisions.items())
+    measured = [f"tables/{name}" for name, schema in TABLES.items() if schema.measured]
+    stated = {tables.precision_of(file): name for name, file in side.tables().items() if name in measured}
+    if len(stated) > 1:
+        names = " and ".join(f"{name} in {precision}" for precision, name in stated.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")
-    return next(iter(precisions), "float32")
-
-
-def _of_other_precision(
-    both: tuple[RunFiles, RunFiles], stated: tuple[Precision, Precision], runs: list[Run | None]
-) -> Iterator[str]:
-    """Yield which side states another precision, from which limits follow, than its config, or else the other run."""
-    wanted = [None if run is None else run.config.extraction.precision for run in runs]
-    for side, says, own, other in zip(both, stated, wanted, reversed(wanted), strict=True):
-        right = own or other or stated[0]
-        if says != right:
-            whose = f"its config says {right}" if own else f"the other run is in {right}, and no config says otherwise"
-            yield f"{side.given}: its tables state that they were measured in {says}, but {whose}"
+    return next(iter(stated), "float32")
 
 
 # ------------------------------------------------------------------------------------------------------- what is shown
 
 
 def page(found: Comparison) -> Iterator[str]:
-    """Yield the comparison in lines: tables, columns that differ, claims that changed, the answer."""
+    """Yield the comparison in lines: tables, columns that differ, the answer."""
     if found.precisions != ("float32", "float32"):
         a, b = found.precisions
-        yield f"A was measured in {a}, B in {b}; the limits are those of {coarser(found.precisions)}"
+        yield f"A was measured in {a}, B in {b}; the limits are those of the one that rounds more"
     for name, outcome in found.tables.items():
         rows = " and ".join(f"{n:,}" for n in dict.fromkeys(outcome.rows)) + " rows"
         state = "different" if outcome.different else "equal" if any(outcome.cells.values()) else "the same"
@@ -410,10 +440,6 @@ def page(found: Comparison) -> Iterator[str]:
     yield from _first(found.others)
     if found.drawn:
         yield f"{counted(found.drawn, 'other file differs', 'other files differ')}, because tables do"
-    number = lambda value: "none" if value is None else f"{value:.6g}"
-    for claim, one, other, verdict, its in found.claims:
-        if one != other or verdict != its:
-            yield f"{claim:4} {number(one)} and {number(other)}: " + " and ".join(dict.fromkeys((verdict, its)))
     yield f"{found.answer}" + (f": {found.summary}" if found.answer == "equal" else "")
 
 
@@ -425,12 +451,4 @@ def _first(lines: list[str]) -> Iterator[str]:
 
 def data(found: Comparison) -> dict[str, Any]:
     """Return the comparison as plain data."""
-    names = ("rows", "cells", "within", "near_ties", "follows", "different")
-    return {
-        "answer": found.answer,
-        "precisions": found.precisions,
-        "summary": found.summary,
-        "tables": {t: {name: getattr(outcome, name) for name in names} for t, outcome in found.tables.items()},
-        "others": found.others,
-        "claims": [dict(zip(("claim", "a", "b", "verdict_a", "verdict_b"), row, strict=True)) for row in found.claims],
-    }
+    return asdict(found) | {"answer": found.answer, "summary": found.summary}

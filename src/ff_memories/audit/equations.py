@@ -102,11 +102,11 @@ def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tenso
 class Equations:
     """A checkpoint's model in float64 that runs one sentence at a time and turns vectors into predictions.
 
-    ``library``: whose forward pass it is. ``signs``: 2 if memory d_m + i is memory i with its sign changed, else 1.
+    ``signs``: 2 if memory d_m + i is memory i with its sign changed, else 1.
     ``reading``, ``seed``: ``values.projection``, its seed. With ``random``, layers still use the model's own softmax.
     """
 
-    library, signs = "the equations", 1
+    signs = 1
 
     def __init__(self, path: str | Path, reading: str = "adaptive", seed: int = 1):
         self.about, weights = checkpoint.read(path)
@@ -211,7 +211,7 @@ class Equations:
         heads = lambda part: part.view(len(x), self.about.heads, -1).transpose(0, 1)
         later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
         scores = heads(query) @ heads(key).transpose(1, 2) / math.sqrt(self.about.model // self.about.heads)
-        mixed = _log(scores.masked_fill(later, -math.inf)).exp() @ heads(value)
+        mixed = scores.masked_fill(later, -math.inf).softmax(-1) @ heads(value)
         return mixed.transpose(0, 1).flatten(1) @ own("attention_out.weight").T + own("attention_out.bias")
 
     def final(self, h: torch.Tensor) -> torch.Tensor:
@@ -246,7 +246,7 @@ class Equations:
 
     def softmax(self, h: torch.Tensor) -> torch.Tensor:
         """Return log p (..., vocab) under the model's own output layer: one softmax, or an adaptive one."""
-        return self._joined(h, _log)
+        return self._joined(h, lambda scores: scores.log_softmax(-1))
 
     def _joined(self, h: torch.Tensor, normal: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
         """Return numbers of all words (..., vocab), given what is done to the scores of the head and of each tail."""
@@ -267,19 +267,16 @@ class Equations:
             parts.append(first[..., size + tail, None] + normal(inside))
         return torch.cat(parts, -1)
 
-    @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return values' log p (..., vocab) under the config's ``values.projection`` (section 4)."""
         if self._other is None:
             return self.softmax(h)
         return self._other.log_probabilities(h.view(-1, h.shape[-1])).view(*h.shape[:-1], -1)
 
-    @torch.no_grad()
     def of_memory(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value's log p (vocab,), or those of several (n, d) as (n, vocab), as used in section 5.1."""
         return self.softmax(h) if self.reading == "random" else self.of_value(h)
 
-    @torch.no_grad()
     def predicting(
         self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -294,18 +291,10 @@ class Equations:
             predicting[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
         return predicting, tied
 
-    @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (..., vocab) of residuals, feed-forward or layer outputs (..., d) (section 5)."""
         return self.of_memory(self.final(h))
 
-    @torch.no_grad()
     def said(self, h: torch.Tensor) -> torch.Tensor:
         """Return the model's own log p (..., vocab) for the last layer's output (..., d)."""
         return self.softmax(self.final(h))
-
-
-def _log(scores: torch.Tensor) -> torch.Tensor:
-    """Return the logarithm of a softmax."""
-    scores = scores - scores.amax(-1, keepdim=True)
-    return scores - scores.exp().sum(-1, keepdim=True).log()

@@ -1,7 +1,6 @@
 """Golden checks: measure known numbers of a checkpoint again, to see that it is the right one and is read correctly.
 
-``sizes`` and ``measure`` look at the model and the test text, ``judge`` lists what differs, ``endings`` looks at the
-triggers that the paper shows.
+``check`` looks at the model and the test text, ``endings`` at the triggers that the paper shows.
 """
 
 import math
@@ -14,12 +13,10 @@ import numpy as np
 import polars as pl
 import torch
 
-from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.dictionary import EOS, Dictionary
 from ff_memories.inputs import registry
 from ff_memories.model.decoder import Decoder
-from ff_memories.model.files.converted import Description
 from ff_memories.paper.values.values import value_predictions
 
 WINDOWS_WITHOUT_GPU = 8
@@ -27,11 +24,8 @@ WINDOWS_WITHOUT_GPU = 8
 
 def stream(path: Path, dictionary: Dictionary) -> np.ndarray:
     """Return a text in the form of the training data: every line's words, then ``</s>``."""
-    try:
-        with path.open(encoding="utf-8") as lines:
-            ids = [token for line in lines for token in (*dictionary.encode(line.split()), EOS)]
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 at byte {error.start}", "fetch it again") from None
+    with path.open(encoding="utf-8") as lines:
+        ids = [token for line in lines for token in (*dictionary.encode(line.split()), EOS)]
     return np.array(ids, dtype=np.int64)
 
 
@@ -59,84 +53,45 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
     return math.exp(min(total / n, 700.0))
 
 
-def identity_error(decoder: Decoder, ids: np.ndarray) -> float:
-    """Return the largest relative error of o = r + sum_i m_i v_i + b2, and of the softmax's sum (G7)."""
-    worst = 0.0
-    with torch.inference_mode():
-        batch = decoder.pack([ids[:31]])
-        x = decoder.embed(batch)
-        for layer in decoder.layers:
-            layer_output = layer(x, batch)
-            exact = layer_output.coefficients[-1].double() @ layer.values.double() + layer.value_bias.double()
-            worst = max(worst, ((layer_output.update[-1] - exact).norm() / exact.norm().clamp(min=1e-9)).item())
-            x = layer_output.output
-        total = decoder.vocabulary.log_probabilities(decoder.vocabulary.output(x[-2:])).double().exp().sum(1)
-    return max(worst, (total - 1).abs().max().item())
-
-
-def measure(
+def check(
     decoder: Decoder, dictionary: Dictionary, test: Path, known: dict[str, Any], windows: int | None
-) -> dict[str, Any]:
-    """Measure G2-G5 and G7 on a model of the right size."""
-    shape, options, ids = decoder.description, known["perplexity"], stream(test, dictionary)
+) -> tuple[dict[str, Any], list[str]]:
+    """Measure G1-G5; return the numbers, and a line for each that differs from the known one.
+
+    If a size differs (G1), nothing else is measured. ``windows``: of the test text; ``None``: all.
+    """
+    shape, options = decoder.description, known["perplexity"]
+    found: dict[str, Any] = {"parameters": shape.parameters, "vocab": shape.vocab}
+    faults = [f"{name}: {n:,}, expected {known[name]:,} (G1)" for name, n in found.items() if n != known[name]]
+    if faults:
+        return found, faults
     none = np.full((shape.layers, shape.keys), -1, dtype=np.int64)
     predictions = value_predictions(decoder, decoder.vocabulary, none)["all"]
-    top, probability = predictions.top, predictions.probability
-    best = np.argsort(-probability.ravel(), kind="stable")[: known["top_values"]["values"]]
+    best = np.argsort(-predictions.probability.ravel(), kind="stable")[: known["top_values"]["values"]]
     upper = best // shape.keys + 1 >= known["top_values"]["from_layer"]
-    inside = lambda at: at["layer"] <= shape.layers and at["key"] < shape.keys
-    return {
-        "parameters": shape.parameters,
-        "vocab": shape.vocab,
-        "tops": {
-            f"{at['layer']}/{at['key']}": dictionary[top[at["layer"] - 1, at["key"]]] if inside(at) else None
-            for at in known["tops"]
-        },
-        "max_probability": float(probability.max()),
-        "top_values": float(upper.mean()),
-        "identity": identity_error(decoder, ids),
-        "perplexity": perplexity(decoder, ids, options["context"], options["counted"], windows),
-        "perplexity_windows": "all" if windows is None else windows,
-    }
-
-
-def sizes(shape: Description, known: dict[str, Any]) -> list[str]:
-    """Return the sizes that differ (G1); if one does, no other check is needed."""
-    return [
-        f"{name}: {getattr(shape, name):,}, expected {known[name]:,} (G1)"
-        for name in ("parameters", "vocab")
-        if getattr(shape, name) != known[name]
-    ]
-
-
-def judge(found: dict[str, Any], known: dict[str, Any]) -> list[str]:
-    """Return one line for each number that differs from the known one (G2-G5, G7)."""
-    faults = []
-    whole = found["perplexity_windows"] == "all"
+    measured = perplexity(decoder, stream(test, dictionary), options["context"], options["counted"], windows)
     spans = {
-        "perplexity": (known["perplexity"]["all" if whole else "sample"], "G2"),
-        "max_probability": (known["max_probability"], "G4"),
-        "top_values": (known["top_values"]["share"], "G5"),
-        "identity": ([0.0, known["identity"]], "G7"),
+        "perplexity": ("G2", measured, options["sample" if windows else "all"]),
+        "max_probability": ("G4", float(predictions.probability.max()), known["max_probability"]),
+        "top_values": ("G5", float(upper.mean()), known["top_values"]["share"]),
     }
-    for name, ((low, high), which) in spans.items():
-        if not low <= found[name] <= high:
-            faults.append(f"{name}: {found[name]:.4g}, expected {low:g} to {high:g} ({which})")
+    for name, (which, number, (low, high)) in spans.items():
+        found[name] = number
+        if not low <= number <= high:
+            faults.append(f"{name}: {number:.4g}, expected {low:g} to {high:g} ({which})")
+    found["tops"] = {}
     for at in known["tops"]:
-        memory = f"{at['layer']}/{at['key']}"
-        if found["tops"][memory] != at["token"]:
-            top = repr(found["tops"][memory])
-            faults.append(f"value {at['key']} of layer {at['layer']} predicts {top}, expected {at['token']!r} (G3)")
-    return faults
+        layer, key = at["layer"], at["key"]
+        found["tops"][f"{layer}/{key}"] = top = dictionary[predictions.top[layer - 1, key]]
+        if top != at["token"]:
+            faults.append(f"value {key} of layer {layer} predicts {top!r}, expected {at['token']!r} (G3)")
+    found["perplexity_windows"] = "all" if windows is None else windows
+    return found, faults
 
 
 def expected(source: registry.Source, others: str | None) -> dict[str, Any]:
-    """Read a checkpoint's known numbers; ``others``: another registry. Raises ``UserError`` for a damaged file."""
-    path = registry.golden_file(source, others)
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: not valid TOML: {error}", "check the registry's key `golden`") from None
+    """Read a checkpoint's known numbers; ``others``: another registry."""
+    return tomllib.loads(registry.golden_file(source, others).read_text(encoding="utf-8"))
 
 
 def endings(

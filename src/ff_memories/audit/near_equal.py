@@ -9,7 +9,6 @@ layers by about 1e-6. Measured on the demo model, in units of a factor's roundin
 12 for a log-probability. The limits leave room for wider and deeper models.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +62,9 @@ class Result:
     difference: float = 0.0
 
 
+RowResult = tuple[str, str, Result]  # table, place, result
+
+
 def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
     """Return (n,) the largest error of log-probabilities (n, vocab): larger where they are unusually large."""
     finite = log_probabilities.masked_fill(log_probabilities == -torch.inf, 0)  # types that are left out
@@ -98,17 +100,6 @@ def within(column: str, recorded: int, found: int, low: int, high: int) -> Resul
     if recorded == found:
         return Result()
     return Result(NEAR_TIE if low <= recorded <= high else DIFFERS, f"{column} is {recorded}, recomputed {found}")
-
-
-def numbers_agree(one: Any, other: Any, limit: float = 1e-4) -> bool:
-    """Return whether two values of JSON have the same keys and texts, and numbers that agree up to a relative limit."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(numbers_agree(one[name], other[name], limit) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(numbers_agree(*both, limit) for both in zip(one, other, strict=True))
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=limit)
-    return bool(one == other)
 
 
 @dataclass(frozen=True)

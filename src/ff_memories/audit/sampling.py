@@ -19,7 +19,6 @@ class Aim:
     share: float = 0.0075
     seed: int = 0
     drawn: bool = False  # whether the seed was drawn for this check, and not given
-    seconds: float | None = None  # after which no further round of rows begins; ``None`` for no limit
 
     def __post_init__(self) -> None:
         for name in ("confidence", "share"):
@@ -46,14 +45,3 @@ class Aim:
         from scipy.stats import beta  # takes half a second to load
 
         return 1.0 if differ >= rows else float(beta.ppf(self.confidence, differ + 1, rows - differ))
-
-    def statement(self, rows: int, differ: int, population: int, match: str, other: str = "differ") -> str:
-        """Return a finding in words: ``398 of 398 rows match: with 95 % confidence fewer than 0.75 % ... differ``."""
-        if not population:
-            return f"0 {match}: there are none"
-        matching = f"{rows - differ:,} of {rows:,} {match}"
-        if rows == population:
-            return f"{matching}: these are all rows"
-        bound = 100 * self.bound(rows, differ)
-        most = f"{bound:.2g}" if bound < 99.5 else "100"
-        return f"{matching}: with {100 * self.confidence:g} % confidence, fewer than {most} % of {population:,} {other}"

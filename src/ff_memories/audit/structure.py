@@ -66,30 +66,24 @@ def as_written(files: Mapping[str, Path], precision: Precision) -> Iterator[str]
             yield f"{name}: its file states that it was measured in {stated}, but the config says {precision}"
 
 
-def counted(inputs: AuditInputs, step: str) -> dict[str, int] | None:
-    """Return what the table ``counts`` has to say of a measuring step; ``None`` for a step without a rule."""
+def counts_again(inputs: AuditInputs, step: str) -> Frame | None:
+    """Return the table ``counts`` of a measuring step; ``None`` if its tables give a number that cannot be."""
     tables, config = inputs.tables, inputs.config
     (layers, keys), signs = inputs.oracle.keys, inputs.oracle.signs
     looked_at = signs * memory_selection.count(config.looked_at, layers, keys // signs)
     if step == "triggers":
-        return trigger_table.reasons(tables["triggers"], inputs.corpus, config.triggers, looked_at)
-    if step == "mutations":
-        return _drawn(inputs, looked_at).counts
-    if step == "composition":
+        reasons = trigger_table.reasons(tables["triggers"], inputs.corpus, config.triggers, looked_at)
+    elif step == "mutations":
+        reasons = _drawn(inputs, looked_at).counts
+    elif step == "composition":
         examples = len(tables["examples"])
         missing = 0 if inputs.given is not None else config.composition.examples - examples
-        return composition.reasons(tables["refinement"], examples, missing)
-    if step == "causal":
+        reasons = composition.reasons(tables["refinement"], examples, missing)
+    elif step == "causal":
         zero = sum(int((inputs.norms(layer) == 0).sum()) for layer in range(1, layers + 1))
-        return causal.reasons(tables["causal"], layers, zero, config.causal)
-    if step == "removals":
-        return removals.reasons(inputs.corpus, config.seed, config.removals, keys // signs)
-    return None
-
-
-def counts_again(inputs: AuditInputs, step: str) -> Frame | None:
-    """Return the table ``counts`` of a measuring step; ``None`` if its tables give a number that cannot be."""
-    reasons = counted(inputs, step) or {}
+        reasons = causal.reasons(tables["causal"], layers, zero, config.causal)
+    else:
+        reasons = removals.reasons(inputs.corpus, config.seed, config.removals, keys // signs)
     if any(n < 0 for n in reasons.values()):
         return None
     return recorded_tables.conform(recorded_tables.counts(step, reasons), recorded_tables.TABLES["counts"])
@@ -104,10 +98,9 @@ def _asked(inputs: AuditInputs) -> Frame:
 
 def _as_expected(name: str, found: Frame, again: Frame) -> Iterator[str]:
     """Yield how a table's rows, or their cells in the columns of ``again``, are other than these."""
-    plain = lambda series: series.cast(pl.Int64 if series.dtype.is_integer() else pl.String if series.dtype == pl.Enum
-                                       else series.dtype)  # fmt: skip
     key = [column for column in recorded_tables.TABLES[name].key if column in again.columns]
-    one, two = (frame.select(map(plain, frame.select(again.columns))).sort(key) for frame in (found, again))
+    plain = pl.col(again.columns).cast(pl.String)  # whatever the types of integers and categories
+    one, two = (frame.select(plain).sort(key) for frame in (found, again))
     if not one.select(key).equals(two.select(key)):
         yield "not the rows that the config, the seed and other tables give"
         return
@@ -143,13 +136,11 @@ def _triggers(inputs: AuditInputs) -> Iterator[str]:
 
 def _following(inputs: AuditInputs, rows: Frame) -> pl.Series:
     """Return the token behind each (sentence, position), null at the end of a sentence or outside of the text."""
-    corpus = inputs.corpus
     sentence, position = (rows[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position"))
-    in_text = sentence < len(corpus)
-    sentence = np.where(in_text, sentence, 0)
-    inside = in_text & (position < corpus.lengths[sentence])
-    token = pl.Series("next_token", corpus.tokens[np.where(inside, corpus.offsets[sentence] + position, 0)])
-    return pl.select(pl.when(pl.Series(inside)).then(token.cast(pl.UInt32)).alias("next_token")).to_series()
+    in_text = sentence < len(inputs.corpus)
+    following = inputs.corpus.following(np.where(in_text, sentence, 0), position)
+    token = pl.Series("next_token", np.where(in_text, following, -1))
+    return token.set(token < 0, None).cast(pl.UInt32)
 
 
 def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> mutations.Sample:
@@ -231,11 +222,7 @@ def _refinement(inputs: AuditInputs) -> Iterator[str]:
 
 
 def _causal(inputs: AuditInputs) -> Iterator[str]:
-    recorded, options, corpus = inputs.tables["causal"], inputs.config.causal, inputs.corpus
-    if len(recorded.join(_asked(inputs), on=KEY, how="anti")):
-        yield "not the memories that the config asks for"
-    if not set(recorded["intervention"].cast(pl.String)) <= set(options.interventions):
-        yield "not the interventions that the config asks for"
+    recorded, corpus = inputs.tables["causal"], inputs.corpus
     sentence, position = survey.drawn_prefixes(corpus, inputs.config.seed)
     prefixes = set((corpus.offsets[sentence] + position - 1)[::2].tolist())
     if not set(recorded["prefix"]) | set(recorded["other_prefix"].drop_nulls()) <= prefixes:
@@ -321,12 +308,6 @@ def _removals(inputs: AuditInputs) -> Iterator[str]:
 
 
 CHECKS: dict[str, Callable[[AuditInputs], Iterator[str]]] = {
-    "triggers": _triggers,
-    "mutations": _mutations,
-    "examples": _examples,
-    "values": _values,
-    "composition": _composition,
-    "refinement": _refinement,
-    "causal": _causal,
-    "removals": _removals,
+    check.__name__.removeprefix("_"): check
+    for check in (_triggers, _mutations, _examples, _values, _composition, _refinement, _causal, _removals)
 }

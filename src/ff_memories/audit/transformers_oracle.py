@@ -11,6 +11,7 @@ about 1e-6.
 import math
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs import model_folder
 from ff_memories.model import families
 from ff_memories.model.files import config_file
-from ff_memories.model.transformer.describe import layers_of
+from ff_memories.model.transformer.describe import layers_of, rows_of
 from ff_memories.model.transformer.load import load_folder
 
 SAMPLED = 2048  # words, at most, of which one may show that a value does not predict a token
@@ -39,8 +40,6 @@ class TransformersOracle:
     of the files' weights. Raises ``UserError`` if the files in ``folder`` hold no model that a run could read.
     """
 
-    library = "transformers"
-
     def __init__(
         self, folder: Path, start: str, signs: str, reading: str = "raw", residual: str = "added", drawn: Any = None
     ):
@@ -49,55 +48,43 @@ class TransformersOracle:
         self.model: Any = drawn
         if drawn is None:
             self.model = load_folder(folder, plain, self.family.architecture, torch.float64)
-        self.model = self.model.double()
-        self.head = self.model.get_output_embeddings()
+        self.model = self.model.double().requires_grad_(False)
+        self.head: Any = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
         tokenizer = model_folder.read_tokenizer(folder, self.head.weight.shape[0])
         self.start = start_of(folder, plain, tokenizer, start, str(folder))
         self.signs = 2 if signs == "both" or (signs == "auto" and self.family.gated) else 1
         self.beside = residual == "read" and self.family.wiring == "parallel"
-        self.tuples = False  # whether blocks give tuples
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words[0])
-        self._longest = float(self.words.detach().norm(dim=1).max())
+        self._longest = float(self.words.norm(dim=1).max())
         self._largest: dict[tuple[int, tuple[int, ...]], torch.Tensor] = {}
 
     @property
     def keys(self) -> tuple[int, int]:
         """The numbers of layers and of memories per layer: d_m, or 2 d_m with both signs."""
-        return len(self.blocks), self.signs * len(self._down(1))
+        return len(self.blocks), self.signs * len(self.vectors("added", 1))
 
-    @torch.no_grad()
     def vectors(self, of: str, layer: int) -> torch.Tensor:
         """Return what the memories of layer 1..L have (d_m, n); see ``Equations``.
 
         Behind a norm values are multiplied by that norm's scale: what is added is a positive multiple of them.
         """
+        block = self.blocks[layer - 1]
         if of == "key":
-            parts = [self._matrix(layer, self.family.up, of_inputs=False)]
+            parts = [rows_of(block.get_submodule(self.family.up))]
             if self.family.fused:
                 parts = list(parts[0].chunk(2))
             elif self.family.gate is not None:
-                parts = [self._matrix(layer, self.family.gate, of_inputs=False), *parts]
+                parts = [rows_of(block.get_submodule(self.family.gate)), *parts]
             return torch.cat(parts, 1)
-        values = self._down(layer)
+        values = rows_of(block.get_submodule(self.family.down)).t()
         if of == "added" or self.family.norm_after is None:
             return values
-        return values * _scale(self.blocks[layer - 1].get_submodule(self.family.norm_after), values[0])
+        return values * _scale(block.get_submodule(self.family.norm_after), values[0])
 
-    def _down(self, layer: int) -> torch.Tensor:
-        """Return V (d_m, d) of y' = m V + b."""
-        return self._matrix(layer, self.family.down, of_inputs=True)
-
-    def _matrix(self, layer: int, name: str, of_inputs: bool) -> torch.Tensor:
-        """Return a linear module's weights, with a row for each of its inputs or of its outputs."""
-        module: Any = self.blocks[layer - 1].get_submodule(name)
-        weight: torch.Tensor = module.weight
-        return weight.t() if isinstance(module, nn.Linear) == of_inputs else weight
-
-    @torch.no_grad()
     def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
         """Return what a vector (..., d) adds to y, added to m V at the last token, with the norm between held."""
         if self.family.norm_after is None:
@@ -106,34 +93,28 @@ class TransformersOracle:
         raw = block.get_submodule(self.family.down)(here.m[-1:])[0]
         return _held(block.get_submodule(self.family.norm_after), vector, raw)
 
-    @torch.no_grad()
     def changed(
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
     ) -> Changed:
         """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
-        last, block, skipped = len(tokens), self.blocks[layer - 1], self.blocks[: layer - 1]
+        last = len(tokens)
 
         def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
             rows = out.clone()
             rows.flatten(0, -2)[last] += vector
             return rows
 
-        hook = block.get_submodule(self.family.down).register_forward_hook(add)
-        for below, activations in zip(skipped, seen, strict=False):  # the library runs the other layers as it does
-            given = activations.output[None].clone()
-            below.forward = lambda *_, given=given, **__: (given,) if self.tuples else given
+        hook = self.blocks[layer - 1].get_submodule(self.family.down).register_forward_hook(add)
         try:
-            again = self.layers(tokens, begin=len(skipped))
+            again = self.layers(tokens)
         finally:
             hook.remove()
-            for below in skipped:
-                del below.forward
         direct = self.direct(seen[layer - 1], layer, vector)
-        return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1 - len(skipped)].ffn[-1])
+        return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1].ffn[-1])
 
-    def layers(self, tokens: Collection[int], until: int | None = None, begin: int = 0) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself; return layers ``begin`` + 1 to ``until`` (all)."""
-        return self.several([tokens], until, begin)[0]
+    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
+        """Run one sentence (ids without the first token) by itself; return layers 1 to ``until`` (all)."""
+        return self.several([tokens], until)[0]
 
     @contextmanager
     def in_float32(self) -> Iterator[None]:
@@ -149,12 +130,9 @@ class TransformersOracle:
             for name, buffer in self.model.named_buffers():
                 buffer.copy_(buffers[name])
 
-    @torch.no_grad()
-    def several(
-        self, texts: Sequence[Collection[int]], until: int | None = None, begin: int = 0
-    ) -> list[list[Activations]]:
+    def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
         """Run several sentences together, as ``layers`` does one."""
-        blocks = self.blocks[begin:until]
+        blocks = self.blocks[:until]
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
         hooks.append(blocks[-1].register_forward_hook(_stop))
@@ -175,29 +153,23 @@ class TransformersOracle:
 
     def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
         """Keep what the row's modules of one block read and give; copies, because some models add in place."""
-        row = self.family
+        row, hooks = self.family, []
+        reads = {"input": "", "m": row.down, "residual": row.reads}
+        gives = {"output": "", "ffn": row.norm_after or row.down, "up": row.up, "gate": row.gate}
 
-        def given(name: str) -> Any:
-            return lambda _, args, kwargs: record.update({name: _rows(args or kwargs.get("hidden_states"))})
+        def read(_: nn.Module, args: Any, kwargs: Any, name: str) -> None:
+            record[name] = _rows(args or kwargs.get("hidden_states"))
 
-        def made(name: str) -> Any:
-            return lambda _, args, out: record.update({name: _rows(out)})
+        def given(_: nn.Module, args: Any, out: Any, name: str) -> None:
+            record[name] = _rows(out)
 
-        def kind(_: nn.Module, args: Any, out: Any) -> None:
-            self.tuples = isinstance(out, tuple)
-
-        hooks = [
-            block.register_forward_pre_hook(given("input"), with_kwargs=True),
-            block.register_forward_hook(made("output")),
-            block.register_forward_hook(kind),
-            block.get_submodule(row.down).register_forward_pre_hook(given("m"), with_kwargs=True),
-            block.get_submodule(row.norm_after or row.down).register_forward_hook(made("ffn")),
-            block.get_submodule(row.up).register_forward_hook(made("up")),
-        ]
-        if row.gate is not None:
-            hooks.append(block.get_submodule(row.gate).register_forward_hook(made("gate")))
-        if row.reads is not None:
-            hooks.append(block.get_submodule(row.reads).register_forward_pre_hook(given("residual"), with_kwargs=True))
+        for name, at in reads.items():
+            if at is not None:
+                module = block.get_submodule(at)
+                hooks.append(module.register_forward_pre_hook(partial(read, name=name), with_kwargs=True))
+        for name, at in gives.items():
+            if at is not None:
+                hooks.append(block.get_submodule(at).register_forward_hook(partial(given, name=name)))
         return hooks
 
     def _seen(self, record: dict[str, torch.Tensor]) -> Activations:
@@ -210,35 +182,28 @@ class TransformersOracle:
         residual = record["input"] if self.beside else residual
         return Activations(residual, record["m"], scores, record["ffn"], record["output"], self.signs, outliers=True)
 
-    @torch.no_grad()
     def final(self, h: torch.Tensor) -> torch.Tensor:
         """Return a layer's output (d,) behind the final norm."""
         return self.norm(h)
 
-    @torch.no_grad()
     def held_final(self, change: torch.Tensor, h: torch.Tensor) -> torch.Tensor:
         """Return what changes (..., d) add behind the final norm, whose deviation is held at that of h (d,)."""
         return _held(self.norm, change, h)
 
-    @torch.no_grad()
     def linear(self, h: torch.Tensor) -> torch.Tensor:
         """Return the logits (..., vocab) of h (..., d), which is behind the final norm, before bias and cap."""
         return h @ self.head.weight.T
 
-    @torch.no_grad()
     def word(self, token: int) -> torch.Tensor:
         """Return a token's row (d,) of the output matrix."""
-        row: torch.Tensor = self.head.weight[token]
-        return row
+        return self.head.weight[token]
 
-    @torch.no_grad()
     def of_value(self, h: torch.Tensor) -> torch.Tensor:
         """Return a value vector's log p (vocab,): the output layer's words alone, without norm, bias and cap."""
         return torch.log_softmax(h @ self.words.T, -1)
 
     of_memory = of_value
 
-    @torch.no_grad()
     def predicting(
         self, layer: int, token: int, left_out: list[int], limit: float, among: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -267,7 +232,6 @@ class TransformersOracle:
             self._largest[layer, left_out] = torch.cat([logits.amax(1), -logits.amin(1)][: self.signs])
         return self._largest[layer, left_out]
 
-    @torch.no_grad()
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (..., vocab) of residuals or layers' outputs (..., d), by the model's whole output layer."""
         logits = F.linear(self.norm(h), self.head.weight, self.head.bias)

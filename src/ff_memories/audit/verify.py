@@ -1,28 +1,28 @@
-"""Check a run as a reviewer would: its record, its files, derived files, measurements, verdicts, and the environment.
+"""Check a run as a reviewer would: its record, its files, derived files, measurements and verdicts.
 
 A file that differs from the record is a fault, unless a job on this machine wrote it. In that case the run was
 recomputed here, possibly with other last bits, and its tables must equal the recorded ones (``compare``).
 """
 
+import math
 import os
-import platform
 import re
 import subprocess
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import audit, compare, run_files
+from ff_memories.audit import audit, compare
 from ff_memories.audit.audit import LEFT_OUT, OWN, Finding
 from ff_memories.audit.audit_inputs import At
 from ff_memories.audit.checks import ROWS
@@ -45,9 +45,7 @@ from ff_memories.workflow.dvc_yaml import is_kept
 from ff_memories.workflow.jobs import is_intermediate
 from ff_memories.workflow.run import Run
 
-PARTS = ("record", "files", "recomputed", "rebuilt", "audit", "verdicts", "environment")
 NEEDED = ("record", "files", "rebuilt", "audit", "verdicts")  # for the word VERIFIED
-TOLERATED = ("environment",)  # shown, but never a reason to fail: only the results must match
 RECOMPUTED = "recomputed.html"  # next to the report, which shows it if it exists
 SHOWN = 8  # faults of one part shown on the terminal; the certificate has all
 OTHERS = "baselines "  # in front of a table of the models that a run is compared with
@@ -89,9 +87,13 @@ class Check:
     aim: Aim
     cores: int
     folder: Path
-    begun: float = field(default_factory=time.monotonic)
+    until: float  # the time from which the audit begins no further round
     done: dict[str, CheckedPart] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
+
+    @property
+    def at(self) -> RebuiltFirst:
+        return RebuiltFirst(self.folder)
 
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
@@ -117,30 +119,26 @@ class Check:
         return out
 
 
-def verify(run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None]) -> list[CheckedPart]:
+def verify(
+    run: Run, aim: Aim, cores: int, parts: list[str], say: Callable[[CheckedPart], None], until: float = math.inf
+) -> list[CheckedPart]:
     """Check a run, and return the parts in order; call ``say`` with each part when it is done.
 
-    Raises ``UserError`` for the audit without `rebuilt`, where only that part makes the text that both read.
+    ``until``: the time (``time.monotonic``) from which the audit begins no further round of random rows.
     """
-    corpus = run.path("corpus", "corpus.safetensors")
-    if "audit" in parts and "rebuilt" not in parts and not os.path.exists(corpus):
-        raise UserError(f"--only audit: {corpus} is not here, because no record keeps text", "add rebuilt: it makes it")
-    done = []
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
-        check = Check(run, aim, cores, Path(folder))
-        for name in PARTS:
+        check = Check(run, aim, cores, Path(folder), until)
+        for name, part_of in PARTS.items():
             wanted = name in parts or (name == "recomputed" and "files" in parts)  # excused files must be equal
-            part = CHECKS[name](check) if wanted else None
-            if part is not None:
-                done.append(part)
+            if wanted and (part := part_of(check)) is not None:
                 check.done[name] = part
                 say(part)
-    return done
+        return list(check.done.values())
 
 
 def faultless(parts: list[CheckedPart]) -> bool:
-    """Return whether no part that counts has a fault."""
-    return not any(part.faults for part in parts if part.name not in TOLERATED)
+    """Return whether no part has a fault."""
+    return not any(part.faults for part in parts)
 
 
 def unchecked(parts: list[CheckedPart]) -> list[str]:
@@ -157,30 +155,24 @@ def verified(parts: list[CheckedPart]) -> bool:
 def _record(check: Check) -> CheckedPart:
     recorded, faults, where = dvc_lock_file.read(check.run), records.faults(check.run), check.run.dvc_lock
     how = f"{len(faults)} mismatches" if faults else "all made from the sources, inputs and parameters here"
-    line = f"{where}: {len(recorded)} stages, {how}"
-    return CheckedPart("record", line, faults=faults, data={"stages": len(recorded)})
+    return CheckedPart("record", f"{where}: {len(recorded)} stages, {how}", faults=faults)
 
 
 def _files(check: Check) -> CheckedPart:
     recorded, where = dvc_lock_file.outputs(check.run), check.run.dvc_lock
-    present = {path for path in recorded if os.path.exists(path)}
-    differing = dvc_lock_file.differing(check.run).keys() - check.own
     remade = {path for task in check.again[0] for path in task.makes}
-    faults = [f"{path}: differs from {where}" for path in sorted(differing)]
-    absent = sorted(recorded.keys() - present)
+    absent = sorted(path for path in recorded if not os.path.exists(path))
+    lost = [path for path in absent if path not in remade]
+    differing = dvc_lock_file.differing(check.run).keys() - check.own
     again = f"run dvc pull to get it, or {check.run.again('FILE')} to make it"
-    faults += [f"{p}: missing; {again.replace('FILE', p)}" for p in absent if p not in remade and is_kept(p)]
-    further = [path for path in run_files.measured(Path(check.run.results)) if path not in recorded]
-    faults += [f"{path}: no stage of {where} made it; remove it, or record it by ff-memories adopt" for path in further]
-    private = [path for path in absent if path not in remade and not is_kept(path)]
-    some = lambda paths: ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-    notes = [f"missing, to be rebuilt below: {some(sorted(remade & set(absent)))}"] if remade & set(absent) else []
-    notes += [f"missing, because no copy is kept: {some(private)}"] if private else []
-    same = len(present) - len(differing) - len(check.own)
-    line = f"{same} of {len(present)} files have the recorded content"
+    faults = [f"{path}: differs from {where}" for path in sorted(differing)]
+    faults += [f"{path}: missing; {again.replace('FILE', path)}" for path in lost if is_kept(path)]
+    missing = {"to be rebuilt below": len(absent) - len(lost), "with no copy kept": len(lost) - sum(map(is_kept, lost))}
+    notes = [f"{counted(n, 'file', 'files')} missing, {why}" for why, n in missing.items() if n]
+    present = len(recorded) - len(absent)
+    line = f"{present - len(differing) - len(check.own)} of {present} files have the recorded content"
     line += f", {len(check.own)} others were computed here" if check.own else ""
-    data = {"recorded": len(recorded), "present": len(present), "absent": absent}
-    return CheckedPart("files", line, notes, faults, data)
+    return CheckedPart("files", line, notes, faults, {"absent": absent})
 
 
 def _recomputed(check: Check) -> CheckedPart | None:
@@ -209,102 +201,92 @@ def _rebuilt(check: Check) -> CheckedPart:
     line = f"{len(same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     gone = [path for path in lacking if not is_intermediate(path)]
     notes = [f"{path} is missing, so files that follow from it were not rebuilt" for path in gone]
+    if differ and constraints.LOCK.is_file() and (other := constraints.differences()):
+        notes.append(f"other packages than in {constraints.LOCK}: {', '.join(other)}")
     return CheckedPart("rebuilt", line, notes, differ, {"same": same, "lacking": lacking})
 
 
 def _audit(check: Check) -> CheckedPart:
     aim, run = check.aim, check.run
-    if aim.seconds is not None:
-        aim = replace(aim, seconds=max(1.0, aim.seconds - (time.monotonic() - check.begun)))
     try:
-        where = RebuiltFirst(check.folder)
-        check.found, faults, library = audit.audit_run(run, aim, where, check.cores)
+        check.found, faults = audit.audit_run(run, aim, check.at, check.cores, check.until)
     except UserError as error:
-        return CheckedPart("audit", "could not run", faults=[str(error).partition("\n")[0]])
+        why = str(error).partition("\n")[0]
+        return CheckedPart("audit", "could not run; only the part rebuilt makes the text again", faults=[why])
     notes = []
+    if (precision := run.config.extraction.precision) != "float32":
+        notes.append(f"the run was measured in {precision}, with wider limits (docs/verify.md)")
     for every in check.tables.values():
         near = sum(finding.near_ties for finding in every)
         shown = f" ({counted(near, 'near-tie', 'near-ties')})" if near else ""
         notes.append(audit.statement(every, aim) + shown)
     faults += [difference for finding in check.found for difference in finding.differ]
+    usual, models = Aim(), len(run.config.baselines.names)
     data = {name: getattr(aim, name) for name in ("seed", "confidence", "share")} | {
         "seed_was": "drawn" if aim.drawn else "given",
         "tables": {
             (f.what if f.model == OWN else f"{f.model} {f.what}"): {
-                "rows": f.population,
-                "asked": min(
-                    f.population, (Aim() if f.model == OWN else Aim().of_each(len(check.tables[OTHERS + f.what]))).rows
-                ),
-                "recomputed": f.looked_at,
-                "differ": f.differ,
-                "near_ties": f.near_ties,
-                "largest_difference": f.largest_difference,
-                "a_single_wrong_row_is_found_with_probability": f.looked_at / max(1, f.population),
+                **asdict(f),
+                "asked": min(f.rows, usual.rows if f.model == OWN else usual.of_each(models).rows),
                 "statement": audit.statement([f], aim),
             }
             for f in check.found
         },
     }
-    line = f"random rows, recomputed with {library} in float64; --seed {aim.seed} draws the same rows again"
-    if (precision := run.config.extraction.precision) != "float32":
-        notes.insert(0, f"the run was measured in {precision}, with wider limits (docs/verify.md)")
+    reference = "transformers" if run.config.model.has_tokenizer else "the equations"
+    line = f"random rows, recomputed with {reference} in float64; --seed {aim.seed} draws the same rows again"
     return CheckedPart("audit", line, notes, faults, data)
 
 
 def _verdicts(check: Check) -> CheckedPart | None:
     """Say what each verdict rests on and how that was checked; ``None`` if there is nothing to say it of."""
-    run, at = check.run, RebuiltFirst(check.folder)
-    if not {"rebuilt", "audit"} <= check.done.keys() or not faultless(list(check.done.values())):
-        return None
-    if not at(run.table("claims")).is_file():
+    run, claims = check.run, check.at(check.run.table("claims"))
+    if not ({"rebuilt", "audit"} <= check.done.keys() and faultless(list(check.done.values())) and claims.is_file()):
         return None
     how = {Path(path).stem: "rebuilt to the byte" for path in check.done["rebuilt"].data["same"] if "/tables/" in path}
     why, limits = {}, tolerances(run.config.extraction.precision)
     for name, findings in check.tables.items():
         hanging = [f for f in findings if f.hangs(limits) and f.what != LEFT_OUT]
-        if all(f.looked_at or not f.population for f in findings) and not hanging:
+        if hanging:
+            most = max(hanging, key=lambda f: f.near_ties / f.recomputed)
+            rows = f"{most.near_ties} of {most.recomputed} rows"
+            why[name] = f"{name} shows too little: {rows} hang on near-ties, more than {100 * limits.near_ties:g} %"
+        else:
             how[name] = audit.statement(findings, check.aim)
-        elif hanging:
-            most = max(hanging, key=lambda f: f.near_ties / f.looked_at)
-            share = (
-                f"{most.near_ties} of {most.looked_at} rows hang on near-ties, more than {100 * limits.near_ties:g} %"
-            )
-            why[name] = f"{name} shows too little, because {share}"
     if {"triggers", LEFT_OUT} <= how.keys():
         how["triggers"] += f"; {how[LEFT_OUT]}"
-    rests = on_tables(run, at, how)
-    people = sorted(claim for claim, (_, on) in rests.items() if any(said and PEOPLE in said for said in on.values()))
-    lacking: dict[str, list[str]] = defaultdict(list)
-    for claim, (_, on) in rests.items():
-        for name in (name for name, said in on.items() if said is None):
+    for name in JUDGED_BY_PEOPLE:
+        if name in how and (tables.read(check.at(run.table(name)))["annotator"] != ANNOTATOR).any():
+            how[name] += f"; {PEOPLE}"
+    rests, lacking, people, read = {}, defaultdict[str, list[str]](list), list[str](), behind(run, check.at)
+    for claim, verdict_, baseline in tables.read(claims).select("claim", "verdict", "baseline").rows():
+        names = sorted(read[claim])
+        names += [OTHERS + name for name in names if baseline is not None]
+        on = {name: how.get(name) for name in names}
+        rests[claim] = {"verdict": verdict_, "rests_on": on}
+        people += [claim] if any(PEOPLE in said for said in on.values() if said) else []
+        for name in (name for name in names if name not in how):
             lacking[name].append(claim)
-    line = (
-        f"{sum(all(on.values()) for _, on in rests.values())} of {len(rests)} verdicts rest on tables that were checked"
-    )
+    checked = len(rests) - len(set(chain.from_iterable(lacking.values())))
+    line = f"{checked} of {len(rests)} verdicts rest on tables that were checked"
     notes = [f"{', '.join(people)} rest on {PEOPLE}"] if people else []
     if beside := _beside(check):
         notes.append(f"not recomputed, because no verdict rests on them: {', '.join(beside)}")
-    data = {claim: {"verdict": verdict_, "rests_on": on} for claim, (verdict_, on) in rests.items()}
-    open_ = [f"{why.get(name, f'{name} was not checked')}: {', '.join(claims)}" for name, claims in lacking.items()]
-    return CheckedPart("verdicts", line, notes, data={"verdicts": data}, open=open_)
+    open_ = [f"{why.get(name, f'{name} was not checked')}: {', '.join(claims_)}" for name, claims_ in lacking.items()]
+    return CheckedPart("verdicts", line, notes, data={"verdicts": rests}, open=open_)
 
 
-def on_tables(run: Run, at: At, how: Mapping[str, str]) -> dict[str, tuple[str, dict[str, str | None]]]:
-    """Return {claim: its verdict, and {table behind it: how that was checked, ``None`` if it was not}}.
+def _beside(check: Check) -> list[str]:
+    """Return the measured tables and numbers, below the run's folder, that the audit does not recompute."""
+    made = {path for task in check.again[0] for path in task.makes}
+    left = (path.removeprefix(f"{check.run.results}/") for path in dvc_lock_file.outputs(check.run) if path not in made)
+    names = ((path, re.match(r"sensitivity/|(?:models/[^/]+/)?(?:perplexity|tables/(\w+))\.", path)) for path in left)
+    return sorted({re.sub("models/[^/]+/", "models/*/", path) for path, name in names if name and name[1] not in ROWS})
 
-    ``at``: from a file of the run to the place to read it from. ``how``: {table: how it was checked}; tables of other
-    models have ``OTHERS`` in front.
-    """
-    rests, read = {}, behind(run, at)
-    by_people = (at(run.table(name)) for name in JUDGED_BY_PEOPLE)
-    people = any(bool((tables.read(file)["annotator"] != ANNOTATOR).any()) for file in by_people if file.is_file())
-    for claim, verdict_, baseline in tables.read(at(run.table("claims"))).select("claim", "verdict", "baseline").rows():
-        names = sorted(read[claim])
-        on = {name: how.get(name) for name in [*names, *(OTHERS + name for name in names if baseline is not None)]}
-        if people:
-            on |= {name: f"{checked}; {PEOPLE}" for name, checked in on.items() if checked and name in JUDGED_BY_PEOPLE}
-        rests[claim] = verdict_, on
-    return rests
+
+PARTS: dict[str, Callable[[Check], CheckedPart | None]] = {
+    part.__name__.removeprefix("_"): part for part in (_record, _files, _recomputed, _rebuilt, _audit, _verdicts)
+}
 
 
 class ReadTables(dict[str, pl.DataFrame]):
@@ -334,62 +316,19 @@ def behind(run: Run, at: At) -> dict[str, set[str]]:
     return tables_read
 
 
-def _beside(check: Check) -> list[str]:
-    """Return the measured tables and numbers, below the run's folder, that the audit does not recompute."""
-    made = {path for task in check.again[0] for path in task.makes}
-    left = (path.removeprefix(f"{check.run.results}/") for path in dvc_lock_file.outputs(check.run) if path not in made)
-    names = ((path, re.fullmatch(r"(?:models/[^/]+/)?tables/(\w+)\.parquet", path)) for path in left)
-    return sorted(
-        {
-            re.sub("models/[^/]+/", "models/*/", path)
-            for path, table in names
-            if path.startswith("sensitivity/") or path.endswith("/perplexity.json") or (table and table[1] not in ROWS)
-        }
-    )
-
-
-def _environment(check: Check) -> CheckedPart | None:
-    """Compare the installed packages with the locked ones; ``None`` in a folder without a lock, as `run` makes it."""
-    if not constraints.LOCK.is_file():
-        return None
-    wanted = constraints.pins()
-    count, other = constraints.differences(wanted)
-    line = f"{count - len(other)} of {count} packages have the version in {constraints.LOCK}"
-    faults = [f"{name} {here}, expected {wanted[name]}" for name, here in other.items()]
-    lock = dvc_lock_file.digest(constraints.LOCK, "sha256")
-    data = {"constraints_sha256": lock, "packages": count, "python": platform.python_version()}
-    return CheckedPart("environment", line, faults=faults, data=data)
-
-
-CHECKS: dict[str, Callable[[Check], CheckedPart | None]] = {
-    "record": _record,
-    "files": _files,
-    "recomputed": _recomputed,
-    "rebuilt": _rebuilt,
-    "audit": _audit,
-    "verdicts": _verdicts,
-    "environment": _environment,
-}
-
-
 def page(part: CheckedPart) -> Iterator[str]:
     """Yield one part's lines for the terminal."""
-    mark = "FAIL" if part.faults and part.name not in TOLERATED else "ok"
-    mark = "note" if mark == "ok" and (part.faults or part.open) else mark
+    mark = "FAIL" if part.faults else "note" if part.open else "ok"
     yield f"{mark:4} {part.name:12} {part.line}"
     yield from (f"{'':18}{note}" for note in [*part.notes, *part.open])
-    sign = "-" if part.name in TOLERATED else "!"
-    yield from (f"{'':16}{sign} {fault}" for fault in part.faults[:SHOWN])
+    yield from (f"{'':16}! {fault}" for fault in part.faults[:SHOWN])
     if len(part.faults) > SHOWN:
-        yield f"{'':16}{sign} and {len(part.faults) - SHOWN} more"
+        yield f"{'':16}! and {len(part.faults) - SHOWN} more"
 
 
-def verdict(parts: list[CheckedPart], seconds: float, ended: bool = False) -> str:
-    """Return the last line for the terminal; ``ended``: something ended the check before it was complete."""
+def verdict(parts: list[CheckedPart], seconds: float) -> str:
+    """Return the last line for the terminal."""
     lacking = "".join(f"; {said}" for said in unchecked(parts))
-    if ended:
-        outcome = "no fault" if faultless(parts) else "faults"
-        return f"NOT VERIFIED: ended after {duration(seconds)}{_with_few(parts)}, {outcome} until then{lacking}"
     if not faultless(parts):
         return f"NOT VERIFIED in {duration(seconds)}{lacking}"
     if lacking:
@@ -409,14 +348,12 @@ def _with_few(parts: list[CheckedPart]) -> str:
     return f" with a smaller sample than usual ({counted(rows, 'row', 'rows')} of a table, not {asked})"
 
 
-def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str, ended: bool = False) -> dict[str, Any]:
-    """Return all findings as data; ``ended``: until something ended the check before it was complete."""
+def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str) -> dict[str, Any]:
+    """Return all findings as data."""
     return {
         "certificate": "ff-memories verify",
-        "version": 3,
-        "verdict": f"verified{_with_few(parts)}" if verified(parts) and not ended else "not verified",
-        "last_line": verdict(parts, seconds, ended),
-        "complete": not ended,
+        "verdict": f"verified{_with_few(parts)}" if verified(parts) else "not verified",
+        "last_line": verdict(parts, seconds),
         "faultless": faultless(parts),
         "not_checked": unchecked(parts),
         "run": run.config.run,

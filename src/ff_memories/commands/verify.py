@@ -5,12 +5,12 @@
 
 The first form checks the run of this project; the second checks one that somebody shared (`ff-memories share`), in any
 folder. It fetches model and text by name to data/, or takes those that you give, if they have the run's digests.
-The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked, or not all of it. The
-certificate is written after each part, so if a limit ends the command, it says what was checked until then.
+The exit status is 0 if all checks pass, 1 if one fails, and 2 if the run could not be checked, or not all of it.
 docs/verify.md lists the checks and explains the certificate.
 """
 
 import argparse
+import math
 import os
 import secrets
 import signal
@@ -51,6 +51,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time",
         type=seconds,
+        default=math.inf,
         help="begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show",
     )
     parser.add_argument(
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if unknown := set(args.only or ()) - set(PARTS):
         raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
     drawn = args.seed is None
-    aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn, args.time)
+    aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn)
     given = [f"--{name}" for name in ("model", "text") if getattr(args, name)]
     if given and args.archive is None:
         raise UserError(f"{given[0]}: without an archive, the run's config names its files", f"leave out {given[0]}")
@@ -105,30 +106,17 @@ def leave(number: int, _: FrameType | None) -> NoReturn:
 
 def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]) -> int:
     """Check a run and print the findings; return the exit status. ``more``: what else the certificate says."""
-    from ff_memories.audit.verify import PARTS, CheckedPart, certificate, faultless, page, verified, verify
+    from ff_memories.audit.verify import PARTS, certificate, faultless, page, verified, verify
     from ff_memories.base.files import write_json
     from ff_memories.model.info import ABOUT, read_info
 
     scope = read_info(run_.path("model", "info.json"))["scope"]
     print(f"{run_.results}, {ABOUT[scope]}", flush=True)
-    begun, parts = time.monotonic(), list[CheckedPart]()
-
-    def keep(ended: bool) -> str:
-        """Write the certificate, and return its last line."""
-        made = certificate(parts, time.monotonic() - begun, run_, scope, ended) | more
-        if args.certificate:
-            write_json(args.certificate, made)
-        return str(made["last_line"])
-
-    def say(part: CheckedPart) -> None:
-        parts.append(part)
-        print(*page(part), sep="\n", flush=True)
-        keep(ended=True)
-
-    try:
-        verify(run_, aim, args.cores, args.only or list(PARTS), say)
-    except (KeyboardInterrupt, SystemExit):
-        print(keep(ended=True), flush=True)
-        raise
-    print(keep(ended=False))
+    begun = time.monotonic()
+    say = lambda part: print(*page(part), sep="\n", flush=True)
+    parts = verify(run_, aim, args.cores, args.only or list(PARTS), say, begun + args.time)
+    made = certificate(parts, time.monotonic() - begun, run_, scope) | more
+    if args.certificate:
+        write_json(args.certificate, made)
+    print(made["last_line"])
     return 1 if not faultless(parts) else 2 if not args.only and not verified(parts) else 0

@@ -1,4 +1,4 @@
-"""Check a named checkpoint against its known numbers (G1-G5, G7), before the run computes anything with it."""
+"""Check a named checkpoint against its known numbers (G1-G5), before the run computes anything with it."""
 
 from ff_memories.audit import golden
 from ff_memories.base.errors import UserError
@@ -32,12 +32,9 @@ def run(
     others = registry[0] if registry else None
     row = registries.source(source, others, "model")
     known, decoder = golden.expected(row, others), load_decoder(weights, description, execution)
-    faults = golden.sizes(decoder.description, known)
-    if not faults:
-        if windows is None and decoder.device.type == "cpu":
-            windows = golden.WINDOWS_WITHOUT_GPU
-        measured = golden.measure(decoder, Dictionary.read(dictionary), test, known, windows)
-        faults = golden.judge(measured, known)
+    if windows is None and decoder.device.type == "cpu":
+        windows = golden.WINDOWS_WITHOUT_GPU
+    measured, faults = golden.check(decoder, Dictionary.read(dictionary), test, known, windows)
     if faults:
         lines = "\n  ".join(faults)
         raise UserError(

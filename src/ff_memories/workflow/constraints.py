@@ -31,12 +31,13 @@ def unmet() -> str:
     return ", ".join(f"{one} ({here or 'none'} is installed)" for one, here in other.items())
 
 
-def differences(wanted: dict[str, str]) -> tuple[int, dict[str, str]]:
-    """Return how many locked packages are installed, and {package: version here} for those with another version.
+def differences() -> list[str]:
+    """Return the locked packages that are installed in another version: ``polars 1.2, expected 1.1``.
 
     A locked package that is not installed belongs to an extra or another platform. A local version label (``+cpu``) is
     ignored.
     """
+    wanted = pins()
     here: dict[str, str] = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
-    both = sorted(wanted.keys() & here.keys())
-    return len(both), {p: here[p] for p in both if Version(here[p]).public != Version(wanted[p]).public}
+    other = (p for p in sorted(wanted.keys() & here.keys()) if Version(here[p]).public != Version(wanted[p]).public)
+    return [f"{package} {here[package]}, expected {wanted[package]}" for package in other]

@@ -1,4 +1,4 @@
-"""One model's tables audited in this process, as `verify` audits those of all models in several."""
+"""One model's tables audited in this process, as `verify` audits those of all models."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,11 +13,9 @@ from ff_memories.audit.sampling import Aim
 
 def audit(inputs: AuditInputs, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)) -> list[Finding]:
     """Recompute a random sample of the tables in ``only``; with ``sentences``, look for missing triggers too."""
-    works, sizes = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
-    found = {what: Finding(what, size) for what, size in sizes.items()}
-    for work in works:
-        for what, where, result in look(inputs, work.rows):
-            found[what].add(where, result)
+    works, found = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
+    for what, where, result in look(inputs, [row for work in works for row in work.rows]):
+        found[what].add(where, result)
     return list(found.values())
 
 

@@ -5,7 +5,7 @@ batch, hence no number. Where memory runs out, a batch is run in two halves, and
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,7 @@ def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, in
     return out
 
 
-def joined(parts: list[tuple[int, int]], lengths: np.ndarray) -> list[tuple[int, int]]:
+def joined(parts: Sequence[tuple[int, int]], lengths: np.ndarray) -> list[tuple[int, int]]:
     """Return a shard's blocks as blocks that fill a GPU's batches; what the shard holds does not change."""
     if not parts:
         return []
