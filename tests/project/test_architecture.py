@@ -23,7 +23,7 @@ KNOWN = {  # who may import a library: the others need neither its time nor its 
     "requests": "inputs",
     "tokenizers": "corpus",
     "transformers": "inputs model",
-    "huggingface_hub": "inputs model",
+    "huggingface_hub": "inputs",
     "jinja2": "base report",
 }
 

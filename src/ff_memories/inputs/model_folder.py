@@ -49,8 +49,14 @@ def files_of(folder: str | Path) -> list[str]:
 
 def refuse_file(path: Path) -> None:
     """Raise ``UserError`` for a file, or its name, where a folder with a model is meant; say how it is given."""
-    if path.is_file() or (path.suffix in (".safetensors", ".bin", ".pt", ".yaml") and not path.exists()):
-        hint = f"give a folder with {CONFIG}, {TOKENIZER} and the weights, or a GGUF file"
+    hints = {
+        ".safetensors": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
+        ".bin": f"give its folder, which also needs {CONFIG} and {TOKENIZER}",
+        ".pt": f"a checkpoint of fairseq needs its dictionary: --checkpoint {path} --dictionary dict.txt",
+        ".yaml": f"run a config with: ff-memories run {path}",
+    }
+    if path.is_file() or (path.suffix in hints and not path.exists()):
+        hint = hints.get(path.suffix, "give a folder that `transformers` saved a model in, or a GGUF file")
         if (path.parent / CONFIG).is_file():
             hint = f"give its folder: --model {path.parent.resolve() if path.parent == Path() else path.parent}"
         raise UserError(f"{path}: expected a folder with a model, not a file", hint)
