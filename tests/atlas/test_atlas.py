@@ -170,6 +170,10 @@ def test_an_old_atlas_is_replaced_and_comes_out_the_same(atlas):
     (atlas / "atlas.html").write_text("old")
     assert ended(*arguments(atlas.parent)) == 0
     assert first == {path.relative_to(atlas): path.read_bytes() for path in atlas.rglob("*") if path.is_file()}
+    (atlas / "mine.txt").write_text("of the user")
+    assert ended(*arguments(atlas.parent)) == 2
+    assert (atlas / "mine.txt").exists()
+    (atlas / "mine.txt").unlink()
 
 
 def test_what_is_no_finished_run_is_refused(pair, tmp_path, capsys):

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -452,3 +453,16 @@ def test_an_audit_that_is_killed_leaves_no_process_at_work(how):
     assert audit_.wait(20) != 0
     assert len(left) >= 3
     assert psutil.wait_procs(left, timeout=60)[1] == []
+
+
+def test_a_list_that_ends_in_near_ties_allows_the_counts_that_its_ends_can_give_and_no_other(monkeypatch):
+    monkeypatch.setattr(checks, "_targets", lambda inputs, rows: rows)
+    agrees, row = (lambda target: target == 1), {"layer": 1, "key": 0}
+    inputs: Any = SimpleNamespace(unsure={})
+
+    def states(beyond, targets):
+        inputs.unsure = {(1, 0): (2, beyond)}
+        return [checks._count(inputs, row | {"n": n}, "n", targets, agrees).state for n in range(5)]
+
+    assert states([0], [1, 1, 0, 0]) == [DIFFERS, DIFFERS, MATCH, DIFFERS, DIFFERS], "none of the tied agree"
+    assert states([1], [1, 0, 0, 1]) == [DIFFERS, DIFFERS, MATCH, NEAR_TIE, DIFFERS], "one of the tied is in it"

@@ -256,10 +256,20 @@ def test_nothing_is_recomputed_from_a_model_that_a_run_did_not_measure(two):
     sides_ = [compare.opened(folder) for folder in two]
     assert compare.lacking(run, sides_) == compare.NOT_TOLD
     made = [run.path("model", "model.safetensors"), run.path("model", "model.json"), run.table("sentences")]
-    for path in (*run.inputs.model_files, run.dictionary, run.path("corpus", "corpus.safetensors"), *made):
+    needed = (*run.inputs.model_files, run.dictionary, run.path("corpus", "corpus.safetensors"), *made)
+    for path in needed:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
     assert compare.lacking(run, sides_) is None
+    recorded = [{"path": path, "md5": dvc_lock_file.digest(path)} for path in needed]
+    Path("dvc.lock").write_text(yaml.safe_dump({"stages": {"all": {"cmd": "true", "deps": recorded}}}))
+    for path in needed:
+        Path(path).write_text("another one")
+        assert f"{path} is not the one that dvc.lock records" in compare.lacking(run, sides_)
+        Path(path).write_text(path)
+    assert compare.lacking(run, sides_) is None
+    pinned = Run(config(model__sha256="0" * 64), "config/config.yaml")
+    assert "model.pt is not the one that the config names" in compare.lacking(pinned, sides_)
     (b / "model").mkdir()
     (b / "model/info.json").write_text(json.dumps({"checkpoint_sha256": "0" * 64}))
     assert f"is not the one that {b} was measured" in compare.lacking(run, [compare.opened(a), compare.opened(b)])

@@ -45,7 +45,7 @@ def build(
     warnings, notes = _remarks(members, texts, list(different))
     numbers = {panel.name: panels.numbers(panel, members) for panel in PANELS}
     shown = [panel for panel in PANELS if panel.section != BEYOND or numbers[panel.name].height]
-    with replaced_folder(folder, PAGE, "an atlas") as partial:
+    with replaced_folder(folder, PAGE, "an atlas", (PAGE, FIGURES, NUMBERS, SIDE_BY_SIDE, PLOTTED)) as partial:
         (partial / FIGURES).mkdir()
         figures = [_figure(panel, numbers, members, list(different), over, partial / FIGURES) for panel in shown]
         html = page(members, warnings, notes, different, figures)

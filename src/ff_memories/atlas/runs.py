@@ -172,10 +172,10 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
 
 def _config(folder: Path, info: dict[str, Any]) -> tuple[Config | None, str]:
     """Return the project's config that names run and model, or ``None`` and why there is none."""
-    named, _ = configs_of(folder.resolve().name, folder.resolve().parents[1])
+    named, broken = configs_of(folder.resolve().name, folder.resolve().parents[1])
     fitting = [config for _, config in named if config.model.is_of(info)]
     if not fitting:
-        return None, "no config here has its name and model"
+        return None, f"{broken[0].name} cannot be read" if broken else "no config here has its name and model"
     return (fitting[0], "") if all(config == fitting[0] for config in fitting) else (None, "several configs fit it")
 
 

@@ -44,6 +44,7 @@ At = Callable[[str], Path]  # from a file of the run to the place to read it fro
 # {(layer, key): the end of a list of triggers, where it is a near-tie with what the list leaves out: how many of it are
 # near-ties with the last, and the prefixes beyond that are, as rows of ``triggers``}
 Ends = dict[tuple[int, int], tuple[int, pl.DataFrame]]
+BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
 
 
 def read_table(path: str | Path, name: str | None = None) -> pl.DataFrame:

@@ -19,7 +19,7 @@ from ff_memories.annotate import distance, proxy
 from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
 from ff_memories.audit import structure
-from ff_memories.audit.audit_inputs import BATCH, At, AuditInputs, Ends, engine, largest, read_table, reference
+from ff_memories.audit.audit_inputs import BATCH, BEYOND, At, AuditInputs, Ends, engine, largest, read_table, reference
 from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, RowResult, tolerances
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
@@ -39,7 +39,6 @@ ROWS = tuple(name for name, schema in OWN.items() if schema.measured)  # recompu
 LABELS = tuple(name for name in OWN if name not in ROWS)  # made again, all of them
 OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
-BEYOND = 8  # prefixes after a list's last that are looked at, to tell near-ties
 
 
 def file(run: Run, model: str, table: str) -> str:

@@ -10,7 +10,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from ff_memories.audit.audit_inputs import AuditInputs, TableRow
+from ff_memories.audit.audit_inputs import BEYOND, AuditInputs, TableRow
 from ff_memories.audit.equations import ERRORS, Activations, Changed
 from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, Result, equal, together, within
 from ff_memories.corpus.dictionary import BOS
@@ -116,8 +116,15 @@ def _count(
     if (recorded := row.get(column)) is None:
         return Result(DIFFERS, f"{column} is missing")
     count = sum(map(counts, targets))
-    others, _ = inputs.unsure.get((row["layer"], row["key"]), (0, None))
-    return within(column, recorded, count, count - others, count + others)
+    if (end := inputs.unsure.get((row["layer"], row["key"]))) is None:
+        return within(column, recorded, count, count, count)
+    inside, beyond = end
+    sure = sum(map(counts, targets[:-inside]))
+    may = [*targets[-inside:], *_targets(inputs, beyond)]
+    fit = sum(map(counts, may))
+    low, high = max(0, inside - (len(may) - fit)), min(inside, fit)
+    low, high = (low, high) if len(beyond) < BEYOND else (0, inside)
+    return within(column, recorded, count, sure + low, sure + high)
 
 
 def suffixes(inputs: AuditInputs, row: TableRow, column: str) -> Iterator[tuple[str, str]]:

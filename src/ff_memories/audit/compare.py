@@ -38,6 +38,7 @@ FEW_COUNTED = 2  # by which counts may differ, beside the share ``Tolerances.cou
 TRIGGER = list(TABLES["triggers"].key)
 ON_TRIGGERS = tuple(name for name, s in TABLES.items() if s.measured and list(s.key[:3]) == TRIGGER != list(s.key))
 NOT_TOLD = "different, or a near-tie: the model is needed to tell; compare where the run's model and text are"
+GIVE = "give a folder such as results/demo, or a dvc.lock"
 Letter = Literal["a", "b"]
 SIDES: tuple[Letter, Letter] = ("a", "b")
 NamedTables = Mapping[str, pl.DataFrame]
@@ -168,8 +169,18 @@ def lacking(run: Run, both: Sequence[RunFiles]) -> str | None:
     """Return why rows cannot be recomputed; ``None`` if the model that both runs measured and the text are here."""
     model, *others = run.inputs.model_files
     made = [run.path("model", "model.safetensors"), run.path("model", "model.json"), run.table("sentences")]
-    if not all(map(os.path.exists, (model, *others, run.dictionary, run.path("corpus", "corpus.safetensors"), *made))):
+    files = (model, *others, run.dictionary, run.path("corpus", "corpus.safetensors"), *made)
+    if not all(map(os.path.exists, (*files, *run.inputs.pinned))):
         return NOT_TOLD
+    for path, wanted in run.inputs.pinned.items():
+        if dvc_lock_file.digest(path, "sha256") != wanted:
+            return f"{NOT_TOLD}; {path} is not the one that the config names"
+    for lock in (lock for lock in {run.dvc_lock, *(side.given for side in both)} if lock.is_file()):
+        recorded = _files_of(lock, "deps", "outs")
+        if other := [
+            path for path in files if dvc_lock_file.digest(path) != recorded.get(path, dvc_lock_file.digest(path))
+        ]:
+            return f"{NOT_TOLD}; {other[0]} is not the one that {lock} records"
     for side, file in ((side, side.files.get("model/info.json")) for side in both):
         info = foreign.read_json(file, dict[str, Any]) if file else {}
         if info.get("checkpoint_sha256") not in (None, dvc_lock_file.digest(model, "sha256")):
@@ -194,6 +205,13 @@ def model_of(folder: str) -> str | None:
     return "own" if folder == "tables" else match and match[1]
 
 
+def measured(folder: Path) -> list[str]:
+    """Return the paths of all tables of models that lie in a run's folder."""
+    paths = (file.relative_to(folder).as_posix() for file in sorted(folder.rglob("*.parquet")))
+    shared = (path for path in paths if is_shared(f"results/run/{path}") and table_of(path))
+    return [f"{folder}/{path}" for path in shared if model_of(str(Path(path).parent))]
+
+
 def opened(given: Path) -> RunFiles:
     """Return the files of a folder or a dvc.lock. Raises ``UserError`` for others, and if DVC's cache lacks tables."""
     return _folder(given) if given.is_dir() else _recorded(given)
@@ -210,17 +228,27 @@ def _folder(given: Path) -> RunFiles:
             side.digests[path] = dvc_lock_file.digest(file)
     side.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
     if not side.tables():
-        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo, or a dvc.lock")
+        raise UserError(f"{given}: has no tables of a run", GIVE)
     return side
+
+
+def _files_of(lock: Path, *kinds: str) -> dict[str, str]:
+    """Return {file: MD5} of a ``dvc.lock``. Raises ``UserError`` for any other file."""
+    try:
+        stages = dvc_lock_file.stages_of(lock).values()
+    except UserError as error:
+        reason = str(error).partition("\n")[0].removeprefix(f"{lock}: ")
+        raise UserError(f"{lock}: neither a run's folder nor a dvc.lock ({reason})", GIVE) from None
+    return {file["path"]: file["md5"] for kind in kinds for stage in stages for file in stage.get(kind, [])}
 
 
 def _recorded(given: Path) -> RunFiles:
     side = RunFiles(given, "")
-    for out in (out for stage in dvc_lock_file.stages_of(given).values() for out in stage.get("outs", [])):
-        if (match := OWN.match(out["path"])) and is_shared(out["path"]):
-            side.run, side.digests[match[2]] = match[1], out["md5"]
+    for path, md5 in _files_of(given, "outs").items():
+        if (match := OWN.match(path)) and is_shared(path):
+            side.run, side.digests[match[2]] = match[1], md5
     if not side.digests:
-        raise UserError(f"{given}: has no tables of a run", "give a folder such as results/demo, or a dvc.lock")
+        raise UserError(f"{given}: has no tables of a run", GIVE)
     for path, md5 in side.digests.items():
         copies = (cache / md5[:2] / md5[2:] for cache in CACHES)
         if whole := next((file for file in copies if file.is_file() and dvc_lock_file.digest(file) == md5), None):
@@ -382,7 +410,7 @@ def _others(found: Comparison, a: RunFiles, b: RunFiles) -> int:
         elif NUMBERS.match(path) and path in a.files and path in b.files:
             if not _alike(*(foreign.read_json(side.files[path], dict[str, Any]) for side in (a, b))):
                 found.others.append(f"{path}: differs")
-        elif path.startswith("model/") or NUMBERS.match(path):
+        elif path.startswith(("model/", "counts/")) or NUMBERS.match(path):
             found.others.append(f"{path}: differs")
         else:
             files.append(path)

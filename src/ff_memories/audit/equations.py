@@ -115,7 +115,7 @@ class Equations:
 
     def draw_again(self, weights: Weights, kind: torch.dtype = torch.float64) -> None:
         """Give the model other weights, under the paper's names: those of an untrained model."""
-        self.own = {name: tensor.to(kind) for name, tensor in weights.items()}
+        self.own = {name: tensor.detach().to(kind) for name, tensor in weights.items()}
         self._other: Vocabulary | None = None  # how values are read, if it is not the model's own softmax
         if self.reading != "adaptive":
             self._other = Vocabulary(self.about, self.own).reading(self.reading, self.seed)

@@ -167,6 +167,8 @@ def _files(check: Check) -> CheckedPart:
     again = f"run dvc pull to get it, or {check.run.again('FILE')} to make it"
     faults = [f"{path}: differs from {where}" for path in sorted(differing)]
     faults += [f"{path}: missing; {again.replace('FILE', path)}" for path in lost if is_kept(path)]
+    further = [path for path in compare.measured(Path(check.run.results)) if path not in recorded]
+    faults += [f"{path}: no stage of {where} made it; remove it, or record it by ff-memories adopt" for path in further]
     missing = {"to be rebuilt below": len(absent) - len(lost), "with no copy kept": len(lost) - sum(map(is_kept, lost))}
     notes = [f"{counted(n, 'file', 'files')} missing, {why}" for why, n in missing.items() if n]
     present = len(recorded) - len(absent)
@@ -212,7 +214,10 @@ def _audit(check: Check) -> CheckedPart:
         check.found, faults = audit.audit_run(run, aim, check.at, check.cores, check.until)
     except UserError as error:
         why = str(error).partition("\n")[0]
-        return CheckedPart("audit", "could not run; only the part rebuilt makes the text again", faults=[why])
+        text = (
+            "" if check.at(run.path("corpus", "corpus.safetensors")).exists() else "; the part rebuilt makes the text"
+        )
+        return CheckedPart("audit", f"could not run{text}", faults=[why])
     notes = []
     if (precision := run.config.extraction.precision) != "float32":
         notes.append(f"the run was measured in {precision}, with wider limits (docs/verify.md)")

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -100,12 +100,15 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced_folder(folder: Path, mark: str, what: str) -> Iterator[Path]:
+def replaced_folder(folder: Path, mark: str, what: str, names: Collection[str] = ()) -> Iterator[Path]:
     """Yield a temporary folder, which replaces ``folder`` when the block ends without an error.
 
-    Raises ``UserError`` if the folder is neither empty nor ``what`` it should be, which has the file ``mark``.
+    Raises ``UserError`` if the folder is neither empty nor ``what`` it should be, which has the file ``mark`` and, if
+    there are ``names``, nothing by another one.
     """
-    if folder.exists() and not (folder / mark).is_file() and (not folder.is_dir() or any(folder.iterdir())):
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    of_another = not (folder / mark).is_file() or (names and not there <= set(names))
+    if folder.exists() and of_another and (not folder.is_dir() or there):
         raise UserError(f"{folder}: contains something other than {what}", "name another folder with --out")
     with atomic_folder(folder) as partial:
         yield partial

@@ -14,6 +14,7 @@ from ff_memories.base.files import require_file, write_json, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.text import escape_invisible
 from ff_memories.config.model import TransformersModel
+from ff_memories.corpus.dictionary import BYTE_ORDER_MARK
 from ff_memories.inputs import from_gguf, model_folder, registry
 from ff_memories.inputs.fetch import fetch
 from ff_memories.model.files import gguf_file
@@ -48,8 +49,10 @@ def run(args: argparse.Namespace) -> None:
     outputs = [path for path in (args.out, args.json) if path is not None]
     for path in outputs:
         require_file(path)
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise UserError(f"--out and --json: both are {args.out}", "name two files")
     try:
-        text = args.text.encode("utf-8", "surrogateescape").decode("utf-8")
+        text = args.text.encode("utf-8", "surrogateescape").decode("utf-8").removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
         raise UserError(f"the text: not UTF-8 at byte {error.start}", "give text in UTF-8") from None
     shown = {"layers": args.layer, "top": args.top, "predictions": args.tokens, "settings": args.set}

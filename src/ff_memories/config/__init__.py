@@ -199,8 +199,7 @@ def faults(error: ValidationError, prefix: str = "") -> str:
         *sections, key = path or [""]
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            known = _keys_in(sections)
-            message = "not a key of this kind of model" if key in known else "unknown key" + did_you_mean(key, known)
+            message = "unknown key" + did_you_mean(key, _keys_in(sections))
         elif fault["type"] == "missing":
             message = "missing key"
         elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):

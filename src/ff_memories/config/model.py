@@ -65,6 +65,23 @@ class ModelSection(Section):
         None, description="the model's licence, shown in the report; `init` takes it from the hub"
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_the_other_kinds_keys(cls, given: Any) -> Any:
+        """Leave out keys of the other kind that say nothing."""
+        if not isinstance(given, dict):
+            return given
+        fields = {name: key for kind in (FairseqModel, TransformersModel) for name, key in kind.model_fields.items()}
+        others = {name: fields[name] for name in given if name in fields and name not in cls.model_fields}
+        if set_keys := [
+            name
+            for name, key in others.items()
+            if given[name] not in (None, key.get_default(call_default_factory=True))
+        ]:
+            ours = set_keys[0] in ("checkpoint", "dictionary")
+            raise ValueError(ONE_ORIGIN if ours else f"{set_keys[0]} is not a key of a model of {cls.library}")
+        return {name: value for name, value in given.items() if name not in others}
+
 
 class FairseqModel(ModelSection):
     """A fairseq transformer_lm checkpoint and its dictionary."""

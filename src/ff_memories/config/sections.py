@@ -6,7 +6,7 @@
 import unicodedata
 from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from ff_memories.base import machine
@@ -53,23 +53,31 @@ def about(field: FieldInfo | None) -> str:
     return str((first.__base__ if others else first).__doc__).partition("\n")[0]
 
 
-def _once(memories: list[int]) -> list[int]:
-    if len(set(memories)) < len(memories):
-        raise ValueError("a memory is listed twice")
-    return memories
+def _selection(given: Any) -> Any:
+    """Check how many or which memories a config asks for; in JSON the layers are strings."""
+    wrong = "expected a number of memories per layer, or by layer a list of memories, such as {3: [17, 255]}"
+    plain = lambda n, low, high: isinstance(n, int) and not isinstance(n, bool) and low <= n <= high
+    if given is None or plain(given, 1, 65_536):
+        return given
+    if not isinstance(given, dict) or not given:
+        raise ValueError(wrong)
+    out = {
+        int(layer) if isinstance(layer, str) and layer.isdecimal() else layer: memories
+        for layer, memories in given.items()
+    }
+    for layer, memories in out.items():
+        if not plain(layer, 1, 255) or not isinstance(memories, list) or not memories:
+            raise ValueError(f"{wrong}; found {layer!r}: {memories!r}")
+        if odd := [memory for memory in memories if not plain(memory, 0, 65_535)]:
+            raise ValueError(f"layer {layer}: {odd[0]!r} is not the number of a memory")
+        if len(set(memories)) < len(memories):
+            raise ValueError(f"layer {layer}: a memory is listed twice")
+    if len(out) < len(given):
+        raise ValueError("a layer is listed twice")
+    return out
 
 
-_Memories = Annotated[list[Annotated[int, Field(ge=0, le=65_535)]], Field(min_length=1), AfterValidator(_once)]
-_Layer = Annotated[int, Field(ge=1, le=255, strict=False)]  # in JSON a string
-# a number of memories per layer, or by layer a list of memories, such as {3: [17, 255]}
-MemorySelection = (
-    Annotated[
-        Annotated[int, Field(ge=1, le=65_536), Tag("a number")]
-        | Annotated[dict[_Layer, _Memories], Field(min_length=1), Tag("by layer")],
-        Discriminator(lambda given: "by layer" if isinstance(given, dict) else "a number"),
-    ]
-    | None
-)
+MemorySelection = Annotated[int | dict[int, list[int]] | None, BeforeValidator(_selection)]
 
 
 class TextFiles(Section):

@@ -10,6 +10,7 @@ SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 BYTE_ORDER_MARK = "\ufeff"
 REMOVE_MARK = "save the file as UTF-8 without a byte order mark"
+_OVERWRITE = "#fairseq:overwrite"
 
 
 class Dictionary:
@@ -72,14 +73,15 @@ class Dictionary:
         for number, line in enumerate(lines, 1):
             if not line and number == len(lines):
                 break
-            word, blank, count = line.rpartition(" ")
+            overwrite = line.endswith(" " + _OVERWRITE)
+            word, blank, count = line.removesuffix(" " + _OVERWRITE).rpartition(" ")
             try:
                 counts.append(int(count))  # as fairseq, which takes counts below 0 as well
             except ValueError:
                 blank = ""
             if not blank or not word:
                 raise UserError(f"{path}, line {number}: expected `token count`, found {line[:60]!r}") from None
-            if word in ids:
+            if word in ids and not overwrite:
                 raise UserError(f"{path}, line {number}: {word!r} appears a second time")
             ids[word] = len(SPECIALS) + len(types)
             types.append(word)

@@ -142,7 +142,11 @@ def _continue(url: str, part: Part, partial: Path, note: Path) -> None:
         noted = _noted(note)
         if noted.get("url") == url and (validator := noted.get("validator")):
             headers["If-Range"] = validator
-    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+    try:
+        answer = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema) as e:
+        raise MirrorFailed(str(e)) from None
+    with answer:
         if answer.status_code == 416:  # the server's file is shorter than our partial one
             partial.unlink(missing_ok=True)
             raise requests.ConnectionError("the server's file is shorter than the partial download")

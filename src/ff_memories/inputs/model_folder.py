@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
+from pydantic import BaseModel
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -30,6 +31,15 @@ CONVERTED = (CONFIG, SINGLE, TOKENIZER, TOKENIZER_CONFIG)  # what a converted mo
 PLACE = Path("data/converted")  # outside the results
 SAVE_TOKENIZER = "save it with `transformers`: tokenizer.save_pretrained(folder)"
 _SAFE = "save the model with model.save_pretrained(folder), which writes safetensors"
+
+
+class MadeFrom(BaseModel, extra="allow"):
+    """What a model was converted from: a file's digest, and the digests of the folder's files."""
+
+    sha256: str
+    files: dict[str, str]
+    types: dict[str, int] = {}
+    bits: list[int] = []
 
 
 def files_of(folder: str | Path) -> list[str]:
@@ -128,7 +138,7 @@ def made_from(folder: str | Path) -> dict[str, Any]:
     """Return what a folder's model was made from, by ``MADE_FROM``; nothing for one that was not converted."""
     if not (path := Path(folder) / MADE_FROM).exists():
         return {}
-    return foreign.read_json(path, dict[str, Any], f"remove {folder} and run again")
+    return foreign.read_json(path, MadeFrom, f"remove {folder} and run again").model_dump(exclude_unset=True)
 
 
 def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
@@ -142,7 +152,7 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
             raise UserError(
                 f"{folder}: not made from the file that model.files names", f"remove {folder} and run again"
             )
-        wanted = origin.get("files", {})
+        wanted = origin["files"]
     for name, digest in wanted.items():
         if not (Path(folder) / name).is_file():
             raise UserError(f"{folder}: {name} is missing, which model.files names", "get the model's files again")
@@ -167,7 +177,7 @@ class ConvertedModel(NamedTuple):
 
 def is_converted(folder: Path, digest: str) -> bool:
     """Return whether a folder holds all files of the model that was made from a file with this SHA-256."""
-    return all((folder / n).is_file() for n in (*CONVERTED, MADE_FROM)) and made_from(folder).get("sha256") == digest
+    return all((folder / n).is_file() for n in (*CONVERTED, MADE_FROM)) and made_from(folder)["sha256"] == digest
 
 
 def write_converted(model: ConvertedModel, folder: Path, source: str, digest: str) -> None:

@@ -7,6 +7,7 @@
 import math
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -173,9 +174,13 @@ def linked(found: dict[str, Any], results: Path, neurons: int | None) -> dict[st
 
     ``neurons``: d_m with both signs.
     """
-    page = results / "gallery" / "index.html"
-    gallery = page.as_posix() if page.is_file() else None
-    by_layer = parts.read(page.parent, MANIFEST).get("shown") if gallery else None  # without: it shows all memories
+    page, by_layer = results / "gallery" / "index.html", None  # without: it shows all memories
+    try:
+        by_layer = parts.read(page.parent, MANIFEST).get("shown")
+        whole = page.is_file() and (by_layer is None or len(by_layer) == found["model"]["layers"])
+    except (OSError, ValueError, LookupError, AttributeError, TypeError, zlib.error):  # none, or damaged
+        whole = False
+    gallery = page.as_posix() if whole else None
     for memory in found["memories"]:
         layer, number = memory["layer"], memory_of(memory["key"], memory["sign"], neurons)
         here = gallery and (by_layer is None or number in by_layer[layer - 1])
