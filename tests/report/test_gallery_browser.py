@@ -95,7 +95,7 @@ def addresses(frame):
 def words_of(made):
     """Return every trigger's words with the address of its key."""
     tokens, (first, end) = made.corpus.tokens, made.windows
-    rows = made.triggers.select("layer", "key").iter_rows()
+    rows = made["triggers"].select("layer", "key").iter_rows()
     return [
         (f"#/{layer}/{key}", [made.words[t] for t in tokens[a:b]])
         for (layer, key), a, b in zip(rows, first, end, strict=True)
@@ -114,7 +114,7 @@ def listed(gallery):
 def counted(made, holds):
     """Return how many triggers of each key have words for which something holds, by ordinal."""
     found = {}
-    for (_, own), ordinal in zip(words_of(made), made.ordinals(made.triggers).tolist(), strict=True):
+    for (_, own), ordinal in zip(words_of(made), made.ordinals(made["triggers"]).tolist(), strict=True):
         found[ordinal] = found.get(ordinal, 0) + holds(own)
     return {ordinal: n for ordinal, n in found.items() if n}
 
@@ -146,7 +146,9 @@ def test_the_index_of_text_says_what_a_scan_of_all_triggers_says(site):
 
 def test_filters_of_an_address_are_those_of_the_tables(site):
     made, gallery = site
-    values = made.values.join(made.triggers.filter(pl.col("rank") == 1), on=["layer", "key"], how="left", suffix="_t")
+    values = made["values"].join(
+        made["triggers"].filter(pl.col("rank") == 1), on=["layer", "key"], how="left", suffix="_t"
+    )
     c, p = pl.col("coefficient"), pl.col("top_probability")
     for address, expected in [
         ("#/?agrees=0&layer=1", values.filter(~pl.col("agrees") & (pl.col("layer") == 1))),
@@ -154,11 +156,11 @@ def test_filters_of_an_address_are_those_of_the_tables(site):
         ("#/?coefficient=2.5..5", values.filter((c >= 2.5) & (c <= 5))),
         ("#/?probability=0.3..", values.filter(p >= 0.3)),
         ("#/?rank=..10", values.filter(pl.col("next_token_rank") <= 10)),
-        ("#/?label=semantic", made.labels.filter(pl.col("label") == "semantic")),
-        ("#/?disagree=1", made.labels.filter(pl.col("annotator") == "ann")),
-        ("#/?mutated=1", made.mutations),
-        ("#/?dead=0&layer=2", made.firing.filter((pl.col("fired") > 0) & (pl.col("layer") == 2))),
-        ("#/?rate=20..40.5", made.firing.filter(pl.col("fired").is_between(1000, 2025))),
+        ("#/?label=semantic", made["pattern_labels"].filter(pl.col("label") == "semantic")),
+        ("#/?disagree=1", made["pattern_labels"].filter(pl.col("annotator") == "ann")),
+        ("#/?mutated=1", made["mutations"]),
+        ("#/?dead=0&layer=2", made["firing"].filter((pl.col("fired") > 0) & (pl.col("layer") == 2))),
+        ("#/?rate=20..40.5", made["firing"].filter(pl.col("fired").is_between(1000, 2025))),
     ]:
         gallery.go(address)
         assert listed(gallery) == addresses(expected), address
@@ -166,7 +168,7 @@ def test_filters_of_an_address_are_those_of_the_tables(site):
 
 def test_lists_are_sorted_as_asked_and_turned_round(site):
     made, gallery = site
-    by = made.values.sort("top_probability", descending=True)
+    by = made["values"].sort("top_probability", descending=True)
     gallery.go("#/?sort=probability")
     assert gallery.keys[:5] == [f"#/{a}/{b}" for a, b in by.select("layer", "key").head(5).iter_rows()]
     gallery("document.querySelector('.order button').click()")
@@ -176,7 +178,7 @@ def test_lists_are_sorted_as_asked_and_turned_round(site):
     gallery.go("#/?sort=coefficient&page=3")
     assert gallery.keys[-1] in ("#/1/0", "#/2/0")  # without triggers: last
     gallery.go("#/?layer=1")  # in the default order, by agreement
-    agreeing = [key in addresses(made.values.filter("agrees")) for key in gallery.keys]
+    agreeing = [key in addresses(made["values"].filter("agrees")) for key in gallery.keys]
     assert agreeing == sorted(agreeing, reverse=True) and len(set(agreeing)) == 2
 
 
@@ -192,7 +194,7 @@ def test_an_address_leads_to_its_key_and_the_back_button_back(site):
     assert gallery.address == "#/?layer=2&sort=coefficient" and gallery.keys == before
     gallery.open("#/2/1")
     assert gallery("return document.querySelector('h1').innerText") == "Layer 2, key 1"
-    rows = made.triggers.filter((pl.col("layer") == 2) & (pl.col("key") == 1))
+    rows = made["triggers"].filter((pl.col("layer") == 2) & (pl.col("key") == 1))
     assert gallery("return document.querySelectorAll('#triggers + .triggers > li').length") == len(rows)
     ends = "[...document.querySelector('.triggers li').querySelectorAll('.last, .next bdi')]"
     last, following = gallery(f"return {ends}.map((e) => e.innerText)")
