@@ -15,6 +15,7 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, Settings
 from ff_memories.config.model import TransformersModel
+from ff_memories.judge.sensitivity import parts
 
 OF_A_BASELINE = " of a baseline"  # of a step that measures a model of the baselines
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
@@ -28,6 +29,8 @@ IN_PART = 0.15  # of all products, what it takes to know which values predict on
 UNTRAINED, SHUFFLED = 6e7, 1.5e7  # parameters of such models that are drawn per second
 TAILS = 2.7  # products with an adaptive softmax's head that reading a vector takes, with the tails and their ranks
 GB = 1e9
+# by the section of a choice that is varied, the steps that run again; all, if it is another
+AGAIN = {"mutations": ("mutations",), "values": ("values", "composition"), "composition": ("composition",)}
 # what the modules of `paper` and `gallery` name so, which load torch
 TILE, POOL, HELD, LOGITS, CONTROLS = 4096, 512, 1 << 27, 1 << 24, 4
 SENTENCES, OF_UNTRAINED, PASSED = 2000, 200, 12
@@ -219,6 +222,7 @@ def steps(
     sentences = config.baselines.sentences
     sample = Text(min(text.train, sentences * text.sentence), text.validation, text.sentence)
     of_own, other = of_a_model(config, shape, text, shards), of_a_model(settings, shape, sample, 1)
+    own = {rule: work for rule, work in of_own.items() if rule != "interventions"}
     top, shown = config.triggers.top, shape.in_gallery(config)
     lists = shape.count(config.triggers.keys) * top * ENTRY_BYTES
     read = min(SENTENCES, sentences) + (models - 1) * min(OF_UNTRAINED, sentences)
@@ -259,6 +263,11 @@ def steps(
         *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
         of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
+    if varied := parts(config, config.sensitivity.choices) if config.sensitivity.choices != "none" else {}:
+        again = [own[rule] for few in varied.values() for choice in few for rule in AGAIN.get(choice.section, own)]
+        works, after = sum(speed.seconds(work, shape) for work in again) / len(varied), ("mutations", "composition")
+        memory = running + text.bytes + max(work.memory for work in again)
+        plan.append(Planned("sensitivity_part", len(varied), start + works, memory, 0.0, memory, after))
     plan += [
         measured("gallery_tables", of_gallery(config, shape, text)),
         of_text("gallery", 3 + shown * PAGE, PROCESS + text.bytes + 8 * lists + pages, 4000 * shown, "gallery_tables"),
