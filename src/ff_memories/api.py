@@ -16,6 +16,7 @@ import torch
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.base.text import memory_of
+from ff_memories.config.sections import Triggers
 from ff_memories.corpus.dictionary import PAD, UNK, Dictionary
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import Types, read_types
@@ -182,16 +183,10 @@ def trigger_examples(
     encoded = [model.encode(sentence) for sentence in sentences]
     offsets = np.concatenate([[0], np.cumsum([len(s) for s in encoded])]).astype(np.int64)
     corpus = Corpus(np.concatenate([*encoded, np.zeros(0, np.int32)]), offsets, len(encoded))
-    best = triggers.trigger_examples(
-        model.decoder,
-        corpus,
-        batching.blocks(corpus.lengths),
-        top=top,
-        positions=positions,
-        per_sentence=per_sentence,
-        batch_tokens=batch_tokens,
-        keys=[(layer, model.memory(*memory)) for layer, *memory in keys],
-    )
+    options = Triggers().model_copy(update={"top": top, "positions": positions, "per_sentence": per_sentence})
+    asked = [(layer, model.memory(*memory)) for layer, *memory in keys]
+    blocks = batching.blocks(corpus.lengths)
+    best = triggers.trigger_examples(model.decoder, corpus, blocks, options, batch_tokens, asked)
     rows = trigger_table.table(best, corpus).sort("layer", "key", "rank")
     pairs, neurons = rows.select("sentence", "position").iter_rows(), model.decoder.neurons
     following = [None if t is None else model.dictionary[t] for t in rows["next_token"]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import share
-from ff_memories.config.sections import Mutations
+from ff_memories.config.sections import Composition, Mutations
 from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch
@@ -163,8 +163,8 @@ def test_a_value_is_compared_with_the_next_token_or_with_the_prefixs_last():
 def test_a_uniform_draw_of_all_takes_every_prefix_once(sentences, positions, seed):
     every = prefixes(sentences, positions)
     lengths = np.array(list(map(len, sentences)))
-    draw = lambda n: composition.sample_examples(lengths, 7, examples=n, sample="uniform", positions=positions,
-                                                 seed=seed)  # fmt: skip
+    options = lambda n: Composition(examples=n, sample="uniform", positions=positions)
+    draw = lambda n: composition.sample_examples(lengths, 7, options(n), seed)
     if not every:
         with pytest.raises(UserError, match="no validation sentence is long enough"):
             draw(5)
@@ -179,7 +179,8 @@ def test_a_uniform_draw_of_all_takes_every_prefix_once(sentences, positions, see
 @pytest.mark.parametrize("positions", composition.POSITIONS)
 def test_a_draw_per_sentence_takes_each_length_as_often(positions):
     lengths = np.array([0, 1, 4] * 1000)
-    frame = composition.sample_examples(lengths, 7, examples=5000, sample="per_sentence", positions=positions, seed=1)
+    draw = lambda n: composition.sample_examples(lengths, 7, Composition(examples=n, positions=positions), 1)
+    frame = draw(5000)
     per = {n: list(range(SHORTEST.get(positions, 1), n + ADDED[positions] + 1)) for n in (0, 1, 4)}
     assert len(frame) == frame["sentence"].n_unique() == 1000 * sum(map(bool, per.values()))
     assert frame["sentence"].to_list() != sorted(frame["sentence"])
@@ -187,8 +188,7 @@ def test_a_draw_per_sentence_takes_each_length_as_often(positions):
         drawn = frame.filter(pl.Series(lengths[frame["sentence"].to_numpy() - 7] == n))["position"].to_list()
         assert {j: drawn.count(j) for j in sorted(set(drawn))}.keys() == set(choices)
         assert all(abs(drawn.count(j) / 1000 - 1 / len(choices)) < 0.06 for j in choices)
-    again = composition.sample_examples(lengths, 7, examples=10, sample="per_sentence", positions=positions, seed=1)
-    assert again["sentence"].to_list() == frame["sentence"].to_list()[:10]
+    assert draw(10)["sentence"].to_list() == frame["sentence"].to_list()[:10]
 
 
 def listed(positions):
@@ -206,13 +206,12 @@ TRIGGERS = {(1, 0): [5, 1, 0, 2], (1, 1): [1, 0, 1, 7], (1, 3): [2, 3, 9], (2, 2
 def test_mutated_triggers_are_those_that_can_be_and_the_others_are_counted(single_token, random):
     """Of each key the first three triggers; two keys of layer 1, two of layer 2, five keys to a layer."""
     options = Mutations(keys_per_layer=2, top=3, random=random, single_token=single_token)
-    made = mutations.sample(listed(TRIGGERS), 2, 5, options, 3)
-    keys = made.rows.select("layer", "key").unique().sort("layer", "key").rows()
+    made, counts = mutations.sample(listed(TRIGGERS), 2, 5, options, 3)
+    keys = made.select("layer", "key").unique().sort("layer", "key").rows()
     shortest = 2 if single_token == "skip" else 1
     may = {cell for cell, lengths in TRIGGERS.items() if max(lengths[:3]) >= shortest}
     assert set(keys) <= may
     assert [layer for layer, _ in keys] == [1, 1, 2]
-    counts = made.counts
     assert counts["keys_without_triggers"] == 5
     assert counts["keys_without_mutable_prefix"] == len(TRIGGERS) - len(may)
     assert counts["keys_missing"] == 1
@@ -221,23 +220,23 @@ def test_mutated_triggers_are_those_that_can_be_and_the_others_are_counted(singl
     assert counts["prefixes_of_one_token"] == shown.count(1)
     mutated = [j for j in shown if j >= shortest]
     assert counts["prefixes_without_inner_token"] == (sum(j <= 2 for j in mutated) if random == "inner" else 0)
-    first, last = (made.rows.filter(mutation=name) for name in ("first", "last"))
+    first, last = (made.filter(mutation=name) for name in ("first", "last"))
     assert first["removed"].to_list() == [1] * len(mutated)
     assert last["removed"].to_list() == last["position"].to_list() == mutated
 
 
 def test_nothing_to_mutate_gives_no_coefficient():
     options = Mutations(keys_per_layer=1, top=1, random="any", single_token="skip")
-    nothing = mutations.sample(listed({(1, 0): [0]}), 1, 1, options, 1)
-    assert mutations.mutated_coefficients(None, corpus([[4]]), nothing.rows, 9).shape == (0,)
+    nothing, _ = mutations.sample(listed({(1, 0): [0]}), 1, 1, options, 1)
+    assert mutations.mutated_coefficients(None, corpus([[4]]), nothing, 9).shape == (0,)
 
 
 @pytest.mark.parametrize("random, inner", [("any", 0), ("inner", 1)])
 def test_the_random_token_is_any_as_often(random, inner):
     lengths = [2, 3, 6] * 600
     options = Mutations(keys_per_layer=1, top=1800, random=random, single_token="skip")
-    made = mutations.sample(listed({(1, 0): lengths}), 1, 1, options, 3)
-    rows = made.rows.filter(mutation="random")
+    made, _ = mutations.sample(listed({(1, 0): lengths}), 1, 1, options, 3)
+    rows = made.filter(mutation="random")
     for n in (2, 3, 6):
         drawn, choices = rows.filter(position=n)["removed"].to_list(), range(1 + inner, n + 1 - inner)
         assert set(drawn) == set(choices)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from factories import convert, words, write_checkpoint
 
-from ff_memories.config.sections import Mutations
+from ff_memories.config.sections import Mutations, Triggers
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
@@ -164,9 +164,9 @@ def small(tmp_path):
 
 @pytest.mark.parametrize("keys", [[(1, 3)], [(2, 0), (1, 5), (2, 23)], [(3, 1), (1, 1)]])
 def test_keys_asked_for_have_the_triggers_they_have_among_all_and_deeper_layers_do_not_run(small, keys, monkeypatch):
-    decoder, corpus = small
+    (decoder, corpus), options = small, Triggers(top=4, positions="inner")
     whole, some = (
-        trigger_table.table(triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=4, keys=k), corpus)
+        trigger_table.table(triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], options, keys=k), corpus)
         for k in (None, keys)
     )
     assert some.select("layer", "key").unique().sort("layer", "key").rows() == sorted(keys)
@@ -176,15 +176,15 @@ def test_keys_asked_for_have_the_triggers_they_have_among_all_and_deeper_layers_
     for block in decoder.layers[deepest:]:
         monkeypatch.setattr(block, "attend", None)
     monkeypatch.setattr(decoder.layers[deepest - 1], "combine", None)  # nor the last one's second matrix
-    again = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=4, keys=keys)
+    again = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], options, keys=keys)
     assert trigger_table.table(again, corpus).equals(some)
 
 
 @pytest.mark.parametrize("positions, lengths", [("inner", []), ("released", [0]), ("full", [1])])
 def test_sentences_of_one_token_have_the_prefixes_that_positions_say(small, positions, lengths):
     decoder, corpus = small
-    best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=1000, positions=positions,
-                                     per_sentence="all")  # fmt: skip
+    options = Triggers(top=1000, positions=positions, per_sentence="all")
+    best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], options)
     found = trigger_table.table(best, corpus)
     assert sorted(set(found["position"].to_numpy()[corpus.lengths[found["sentence"].to_numpy()] == 1])) == lengths
 
@@ -205,11 +205,10 @@ def test_how_many_values_are_projected_at_once_decides_nothing(small, monkeypatc
 @pytest.mark.parametrize("shards", [2, 3, 50])
 def test_shards_of_mutated_triggers_have_the_bits_of_all(small, shards):
     decoder, corpus = small
-    best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], top=20)
+    best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], Triggers(top=20, positions="inner"))
     found = trigger_table.table(best, corpus)
-    rows = mutations.sample(
-        found, 3, 24, Mutations(keys_per_layer=24, top=20, random="any", single_token="skip"), 1
-    ).rows
+    options = Mutations(keys_per_layer=24, top=20, random="any", single_token="skip")
+    rows, _ = mutations.sample(found, 3, 24, options, 1)
     work = lambda rows: mutations.table(rows, mutations.mutated_coefficients(decoder, corpus, rows, 40))
     own = [mutations.of_shard(decoder, corpus, rows, 40, (number, shards)) for number in range(1, shards + 1)]
     whole = work(rows)

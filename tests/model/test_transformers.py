@@ -3,7 +3,6 @@
 import math
 import sys
 from dataclasses import asdict, replace
-from functools import partial
 from itertools import chain
 
 import later
@@ -20,7 +19,8 @@ from torch import nn
 from ff_memories import api
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.config.sections import Mutations
+from ff_memories.config import Settings
+from ff_memories.config.sections import Composition, Mutations, Values
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.model import decoder, families, proof
 from ff_memories.model import drawn as drawn_models
@@ -268,9 +268,13 @@ def test_the_residual_is_what_is_added_to_or_what_a_parallel_block_reads(name):
     drawn = pl.DataFrame({"example": range(6), "sentence": range(6), "position": [3, 9, 1, 8, 5, 7]})
     ours = tiny.analysed(made)
     tops = {"all": np.zeros((tiny.LAYERS, ours.memories), dtype=np.int64)}
-    look = partial(composition.observe, ours, corpus, drawn, lambda _: tops, layer_prediction="ffn", memories="active",
-                   batch_tokens=30)  # fmt: skip
-    added, read = look(residual="added"), look(residual="read")
+
+    def look(residual):
+        options = Composition(layer_prediction="ffn", residual=residual)
+        settings = Settings({"composition": options, "values": Values()})
+        return composition.observe(ours, corpus, drawn, lambda _: tops, settings, batch_tokens=30)
+
+    added, read = look("added"), look("read")
     norm = made.get_submodule(row.final_norm)
     with torch.no_grad():
         for example, (sentence, position) in enumerate(drawn.select("sentence", "position").iter_rows()):
@@ -314,10 +318,10 @@ def test_prefixes_without_a_word_give_what_each_gives_alone(name, random, single
     corpus = Corpus(np.concatenate(sentences).astype(np.int32), offsets, len(sentences), begins)
     triggers = listed_prefixes(sentences, 8, 5, rng)
     options = Mutations(keys_per_layer=8, top=4, random=random, single_token=single_token)
-    chosen = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, options, 1, words=Words.of(corpus))
-    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, chosen.rows, 40)
+    chosen, counts = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, options, 1, words=Words.of(corpus))
+    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, chosen, 40)
     seen, known, expected, short = set(), {}, 0, {"one": 0, "inner": 0}
-    rows = mutations.table(chosen.rows, found).join(triggers, on=["layer", "key", "rank"])
+    rows = mutations.table(chosen, found).join(triggers, on=["layer", "key", "rank"])
     for row in rows.iter_rows(named=True):
         left, words = row["position"], []
         for word in texts[row["sentence"]]:  # the prefix, its last word perhaps cut short
@@ -345,8 +349,8 @@ def test_prefixes_without_a_word_give_what_each_gives_alone(name, random, single
         short["inner"] += bool(names) and "random" not in names
         expected += len(names)
     assert len(rows) == expected
-    assert chosen.counts["prefixes_of_one_word"] == short["one"]
-    assert chosen.counts["prefixes_without_inner_word"] == short["inner"]
+    assert counts["prefixes_of_one_word"] == short["one"]
+    assert counts["prefixes_without_inner_word"] == short["inner"]
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

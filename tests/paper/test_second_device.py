@@ -23,8 +23,8 @@ from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.cli import main
-from ff_memories.config import parse
-from ff_memories.config.sections import Mutations, Values
+from ff_memories.config import Settings, parse
+from ff_memories.config.sections import Composition, Mutations, Triggers, Values
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model import decoder as decoders
 from ff_memories.model.batches import batching
@@ -122,31 +122,25 @@ def used(device):
     return {place for place, name in device.calls if name in PRODUCTS}
 
 
-def found(decoder, **options):
+def found(decoder, batch_tokens=BATCH, **options):
     """Return the triggers table of the text."""
-    kinds: dict[str, Any] = {"top": 5, "batch_tokens": BATCH} | options
-    best = triggers.trigger_examples(decoder, TEXT, batching.blocks(TEXT.lengths[: TEXT.train]), **kinds)
+    kinds: dict[str, Any] = {"top": 5, "positions": "inner"} | options
+    blocks = batching.blocks(TEXT.lengths[: TEXT.train])
+    best = triggers.trigger_examples(decoder, TEXT, blocks, Triggers(**kinds), batch_tokens)
     return trigger_table.table(best, TEXT)
 
 
 def examples():
     """Return prefixes of the text's other sentences."""
-    return composition.sample_examples(
-        TEXT.lengths[TEXT.train :], TEXT.train, examples=30, sample="per_sentence", positions="0..N", seed=1
-    )
+    options = Composition(examples=30, positions="0..N")
+    return composition.sample_examples(TEXT.lengths[TEXT.train :], TEXT.train, options, 1)
 
 
 def observed(decoder, tops, layer_prediction="ffn", memories="active"):
     """Return what the model does at the examples."""
-    return composition.observe(
-        decoder,
-        TEXT,
-        examples(),
-        lambda _: tops,
-        layer_prediction=layer_prediction,
-        memories=memories,
-        batch_tokens=BATCH,
-    )
+    options = Composition(layer_prediction=layer_prediction, memories=memories)
+    settings = Settings({"composition": options, "values": Values()})
+    return composition.observe(decoder, TEXT, examples(), lambda _: tops, settings, BATCH)
 
 
 # -- the device itself -------------------------------------------------------------------------------------------------
@@ -211,7 +205,7 @@ def test_triggers_whose_lists_overflow(weights, monkeypatch, per_sentence):
 def test_mutations(weights, random, single_token):
     description, table = weights[0], found(model(weights))
     options = Mutations(keys_per_layer=10, top=5, random=random, single_token=single_token)
-    rows = mutations.sample(table, description.layers, description.keys, options, 1).rows
+    rows, _ = mutations.sample(table, description.layers, description.keys, options, 1)
     work = lambda place: mutations.mutated_coefficients(model(weights, place), TEXT, rows, BATCH)
     both(lambda place: mutations.table(rows, work(place)))
 

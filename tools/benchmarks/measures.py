@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ff_memories.config.sections import Triggers
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Decoder
@@ -103,7 +104,7 @@ def long_pass(at: Subject) -> list[dict[str, Any]]:
     blocks = batching.blocks(corpus.lengths, block)
     with peak_memory(decoder.device) as used:
         begun = clock()
-        triggers.trigger_examples(decoder, corpus, blocks, top=size.top, batch_tokens=at.batch_tokens)
+        triggers.trigger_examples(decoder, corpus, blocks, Triggers(top=size.top, positions="inner"), at.batch_tokens)
         seconds = clock() - begun
     tokens = int(corpus.offsets[-1])
     reached, fastest = tokens * products_work(size) / seconds / 1e12, fastest_product(decoder)

@@ -138,17 +138,9 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     Also return the ends of lists whose last trigger and the next one are a near-tie.
     """
     text, options = corpus.sample(config.seed, config.baselines.sentences), config.triggers
-    best = trigger_examples(
-        decoder,
-        text,
-        [(0, text.train)],
-        top=options.top + BEYOND,
-        positions=options.positions,
-        per_sentence=options.per_sentence,
-        duplicates=options.duplicates,
-        batch_tokens=BATCH,
-        keys=memory_selection.of_model(options.keys, decoder, config),
-    )
+    more = options.model_copy(update={"top": options.top + BEYOND})
+    keys = memory_selection.of_model(options.keys, decoder, config)
+    best = trigger_examples(decoder, text, [(0, text.train)], more, BATCH, keys)
     ranked = tables.conform(trigger_table(best, text), tables.TABLES["triggers"])
     assert text.numbers is not None, "of a sample"
     ranked = ranked.with_columns(pl.Series("sentence", text.numbers[ranked["sentence"].to_numpy()].astype(np.uint32)))

@@ -74,7 +74,7 @@ def counts_again(inputs: AuditInputs, step: str) -> Frame | None:
     if step == "triggers":
         reasons = trigger_table.reasons(tables["triggers"], inputs.corpus, config.triggers, looked_at)
     elif step == "mutations":
-        reasons = _drawn(inputs, looked_at).counts
+        _, reasons = _drawn(inputs, looked_at)
     elif step == "composition":
         examples = len(tables["examples"])
         missing = 0 if inputs.given is not None else config.composition.examples - examples
@@ -143,22 +143,14 @@ def _following(inputs: AuditInputs, rows: Frame) -> pl.Series:
     return token.set(token < 0, None).cast(pl.UInt32)
 
 
-def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> mutations.Sample:
-    layers, keys = inputs.oracle.keys
-    options = inputs.config.mutations
-    return mutations.sample(
-        inputs.tables["triggers"],
-        layers,
-        keys,
-        options,
-        inputs.config.seed,
-        looked_at=looked_at,
-        words=Words.of(inputs.corpus) if options.unit == "word" else None,
-    )
+def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> tuple[Frame, dict[str, int]]:
+    triggers, options, seed = inputs.tables["triggers"], inputs.config.mutations, inputs.config.seed
+    words = Words.of(inputs.corpus) if options.unit == "word" else None
+    return mutations.sample(triggers, *inputs.oracle.keys, options, seed, looked_at, words)
 
 
 def _mutations(inputs: AuditInputs) -> Iterator[str]:
-    recorded, again = inputs.tables["mutations"], _drawn(inputs).rows
+    recorded, (again, _) = inputs.tables["mutations"], _drawn(inputs)
     if inputs.found_here:  # random tokens are drawn in the order of triggers, in which near-ties may change places
         again = again.drop("removed", "removed_tokens", "coefficient", strict=False)
     else:
@@ -174,14 +166,7 @@ def _mutations(inputs: AuditInputs) -> Iterator[str]:
 def _examples(inputs: AuditInputs) -> Iterator[str]:
     corpus, options, again = inputs.corpus, inputs.config.composition, inputs.given
     if again is None:
-        again = composition.sample_examples(
-            corpus.lengths[corpus.train :],
-            corpus.train,
-            examples=options.examples,
-            sample=options.sample,
-            positions=options.positions,
-            seed=inputs.config.seed,
-        )
+        again = composition.sample_examples(corpus.lengths[corpus.train :], corpus.train, options, inputs.config.seed)
     again = again.select("example", "sentence", "position")
     yield from _as_expected("examples", inputs.tables["examples"], again.with_columns(_following(inputs, again)))
 

@@ -6,8 +6,6 @@ often than not: removing the last token leaves a prefix of the sentence itself, 
 u - 1 tokens. So every distinct prefix runs once, and only up to the highest layer that is read at it or behind it.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
 import torch
@@ -28,14 +26,7 @@ from ff_memories.model.matmul import require_finite
 from ff_memories.paper.keys import memory_selection, trigger_table
 
 NOTHING = 0  # `removed` of the sentence as it is
-
-
-@dataclass
-class Sample:
-    """Which triggers are mutated, and what was left out: rows of the ``mutations`` table without ``mutated``."""
-
-    rows: pl.DataFrame
-    counts: dict[str, int]
+Trees = prefix_tree.PrefixTree | prefix_tree.PlainPaths
 
 
 def sample_keys(triggers: pl.DataFrame, layers: int, keys: int, per_layer: int, seed: int) -> pl.DataFrame:
@@ -60,8 +51,10 @@ def sample(
     seed: int,
     looked_at: int | None = None,
     words: Words | None = None,
-) -> Sample:
+) -> tuple[pl.DataFrame, dict[str, int]]:
     """Choose keys, triggers and the tokens, or words, to remove.
+
+    Return rows of the ``mutations`` table without ``mutated``, and what the ``counts`` table says of what is left out.
 
     Args:
         triggers: the ``triggers`` table.
@@ -112,7 +105,7 @@ def sample(
     if options.random == "earlier":
         rest = pl.when(pl.col("mutation") == "random").then(pl.col("position") - pl.col("removed") + 1)
         mutated = _removed_tokens(mutated).with_columns(removed_tokens=rest.otherwise("removed_tokens"))
-    return Sample(mutated, counts)
+    return mutated, counts
 
 
 def of_shard(
@@ -142,7 +135,7 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
         indices = by_path[slice(*np.searchsorted(path[by_path], [part.start, part.stop]))]
         reads = path[indices] - part.start, position[indices], layer[indices]
         texts = paths[part.start : part.stop]
-        trees: prefix_tree.PrefixTree | prefix_tree.PlainPaths
+        trees: Trees
         if decoder.forests:
             trees = prefix_tree.PrefixTree(texts, *reads, decoder.device, decoder.start)
             x = decoder.embed(trees)
@@ -199,13 +192,7 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
     return paths, path_of[text]
 
 
-def _read(
-    decoder: LanguageModel,
-    x: torch.Tensor,
-    trees: prefix_tree.PrefixTree | prefix_tree.PlainPaths,
-    layer: np.ndarray,
-    key: np.ndarray,
-) -> np.ndarray:
+def _read(decoder: LanguageModel, x: torch.Tensor, trees: Trees, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Run a forest, or plain paths, from the first layer's input (rows, d); return the coefficients of its reads."""
 
     def send(array: np.ndarray) -> torch.Tensor:
@@ -245,7 +232,7 @@ def run(
     """Run one shard of the mutated triggers; the first one counts what was left out of all of them."""
     options, text = config.mutations, store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
-    chosen = sample(
+    chosen, left_out = sample(
         trigger_table.read(triggers, decoder, text, decoder.precision),
         decoder.description.layers,
         decoder.memories,
@@ -255,7 +242,7 @@ def run(
         * memory_selection.count(config.looked_at, decoder.description.layers, decoder.description.keys),
         words=Words.of(text) if options.unit == "word" else None,
     )
-    rows = of_shard(decoder, text, chosen.rows, execution.batch_tokens, shard)
+    rows = of_shard(decoder, text, chosen, execution.batch_tokens, shard)
     mutated = mutated_coefficients(decoder, text, rows, execution.batch_tokens)
-    tables.write_counts("mutations", chosen.counts if shard[0] == 1 else dict.fromkeys(chosen.counts, 0), counts)
+    tables.write_counts("mutations", left_out if shard[0] == 1 else dict.fromkeys(left_out, 0), counts)
     tables.write(table(rows, mutated), mutations, decoder.precision, decoder.neurons)

@@ -15,6 +15,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import WHOLE, AnyInputs, Execution, Input, Output, Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.config import Settings
+from ff_memories.config.sections import Triggers
 from ff_memories.corpus import store
 from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.model.batches import batching
@@ -45,24 +46,19 @@ def trigger_examples(
     decoder: LanguageModel,
     corpus: Corpus,
     blocks: list[tuple[int, int]],
-    *,
-    top: int,
-    positions: str = "inner",
-    per_sentence: str = "best",
-    duplicates: str = "keep",
+    options: Triggers,
     batch_tokens: int = 16_384,
     keys: list[tuple[int, int]] | None = None,
     shard: Shard = WHOLE,
 ) -> TopTriggers:
-    """Find the ``top`` prefixes of every key in blocks of the training text, and count those on which it fires.
+    """Find the t best prefixes of every key in blocks of the training text, and count those on which it fires.
 
     Args:
         decoder: the model.
         corpus, blocks: the text, and (first, end) of the blocks of sentences to look at.
-        top: t.
-        positions: prefix lengths, see ``POSITIONS``.
-        per_sentence: ``best``, a sentence's best prefix alone (the first of equals), or ``all``.
-        duplicates: ``drop`` keeps a prefix text at most once per key.
+        options: the config's section ``triggers``, but for ``keys``: ``top``, t; ``positions``, see ``POSITIONS``;
+            ``per_sentence``, a sentence's ``best`` prefix alone (the first of equals), or ``all``; ``duplicates``,
+            where ``drop`` keeps a prefix text at most once per key.
         batch_tokens: rows of one forward pass.
         keys: (layer, key) of those asked for, None for all; the pass stops at the deepest layer among them.
         shard: of the batches; shards of blocks need no list of all batches.
@@ -71,8 +67,8 @@ def trigger_examples(
         UserError: coefficients that are not finite.
     """
     shape, starts = decoder.description, prefix_starts(corpus)
-    low, high = POSITIONS[positions]
-    copies = 1 if duplicates == "drop" else top
+    (low, high), top = POSITIONS[options.positions], options.top
+    copies = 1 if options.duplicates == "drop" else top
     best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision, decoder.neurons)
     columns, depth = [AllKeys() for _ in range(shape.layers)], shape.layers
     if keys is not None:
@@ -84,7 +80,7 @@ def trigger_examples(
 
     def run(part: batching.Plan) -> None:
         try:
-            run_batch(decoder, corpus, starts, part, best, low, high, per_sentence, columns[:depth], space)
+            run_batch(decoder, corpus, starts, part, best, low, high, options.per_sentence, columns[:depth], space)
         except (RuntimeError, MemoryError):
             best.again = True  # layers before the one that failed have offered their prefixes, and will once more
             space.release()
@@ -323,18 +319,8 @@ def search(
         blocks = batching.joined(blocks, lengths) if decoder.device.type == "cuda" else blocks
     else:
         blocks, of_batches = [(0, text.train)], shard  # a sample is one block
-    return trigger_examples(
-        decoder,
-        text,
-        blocks,
-        top=options.top,
-        positions=options.positions,
-        per_sentence=options.per_sentence,
-        duplicates=options.duplicates,
-        batch_tokens=execution.batch_tokens,
-        keys=memory_selection.of_model(options.keys, decoder, config),
-        shard=of_batches,
-    )
+    keys = memory_selection.of_model(options.keys, decoder, config)
+    return trigger_examples(decoder, text, blocks, options, execution.batch_tokens, keys, of_batches)
 
 
 def run(

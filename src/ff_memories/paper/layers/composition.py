@@ -15,6 +15,7 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import AnyInputs, Execution, Input, Output, Shard
 from ff_memories.config import Settings
+from ff_memories.config.sections import Composition
 from ff_memories.corpus import sample as samples
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
@@ -38,30 +39,27 @@ POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
 Tops = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
 
 
-def sample_examples(
-    lengths: np.ndarray, first: int, *, examples: int, sample: str, positions: str, seed: int
-) -> pl.DataFrame:
+def sample_examples(lengths: np.ndarray, first: int, options: Composition, seed: int) -> pl.DataFrame:
     """Draw validation prefixes: ``example``, ``sentence``, ``position``, in the order drawn.
 
     Args:
         lengths: (sentences,) tokens of the validation sentences.
         first: number of the first of them in the corpus.
-        examples: how many; all there are where there are fewer.
-        sample: ``per_sentence``, one uniform prefix of each of that many shuffled sentences, or ``uniform`` over all
-            prefixes of all sentences.
-        positions: prefix lengths, see ``POSITIONS``.
+        options: the config's section ``composition``: how many ``examples``, or all there are where there are fewer;
+            ``sample``, one uniform prefix of each of that many shuffled sentences (``per_sentence``), or ``uniform``
+            over all prefixes of all sentences; ``positions``, see ``POSITIONS``.
         seed: of both draws.
     """
-    low, high = POSITIONS[positions]
+    low, high = POSITIONS[options.positions]
     choices = np.maximum(lengths + high - low + 1, 0)  # prefixes of each sentence
     rng = generator(seed, "examples")
-    if sample == "per_sentence":
+    if options.sample == "per_sentence":
         order = rng.permutation(len(lengths))
-        chosen = order[choices[order] > 0][:examples]
+        chosen = order[choices[order] > 0][: options.examples]
         position = low + np.floor(rng.random(len(chosen)) * choices[chosen]).astype(np.int64)
     else:
         total = int(choices.sum())
-        numbers = rng.choice(total, size=min(examples, total), replace=False)
+        numbers = rng.choice(total, size=min(options.examples, total), replace=False)
         ends = np.cumsum(choices)
         chosen = np.searchsorted(ends, numbers, side="right")
         position = low + numbers - (ends[chosen] - choices[chosen])
@@ -81,29 +79,22 @@ def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.Data
 
 
 def observe(
-    decoder: LanguageModel,
-    corpus: Corpus,
-    examples: pl.DataFrame,
-    value_tops: Tops,
-    *,
-    layer_prediction: str,
-    memories: str,
-    batch_tokens: int,
-    residual: str = "added",
-    types: str = "all",
+    decoder: LanguageModel, corpus: Corpus, examples: pl.DataFrame, tops: Tops, config: Settings, batch_tokens: int
 ) -> dict[str, np.ndarray]:
     """Run every example (``sentence`` and ``position``) and read all its layers: columns by name, (examples, layers).
 
-    Args:
-        value_tops: see ``Tops``.
+    Of the config's section ``composition``:
+
         layer_prediction: a memory agrees with top(y), ``ffn``, or with top(o), ``output``.
         memories: ``active`` memories may agree (coefficient > 0), ``all``, or those of ``share:0.9``: the fewest that
             have 90 % of the sum of (m_i |v_i|)^2.
         residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
             input. A sequential block reads what y is added to.
-        types: ``agreeing_memories`` of the other choice than this has its suffix.
+
+    ``agreeing_memories`` of the other choice than ``values.types`` has its suffix.
     """
-    beside = residual == "read" and decoder.parallel
+    options = config.composition
+    beside = options.residual == "read" and decoder.parallel
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     shape = len(examples), decoder.description.layers
     seen = {name: np.zeros(shape, kind) for name, kind in READ.items()}
@@ -111,20 +102,20 @@ def observe(
 
     def run(part: np.ndarray) -> None:
         prefixes = [corpus.sentence(sentence[i])[: position[i]] for i in part]
-        cells, active = _run(decoder, prefixes, memories, beside)
+        cells, active = _run(decoder, prefixes, options.memories, beside)
         for name, grid in cells.items():
             seen[name][part] = grid.cpu().numpy()
         for index, of_layer in enumerate(active):
             fires[index, part] = np.packbits(of_layer.cpu().numpy(), axis=1)
 
     batching.run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
-    predictions = seen[f"{layer_prediction}_top"].T
-    for choice, tops in value_tops([np.unique(layer) for layer in predictions]).items():
+    predictions = seen[f"{options.layer_prediction}_top"].T
+    for choice, of_layers in tops([np.unique(layer) for layer in predictions]).items():
         counts = [
-            _agreeing(top, prediction, None if memories == "all" else active)
-            for top, prediction, active in zip(tops, predictions, fires, strict=True)
+            _agreeing(top, prediction, None if options.memories == "all" else active)
+            for top, prediction, active in zip(of_layers, predictions, fires, strict=True)
         ]
-        seen["agreeing_memories" + ("" if choice == types else f"_{choice}")] = np.stack(counts, axis=1)
+        seen["agreeing_memories" + ("" if choice == config.values.types else f"_{choice}")] = np.stack(counts, axis=1)
     return seen
 
 
@@ -287,14 +278,7 @@ def run(
         tokenizer = read_types(dictionary) if dictionary is not None and dictionary.suffix == ".json" else None
         prefixes = samples.read(sample[0], of_sentences(validation, tokenizer), text.lengths)
     else:
-        prefixes = sample_examples(
-            text.lengths[text.train :],
-            text.train,
-            examples=options.examples,
-            sample=options.sample,
-            positions=options.positions,
-            seed=config.seed,
-        )
+        prefixes = sample_examples(text.lengths[text.train :], text.train, options, config.seed)
     if config.values.projection == "random":  # in the released code, only the agreement script draws projections
         decoder.vocabulary.leave_out(never_trained(dictionary))
         tops = value_tops(decoder, decoder.vocabulary)
@@ -308,17 +292,7 @@ def run(
         tops_among = partial(every_top, decoder, decoder.vocabulary, values_table, config.values.types)
     missing = 0 if sample or shard[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
     prefixes = of_shard(prefixes, execution.batch_tokens, shard)
-    seen = observe(
-        decoder,
-        text,
-        prefixes,
-        tops_among,
-        layer_prediction=options.layer_prediction,
-        memories=options.memories,
-        batch_tokens=execution.batch_tokens,
-        residual=options.residual,
-        types=config.values.types,
-    )
+    seen = observe(decoder, text, prefixes, tops_among, config, execution.batch_tokens)
     observed = frames(prefixes, seen, text)
     if text.numbers is not None:  # sentences of a sample have their numbers in the run's corpus
         numbers = text.numbers[observed["examples"]["sentence"].to_numpy()]
