@@ -20,35 +20,21 @@ from ff_memories.judge.verdicts import measure
 from ff_memories.paper.layers.composition import kinds
 from ff_memories.paper.layers.measures import active_memories, residual_predicts, zero_agreement
 from ff_memories.paper.values.measures import agreement
+from ff_memories.paper.values.values import Predicted, with_predictions
 from ff_memories.tables import TABLES, conform
 
 Tables = dict[str, pl.DataFrame]
 DRAWS = 20  # of each random baseline
-PREDICTED = ("top_token", "top_probability", "next_token_rank")
 
 
-def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: pl.DataFrame) -> pl.DataFrame:
-    """Return the table ``values`` with other predictions than the values' own, ``PREDICTED`` in the table's order.
+def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: Predicted) -> pl.DataFrame:
+    """Return the table ``values`` with other predictions, in its order, than the values' own.
 
-    ``targets``: triggers with their ``target`` (``predictions.targets``).
+    ``targets``: triggers with their ``target`` (``values.targets``).
     """
-    changed = values.select(TABLES["values"].columns.keys()).with_columns(predicted.select(PREDICTED))
-    tops = changed.select("layer", "key", top="top_token")
-    agreeing = (
-        targets.join(tops, on=["layer", "key"])
-        .group_by("layer", "key")
-        .agg((pl.col("target") == pl.col("top")).sum().alias("agreeing_triggers"))
-    )
-    return (
-        changed.drop("agreeing_triggers")
-        .join(agreeing, on=["layer", "key"], how="left", maintain_order="left")
-        .with_columns(
-            pl.col("agreeing_triggers").fill_null(0),
-            agrees=pl.col("next_token") == pl.col("top_token"),
-            next_token_rank=pl.when(pl.col("next_token").is_not_null()).then("next_token_rank"),
-        )
-        .select(values.select(TABLES["values"].columns.keys()).columns)
-    )
+    columns = list(TABLES["values"].columns)
+    plain = values.select(columns).drop("agreeing_triggers")
+    return with_predictions(plain, targets.drop_nulls("target"), predicted, suffix="", folds=None).select(columns)
 
 
 def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -> Tables:
@@ -56,10 +42,9 @@ def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -
 
     The rank under another value is unknown, so it is null.
     """
-    shuffled = [rng.permutation(part) for part in _rows_by_layer(run["values"])]
-    predicted = (
-        run["values"].select(PREDICTED)[np.concatenate(shuffled)].with_columns(next_token_rank=pl.lit(None, pl.UInt32))
-    )
+    shuffled = np.concatenate([rng.permutation(part) for part in _rows_by_layer(run["values"])])
+    top, probability = (run["values"][name].to_numpy()[shuffled] for name in ("top_token", "top_probability"))
+    predicted = Predicted(top, probability, np.full(len(shuffled), -1))
     refinement = run["refinement"].sort("layer", "example")
     residuals = [refinement["residual_top"].to_numpy()[rng.permutation(part)] for part in _rows_by_layer(refinement)]
     return {
@@ -78,12 +63,10 @@ def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
     rank[order] = np.arange(len(counts))
     values, refinement = run["values"], run["refinement"]
     wanted = values["next_token"].fill_null(0).to_numpy()
-    predicted = pl.DataFrame(
-        {
-            "top_token": np.full(len(values), order[0], dtype=np.uint32),
-            "top_probability": values["top_probability"],  # so the most predictive values stay the same
-            "next_token_rank": rank[wanted].astype(np.uint32),
-        }
+    predicted = Predicted(
+        np.full(len(values), order[0]),
+        values["top_probability"].to_numpy(),  # so the most predictive values stay the same
+        np.where(values["next_token"].is_null().to_numpy(), -1, rank[wanted]),
     )
     return {
         "values": with_tops(values, targets, predicted),

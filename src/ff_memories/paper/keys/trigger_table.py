@@ -54,9 +54,9 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
                     "coefficient": entries.coefficient.cpu().numpy(),
                     "sentence": sentence,
                     "position": position,
-                    "next_token": corpus.following(sentence, position),
+                    "next_token": pl.Series(corpus.following(sentence, position)).replace({-1: None}),
                 }
-            ).with_columns(pl.when(pl.col("next_token") >= 0).then("next_token").alias("next_token"))
+            )
         )
     return pl.concat(parts)
 
@@ -89,11 +89,8 @@ def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
 
 def firing(counts: np.ndarray, prefixes: int, keys: list[tuple[int, int]] | None) -> pl.DataFrame:
     """Return the ``firing`` table of (layer, key), ``None`` for all, from counts (layers, memories) int64."""
-    layer, key = (
-        np.array(keys, dtype=np.int64).reshape(-1, 2).T
-        if keys is not None
-        else (grid.ravel() + first for grid, first in zip(np.indices(counts.shape), (1, 0), strict=True))
-    )
+    every = np.indices(counts.shape).reshape(2, -1) + np.array([[1], [0]])
+    layer, key = every if keys is None else np.array(keys, dtype=np.int64).reshape(-1, 2).T
     return pl.DataFrame({"layer": layer, "key": key, "fired": counts[layer - 1, key]}).with_columns(
         prefixes=pl.lit(prefixes, pl.UInt64)
     )

@@ -220,7 +220,7 @@ def kinds() -> pl.Expr:
 def frames(examples: pl.DataFrame, seen: dict[str, np.ndarray], corpus: Corpus) -> dict[str, pl.DataFrame]:
     """Return the tables ``examples``, ``composition`` and ``refinement``, from what ``observe`` saw."""
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
-    following = pl.Series("next_token", corpus.following(sentence, position))
+    following = pl.Series("next_token", corpus.following(sentence, position)).replace({-1: None})
     (count, layers), model_top = seen["output_top"].shape, seen["output_top"][:, -1]
     key = {
         "example": np.repeat(examples["example"].to_numpy(), layers),
@@ -229,9 +229,7 @@ def frames(examples: pl.DataFrame, seen: dict[str, np.ndarray], corpus: Corpus) 
     rows = pl.DataFrame(key | {name: grid.ravel() for name, grid in seen.items()})
     refinement = rows.select(*key, "residual_top", "ffn_top", "output_top", "residual_probability")
     return {
-        "examples": examples.with_columns(
-            pl.when(following >= 0).then(following).alias("next_token"), pl.Series("model_top", model_top)
-        ),
+        "examples": examples.with_columns(following, pl.Series("model_top", model_top)),
         "composition": rows.drop("residual_top", "residual_probability"),
         "refinement": refinement.with_columns(kinds().alias("kind"), model_top=np.repeat(model_top, layers)),
     }

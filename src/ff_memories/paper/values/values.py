@@ -204,31 +204,26 @@ def table(
         {
             "layer": (layer.ravel() + 1).astype(np.uint8),
             "key": key.ravel().astype(np.uint16),
-            "next_token": wanted.ravel(),
+            "next_token": pl.Series(wanted.ravel()).replace({-1: None}),
         }
-    ).with_columns(pl.when(pl.col("next_token") >= 0).then("next_token").alias("next_token"))
+    )
     with_targets = with_targets.drop_nulls("target")
     counts = with_targets.group_by("layer", "key").agg(pl.len().alias("triggers"))
     values = values.join(counts, on=["layer", "key"], how="left", maintain_order="left")
     for choice, suffix in ((types, ""), (other(types), f"_{other(types)}")):
-        values = _with_predictions(values, with_targets, predicted[choice], suffix, folds)
+        values = with_predictions(values, with_targets, predicted[choice], suffix, folds)
     return memory_selection.rows(keys, values.with_columns(pl.col("triggers").fill_null(0)))
 
 
-def _with_predictions(
+def with_predictions(
     values: pl.DataFrame, with_targets: pl.DataFrame, predicted: Predicted, suffix: str, folds: np.ndarray | None
 ) -> pl.DataFrame:
     """Add what values predict among some types, and how many of their keys' triggers are followed by it."""
     values = values.with_columns(
         pl.Series("top_token" + suffix, predicted.top.ravel().astype(np.uint32)),
         pl.Series("top_probability" + suffix, predicted.probability.ravel().astype(np.float32)),
-        pl.Series("next_token_rank" + suffix, predicted.rank.ravel()),
-    ).with_columns(
-        pl.when(pl.col("next_token_rank" + suffix) >= 0)
-        .then("next_token_rank" + suffix)
-        .alias("next_token_rank" + suffix),
-        (pl.col("next_token") == pl.col("top_token" + suffix)).alias("agrees" + suffix),
-    )
+        pl.Series("next_token_rank" + suffix, predicted.rank.ravel()).replace({-1: None}),
+    ).with_columns((pl.col("next_token") == pl.col("top_token" + suffix)).alias("agrees" + suffix))
     compared = with_targets.join(values.select("layer", "key", top="top_token" + suffix), on=["layer", "key"])
     counts = {"agreeing_triggers" + suffix: pl.col("target") == pl.col("top")}
     if folds is not None:
