@@ -14,7 +14,7 @@ from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
 from ff_memories.inputs import proved_model
 from ff_memories.model import interventions, proof
-from ff_memories.model.transformer import describe, hooked
+from ff_memories.model.transformer import describe
 
 LIMIT = 13  # the original positions, of 60 in all; no multiple of what sentences are padded to
 LENGTHS = [1, 5, 5, 11, 12, 12, 13, 13, 16, 30, 58, 59]  # tokens; the start token is one more
@@ -129,8 +129,7 @@ def test_a_model_whose_sentences_depend_on_their_batch_is_refused(tmp_path, monk
     tiny.save(tmp_path / "model", "phi3", original_max_position_embeddings=LIMIT,
               rope_parameters={"rope_type": "longrope"} | ROPES["longrope"](half))  # fmt: skip
     assert proved_model.take_in(tmp_path / "model").proof.errors["alone"] < 1e-6
-    for module in (describe, hooked):  # as if nobody had known
-        monkeypatch.setattr(module, "positions_of", lambda config: config.max_position_embeddings)
+    monkeypatch.setattr(describe, "positions_of", lambda config: config.max_position_embeddings)  # as if nobody knew
     with pytest.raises(UserError, match="depends on its batch"):
         proved_model.take_in(tmp_path / "model")
 

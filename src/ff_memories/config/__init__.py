@@ -16,28 +16,8 @@ from ff_memories.base import foreign
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.sections import declared
+from ff_memories.config import sections
 from ff_memories.config.model import KINDS, AnyModel
-from ff_memories.config.sections import (
-    Baselines,
-    Causal,
-    Composition,
-    CorpusSection,
-    ExecutionSection,
-    Extraction,
-    FigureOptions,
-    Gallery,
-    MemorySelection,
-    Mutations,
-    Patterns,
-    Removals,
-    Section,
-    Sensitivity,
-    Sources,
-    Triggers,
-    Values,
-    keys_of,
-    plain_path,
-)
 
 # The value of every key set to `auto`, by `fidelity`.
 FIDELITY = {
@@ -69,7 +49,7 @@ RELEASED_ONLY = {
 }
 
 
-class Config(Section):
+class Config(sections.Section):
     """The config of one run."""
 
     run: str = Field(
@@ -81,22 +61,22 @@ class Config(Section):
         description="what `auto` becomes, in the keys that config/README.md lists: paper (as the paper describes) | "
         "released (as the authors' released code does)",
     )
-    corpus: CorpusSection
+    corpus: sections.CorpusSection
     model: AnyModel
-    execution: ExecutionSection = ExecutionSection()
-    extraction: Extraction = Extraction()
-    triggers: Triggers = Triggers()
-    mutations: Mutations = Mutations()
-    patterns: Patterns = Patterns()
-    values: Values = Values()
-    composition: Composition = Composition()
-    causal: Causal = Field(default_factory=Causal)
-    removals: Removals = Field(default_factory=Removals)
-    baselines: Baselines = Field(default_factory=Baselines)
-    sensitivity: Sensitivity = Field(default_factory=Sensitivity)
-    sources: Sources = Field(default_factory=Sources)
-    gallery: Gallery = Field(default_factory=Gallery)
-    figures: dict[str, FigureOptions] = Field(
+    execution: sections.ExecutionSection = sections.ExecutionSection()
+    extraction: sections.Extraction = sections.Extraction()
+    triggers: sections.Triggers = sections.Triggers()
+    mutations: sections.Mutations = sections.Mutations()
+    patterns: sections.Patterns = sections.Patterns()
+    values: sections.Values = sections.Values()
+    composition: sections.Composition = sections.Composition()
+    causal: sections.Causal = Field(default_factory=sections.Causal)
+    removals: sections.Removals = Field(default_factory=sections.Removals)
+    baselines: sections.Baselines = Field(default_factory=sections.Baselines)
+    sensitivity: sections.Sensitivity = Field(default_factory=sections.Sensitivity)
+    sources: sections.Sources = Field(default_factory=sections.Sources)
+    gallery: sections.Gallery = Field(default_factory=sections.Gallery)
+    figures: dict[str, sections.FigureOptions] = Field(
         default_factory=dict, description="options of single figures, by name: figure2 to figure11, figureb1, ..."
     )
 
@@ -170,7 +150,7 @@ def usual(keys: dict[str, FieldInfo] = Config.model_fields) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, field in keys.items():
         if field.default_factory is None and not field.json_schema_extra:
-            if below := keys_of(field):
+            if below := sections.keys_of(field):
                 out[name] = usual(below)
             elif field.is_required():
                 out[name] = None
@@ -183,11 +163,11 @@ ABSENT = object()  # the value of a key that a file does not have
 PROTOCOL = "protocol"  # a config's key: the file of the keys that several runs share
 
 
-def _keys_in(sections: list[str]) -> list[str]:
+def _keys_in(path: list[str]) -> list[str]:
     """Return the keys of the section at a path; none if the path is not a section."""
     keys: dict[str, FieldInfo] = Config.model_fields
-    for name in sections:
-        keys = FigureOptions.model_fields if sections[0] == "figures" else keys_of(keys.get(name))
+    for name in path:
+        keys = sections.FigureOptions.model_fields if path[0] == "figures" else sections.keys_of(keys.get(name))
     return list(keys)
 
 
@@ -196,10 +176,10 @@ def faults(error: ValidationError, prefix: str = "") -> str:
     for fault in error.errors():
         where = [prefix, *map(str, fault["loc"])]
         path = [part for part in where if part and part not in KINDS.values()]
-        *sections, key = path or [""]
+        *above, key = path or [""]
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            message = "unknown key" + did_you_mean(key, _keys_in(sections))
+            message = "unknown key" + did_you_mean(key, _keys_in(above))
         elif fault["type"] == "missing":
             message = "missing key"
         elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):
@@ -216,7 +196,7 @@ def by_file(data: Any, name: str = "config", root: Path = Path()) -> dict[str, d
     files = {name: data}
     if isinstance(data, dict) and (shared := data.get(PROTOCOL)) is not None:
         try:
-            path = plain_path(shared)
+            path = sections.plain_path(shared)
         except (ValueError, AttributeError, TypeError) as error:
             raise UserError(f"{name}: {PROTOCOL}: expected a path: {error}") from None
         files = {name: {key: value for key, value in data.items() if key != PROTOCOL}, path: read_yaml(root / path)}
@@ -300,13 +280,13 @@ class Settings(_Keys):
     @property
     def precision(self) -> Precision:
         """``extraction.precision``; float32 if a step is run by hand without that section."""
-        section: Extraction | None = vars(self).get("extraction")
+        section: sections.Extraction | None = vars(self).get("extraction")
         return "float32" if section is None else section.precision
 
     @property
-    def looked_at(self) -> MemorySelection:
+    def looked_at(self) -> sections.MemorySelection:
         """``triggers.keys``; None, for all, if the rule does not declare it, as rules do only where it is set."""
-        section: Triggers | None = vars(self).get("triggers")
+        section: sections.Triggers | None = vars(self).get("triggers")
         return None if section is None else section.keys
 
     if not TYPE_CHECKING:  # type checkers then report keys that the config lacks

@@ -57,33 +57,18 @@ class Family:
 
 
 _LLAMA = Family(
-    "LlamaForCausalLM",
-    down="mlp.down_proj",
-    up="mlp.up_proj",
-    gate="mlp.gate_proj",
-    activation="mlp.act_fn",
-    norm="post_attention_layernorm",
-    reads="post_attention_layernorm",
-    final_norm="model.norm",
-)
+    "LlamaForCausalLM", down="mlp.down_proj", up="mlp.up_proj", gate="mlp.gate_proj", activation="mlp.act_fn",
+    norm="post_attention_layernorm", reads="post_attention_layernorm", final_norm="model.norm",
+)  # fmt: skip
 _GEMMA2 = replace(
-    _LLAMA,
-    architecture="Gemma2ForCausalLM",
-    norm="pre_feedforward_layernorm",
-    reads="pre_feedforward_layernorm",
+    _LLAMA, architecture="Gemma2ForCausalLM", norm="pre_feedforward_layernorm", reads="pre_feedforward_layernorm",
     norm_after="post_feedforward_layernorm",
-)
+)  # fmt: skip
 _NEOX = Family(
-    "GPTNeoXForCausalLM",
-    down="mlp.dense_4h_to_h",
-    up="mlp.dense_h_to_4h",
-    activation="mlp.act",
-    norm="post_attention_layernorm",
-    reads=None,
-    final_norm="gpt_neox.final_layer_norm",
-    wiring="parallel",
+    "GPTNeoXForCausalLM", down="mlp.dense_4h_to_h", up="mlp.dense_h_to_4h", activation="mlp.act",
+    norm="post_attention_layernorm", reads=None, final_norm="gpt_neox.final_layer_norm", wiring="parallel",
     choices=(("use_parallel_residual", True),),
-)
+)  # fmt: skip
 
 FAMILIES: dict[str, tuple[Family, ...]] = {
     "gpt2": (

@@ -145,19 +145,9 @@ def attention_of_sentences(
     if k.shape[1] != q.shape[1]:
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     causal, width = 1, None if scoring.window is None or scoring.window >= longest else scoring.window
+    q, k, v = q[None], k[None], v[None]
     return torch.ops.aten._efficient_attention_forward(
-        q[None],
-        k[None],
-        v[None],
-        None,
-        ends,
-        ends,
-        longest,
-        longest,
-        0.0,
-        causal,
-        scale=scoring.scale,
-        window_size=width,
+        q, k, v, None, ends, ends, longest, longest, 0.0, causal, scale=scoring.scale, window_size=width
     )[0][0]
 
 

@@ -98,6 +98,99 @@ class Cluster:
         return float(words.norm(dim=1).max()), words.mean(0)
 
 
+class Tail:
+    """One tail of the softmax and a block of vectors, projected for some of them.
+
+    With four words, none longer than 1 and with mean 0, and a vector of length 1 in the tail's space:
+
+        a word's logit at most 1, their log-sum-exp at least log 4 = 1.39   log-probability in the tail at most -0.39
+        the tail's class in the head: prior -2                              reach -2.39, and a margin
+        best word of the head: -2.1                                         above reach: no need to project the vector
+
+    Attributes:
+        reach: (rows,) no word of the tail lies above it, in head logits.
+        max, argmax, lse, own: (rows,) largest logit, its word, log-sum-exp, and the target's own logit; NaN for vectors
+            that were not projected, ``own`` for targets elsewhere too.
+        offset: (rows,) what brings the tail's logits to the head's.
+    """
+
+    def __init__(self, cluster: Cluster, h: Tensor, prior: Tensor, flat: bool, roundoff: float):
+        self.cluster, self.prior, self.flat = cluster, prior, flat
+        self.z = cluster.inner(h)
+        if flat:
+            self.reach = torch.full_like(prior, torch.inf)
+        else:  # logit - lse: a logit is at most |z| |e|, and by Jensen lse at least log(n) + the logits' mean
+            longest, mean = cluster.extent
+            largest = self.z.norm(dim=1) * longest
+            most = largest - math.log(cluster.size) - linear(self.z, mean[None]).squeeze(1)
+            self.reach = prior + torch.clamp(most, max=0) + MARGIN + 4 * roundoff * largest
+        self.max, self.lse, self.own = (torch.full_like(prior, torch.nan) for _ in range(3))
+        self.argmax = torch.zeros(len(h), dtype=torch.long, device=h.device)
+        self._done = torch.zeros(len(h), dtype=torch.bool, device=h.device)
+        self._kept: list[tuple[Tensor, list[Tensor]]] = []
+
+    @property
+    def offset(self) -> Tensor:
+        return torch.zeros_like(self.prior) if self.flat else self.prior - self.lse
+
+    def holds(self, target: Tensor) -> Tensor:
+        """Return (rows,) bool: whose targets are words of this tail."""
+        return (target >= self.cluster.first) & (target < self.cluster.first + self.cluster.size)
+
+    def project(self, need: Tensor, target: Tensor | None, keep: bool) -> None:
+        """Project the vectors that need it and were not yet; ``keep`` their logits for ``above``."""
+        rows = (need & ~self._done).nonzero().squeeze(1)
+        if not len(rows):
+            return
+        self._done[rows] = True
+        z, tiles = self.z[rows], []
+        best, lse = (z.new_full((len(z),), -torch.inf) for _ in range(2))
+        word, target_logit = rows.new_zeros(len(rows)), z.new_full((len(z),), torch.nan)
+        for start, tile in self.cluster.tiles(z):
+            value = tile.amax(1)
+            rises = (value > best).nonzero().squeeze(1)
+            word[rises] = tile[rises].argmax(1) + start
+            best = torch.maximum(best, value)
+            lse = torch.logaddexp(lse, torch.logsumexp(tile, 1))
+            if target is not None:
+                at = target[rows] - self.cluster.first - start
+                picked = tile.gather(1, at.clamp(0, tile.shape[1] - 1)[:, None]).squeeze(1)
+                target_logit = torch.where((at >= 0) & (at < tile.shape[1]), picked, target_logit)
+            if keep:
+                tiles.append(tile)
+        self.max[rows], self.argmax[rows], self.lse[rows], self.own[rows] = best, word, lse, target_logit
+        if keep:
+            self._kept.append((rows, tiles))
+
+    def logits_of(self, words: Tensor) -> Tensor:
+        """Return the logits (rows, words) of a few words, in head logits; NaN for vectors that were not projected."""
+        return linear(self.z, self.cluster.embedding[words]) + self.offset[:, None]
+
+    def best_without(self, rows: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the largest logit, in head logits, and its type, for some vectors and without some words."""
+        need = torch.zeros_like(self._done)
+        need[rows] = True
+        self.project(need, None, keep=False)
+        best, word = self.max[rows], self.argmax[rows]
+        again = torch.isin(word, words).nonzero().squeeze(1)
+        if len(again):
+            best[again] = -torch.inf
+            for start, tile in self.cluster.tiles(self.z[rows[again]]):
+                here = words[(words >= start) & (words < start + tile.shape[1])] - start
+                value, at = tile.index_fill_(1, here, -torch.inf).max(1)
+                rises = value > best[again]
+                best[again] = torch.where(rises, value, best[again])
+                word[again] = torch.where(rises, at + start, word[again])
+        return best + self.offset[rows], word + self.cluster.first
+
+    def above(self, bar: Tensor) -> Tensor:
+        """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected."""
+        count = torch.zeros(len(bar), dtype=torch.long, device=bar.device)
+        for rows, tiles in self._kept:
+            count[rows] = torch.stack([_above(tile, bar[rows], torch.empty_like(tile)) for tile in tiles]).sum(0)
+        return count
+
+
 class Vocabulary:
     """The model's output layer; ``kind`` is how vectors are read (``reading``)."""
 
@@ -165,12 +258,8 @@ class Vocabulary:
 
     def word_vectors(self) -> Tensor:
         """Return what every word is read by, (vocab, d): h . E of the paper's softmax(h E)."""
-        return torch.cat(
-            [
-                widened(c.embedding) if c.projection is None else linear(c.embedding, c.projection.t())
-                for c in self.clusters
-            ]
-        )
+        parts = ((cluster.embedding, cluster.projection) for cluster in self.clusters)
+        return torch.cat([widened(words) if p is None else linear(words, p.t()) for words, p in parts])
 
     def output(self, h: Tensor) -> Tensor:
         """Return layer vectors (rows, d) as the output softmax takes them: through the final norm, if there is one."""
@@ -279,8 +368,8 @@ class Vocabulary:
         top = _argmax(logits)
         top_logit = logits.gather(1, top[:, None])
         # torch.logsumexp has the same bits and takes five times as long
-        norm = (logits - top_logit).exp_().sum(1).log_().add_(top_logit.squeeze(1))
-        return self._prediction(logits, [], top, top_logit.squeeze(1), norm, target, rank)
+        lse = (logits - top_logit).exp_().sum(1).log_().add_(top_logit.squeeze(1))
+        return self._prediction(logits, [], top, top_logit.squeeze(1), lse, target, rank)
 
     def _rows(self, h: Tensor, target: Tensor | None, rank: bool) -> Prediction:
         """Return the predictions of a block of vectors where words are in a head and tails."""
@@ -290,10 +379,10 @@ class Vocabulary:
         flat = self.kind == "flat"
         if flat or self.classes is None:
             classes = h.new_zeros(len(h), len(self.clusters) - 1)  # every word competes in one softmax
-            norm = torch.logsumexp(head, 1)
+            lse = torch.logsumexp(head, 1)
         else:
             classes = linear(h, self.classes)
-            norm = torch.logsumexp(torch.cat([head, classes], 1), 1)
+            lse = torch.logsumexp(torch.cat([head, classes], 1), 1)
         tails = [
             Tail(c, h, p, flat, ROUNDOFF[self.precision])
             for c, p in zip(self.clusters[1:], classes.unbind(1), strict=True)
@@ -302,35 +391,28 @@ class Vocabulary:
             need = tail.reach > top_logit if target is None else (tail.reach > top_logit) | tail.holds(target)
             tail.project(need, target, keep=rank and target is not None)
             if flat:
-                norm = torch.logaddexp(norm, tail.lse)
+                lse = torch.logaddexp(lse, tail.lse)
         for tail in tails:  # the tail's best word, in head logits
             best = tail.max + tail.offset
             wins = best > top_logit  # never where the tail was not projected: NaN
             top_logit = torch.where(wins, best, top_logit)
             top = torch.where(wins, tail.argmax + tail.cluster.first, top)
-        return self._prediction(head, tails, top, top_logit, norm, target, rank)
+        return self._prediction(head, tails, top, top_logit, lse, target, rank)
 
     def _prediction(
-        self,
-        head: Tensor,
-        tails: list["Tail"],
-        top: Tensor,
-        top_logit: Tensor,
-        norm: Tensor,
-        target: Tensor | None,
-        rank: bool,
+        self, head: Tensor, tails: list[Tail], top: Tensor, best: Tensor, lse: Tensor, target: Tensor | None, rank: bool
     ) -> Prediction:
-        """Return what is read off a block's logits, given the best word of each row."""
-        probability, none = torch.exp(top_logit - norm), torch.full_like(top, -1)
+        """Return what is read off a block's logits, given the best word of each row and its logit."""
+        probability, none = torch.exp(best - lse), torch.full_like(top, -1)
         out = Prediction(top, probability, none, torch.full_like(probability, torch.nan), top, probability, none)
-        logit = None if target is None else self._fill_targets(out, head, tails, norm, target, rank)
+        logit = None if target is None else self._fill_targets(out, head, tails, lse, target, rank)
         out.trained_rank = out.target_rank
         if len(self.never):
-            self._leave_out_untrained(out, head, tails, norm, target if rank else None, logit)
+            self._leave_out_untrained(out, head, tails, lse, target if rank else None, logit)
         return out
 
     def _fill_targets(
-        self, out: Prediction, head: Tensor, tails: list["Tail"], norm: Tensor, target: Tensor, rank: bool
+        self, out: Prediction, head: Tensor, tails: list[Tail], lse: Tensor, target: Tensor, rank: bool
     ) -> Tensor:
         """Fill in the targets' probabilities and ranks; return their logits (rows,), NaN without a target.
 
@@ -342,7 +424,7 @@ class Vocabulary:
         logit = torch.where(in_head, target_logit, torch.nan)  # in head logits
         for tail in tails:
             logit = torch.where(tail.own.isnan(), logit, tail.own + tail.offset)
-        out.target_probability = torch.exp(logit - norm)
+        out.target_probability = torch.exp(logit - lse)
         if not rank:
             return logit
         count = _above(head, logit, torch.empty_like(head) if len(self.never) else head)
@@ -353,13 +435,7 @@ class Vocabulary:
         return logit
 
     def _leave_out_untrained(
-        self,
-        out: Prediction,
-        head: Tensor,
-        tails: list["Tail"],
-        norm: Tensor,
-        target: Tensor | None,
-        logit: Tensor | None,
+        self, out: Prediction, head: Tensor, tails: list[Tail], lse: Tensor, target: Tensor | None, logit: Tensor | None
     ) -> None:
         """Fill in what is predicted without the types that the model is never trained to predict.
 
@@ -375,7 +451,7 @@ class Vocabulary:
                 wins = value > best
                 best, top = torch.where(wins, value, best), torch.where(wins, word, top)
             out.trained_top = out.top.index_copy(0, rows, top)
-            out.trained_probability = out.probability.index_copy(0, rows, torch.exp(best - norm[rows]))
+            out.trained_probability = out.probability.index_copy(0, rows, torch.exp(best - lse[rows]))
         if target is None or logit is None:
             return
         logits, types = [head[:, inside]], [inside]
@@ -413,96 +489,3 @@ def _above(logits: Tensor, bar: Tensor, room: Tensor) -> Tensor:
     own where these are read no more.
     """
     return torch.gt(logits, bar[:, None], out=room).sum(1).long()
-
-
-class Tail:
-    """One tail of the softmax and a block of vectors, projected for some of them.
-
-    With four words, none longer than 1 and with mean 0, and a vector of length 1 in the tail's space:
-
-        a word's logit at most 1, their log-sum-exp at least log 4 = 1.39   log-probability in the tail at most -0.39
-        the tail's class in the head: prior -2                              reach -2.39, and a margin
-        best word of the head: -2.1                                         above reach: no need to project the vector
-
-    Attributes:
-        reach: (rows,) no word of the tail lies above it, in head logits.
-        max, argmax, lse, own: (rows,) largest logit, its word, log-sum-exp, and the target's own logit; NaN for vectors
-            that were not projected, ``own`` for targets elsewhere too.
-        offset: (rows,) what brings the tail's logits to the head's.
-    """
-
-    def __init__(self, cluster: Cluster, h: Tensor, prior: Tensor, flat: bool, roundoff: float):
-        self.cluster, self.prior, self.flat = cluster, prior, flat
-        self.z = cluster.inner(h)
-        if flat:
-            self.reach = torch.full_like(prior, torch.inf)
-        else:  # logit - lse: a logit is at most |z| |e|, and by Jensen lse at least log(n) + the logits' mean
-            longest, mean = cluster.extent
-            largest = self.z.norm(dim=1) * longest
-            most = largest - math.log(cluster.size) - linear(self.z, mean[None]).squeeze(1)
-            self.reach = prior + torch.clamp(most, max=0) + MARGIN + 4 * roundoff * largest
-        self.max, self.lse, self.own = (torch.full_like(prior, torch.nan) for _ in range(3))
-        self.argmax = torch.zeros(len(h), dtype=torch.long, device=h.device)
-        self._done = torch.zeros(len(h), dtype=torch.bool, device=h.device)
-        self._kept: list[tuple[Tensor, list[Tensor]]] = []
-
-    @property
-    def offset(self) -> Tensor:
-        return torch.zeros_like(self.prior) if self.flat else self.prior - self.lse
-
-    def holds(self, target: Tensor) -> Tensor:
-        """Return (rows,) bool: whose targets are words of this tail."""
-        return (target >= self.cluster.first) & (target < self.cluster.first + self.cluster.size)
-
-    def project(self, need: Tensor, target: Tensor | None, keep: bool) -> None:
-        """Project the vectors that need it and were not yet; ``keep`` their logits for ``above``."""
-        rows = (need & ~self._done).nonzero().squeeze(1)
-        if not len(rows):
-            return
-        self._done[rows] = True
-        z, tiles = self.z[rows], []
-        best, lse = (z.new_full((len(z),), -torch.inf) for _ in range(2))
-        word, target_logit = rows.new_zeros(len(rows)), z.new_full((len(z),), torch.nan)
-        for start, tile in self.cluster.tiles(z):
-            value = tile.amax(1)
-            rises = (value > best).nonzero().squeeze(1)
-            word[rises] = tile[rises].argmax(1) + start
-            best = torch.maximum(best, value)
-            lse = torch.logaddexp(lse, torch.logsumexp(tile, 1))
-            if target is not None:
-                at = target[rows] - self.cluster.first - start
-                picked = tile.gather(1, at.clamp(0, tile.shape[1] - 1)[:, None]).squeeze(1)
-                target_logit = torch.where((at >= 0) & (at < tile.shape[1]), picked, target_logit)
-            if keep:
-                tiles.append(tile)
-        self.max[rows], self.argmax[rows], self.lse[rows], self.own[rows] = best, word, lse, target_logit
-        if keep:
-            self._kept.append((rows, tiles))
-
-    def logits_of(self, words: Tensor) -> Tensor:
-        """Return the logits (rows, words) of a few words, in head logits; NaN for vectors that were not projected."""
-        return linear(self.z, self.cluster.embedding[words]) + self.offset[:, None]
-
-    def best_without(self, rows: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the largest logit, in head logits, and its type, for some vectors and without some words."""
-        need = torch.zeros_like(self._done)
-        need[rows] = True
-        self.project(need, None, keep=False)
-        best, word = self.max[rows], self.argmax[rows]
-        again = torch.isin(word, words).nonzero().squeeze(1)
-        if len(again):
-            best[again] = -torch.inf
-            for start, tile in self.cluster.tiles(self.z[rows[again]]):
-                here = words[(words >= start) & (words < start + tile.shape[1])] - start
-                value, at = tile.index_fill_(1, here, -torch.inf).max(1)
-                rises = value > best[again]
-                best[again] = torch.where(rises, value, best[again])
-                word[again] = torch.where(rises, at + start, word[again])
-        return best + self.offset[rows], word + self.cluster.first
-
-    def above(self, bar: Tensor) -> Tensor:
-        """Return (rows,) how many words' logits exceed a bar; none where the tail was not projected."""
-        count = torch.zeros(len(bar), dtype=torch.long, device=bar.device)
-        for rows, tiles in self._kept:
-            count[rows] = torch.stack([_above(tile, bar[rows], torch.empty_like(tile)) for tile in tiles]).sum(0)
-        return count

@@ -22,15 +22,7 @@ from ff_memories.model.batches.prefix_tree import PrefixTree
 from ff_memories.model.decoder import Batch, LanguageModel, LayerOutput, Rows
 from ff_memories.model.families import Family
 from ff_memories.model.matmul import linear, widened
-from ff_memories.model.transformer.describe import (
-    TransformerDescription,
-    attention,
-    layers_of,
-    matrix,
-    positions_of,
-    rows_of,
-    scale_of,
-)
+from ff_memories.model.transformer import describe
 from ff_memories.model.vocabulary import Vocabulary
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]  # what a model gives a layer besides its input
@@ -83,12 +75,12 @@ class Layer:
     @property
     def keys(self) -> Tensor:
         """(d_m, d): key i is row i. Of a gated layer (d_m, 2 d): row i of the gate, then that of ``up``."""
-        up = rows_of(self.module.get_submodule(self.family.up))
+        up = describe.rows_of(self.module.get_submodule(self.family.up))
         if self.family.fused:
             return torch.cat(up.chunk(2), 1)
         if self.family.gate is None:
             return up
-        return torch.cat([rows_of(self.module.get_submodule(self.family.gate)), up], 1)
+        return torch.cat([describe.rows_of(self.module.get_submodule(self.family.gate)), up], 1)
 
     @property
     def values(self) -> Tensor:
@@ -97,12 +89,12 @@ class Layer:
         Behind a norm a value is multiplied by that norm's scale: what the model adds is a positive multiple of it.
         """
         v = self.added
-        return v if self.after is None else v * scale_of(self.after, v.shape[1])
+        return v if self.after is None else v * describe.scale_of(self.after, v.shape[1])
 
     @property
     def added(self) -> Tensor:
         """(memories, d): what each memory adds to m V; a value before the norm behind it, if there is one."""
-        v = rows_of(self.down).t()
+        v = describe.rows_of(self.down).t()
         return torch.cat([v, -v]) if self.signs == 2 else v
 
     def behind(self, m: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor] | None:
@@ -185,20 +177,20 @@ class HookedModel(LanguageModel):
     matrices. Where the description's ``signs`` is 2, memory ``d_m + i`` is memory i with its sign changed.
     """
 
-    description: TransformerDescription
+    description: describe.TransformerDescription
     layers: Sequence[Layer]
 
     def __init__(
-        self, model: Any, description: TransformerDescription, family: Family, precision: Precision = "float32"
+        self, model: Any, description: describe.TransformerDescription, family: Family, precision: Precision = "float32"
     ):
         self.model, self.description, self.family, self.precision = model.eval(), description, family, precision
         self.start, self.signs = description.start, description.signs
         self.dtype = torch.float64 if next(model.parameters()).dtype == torch.float64 else torch.float32
         self.device = next(model.parameters()).device
-        self.path, self._stack = layers_of(model, description.layers)
+        self.path, self._stack = describe.layers_of(model, description.layers)
         self._state, self._alone = State(torch.bfloat16 if precision == "bfloat16" else None), threading.Lock()
         self._changes = contextlib.ExitStack()
-        self._changes.enter_context(attention(model, packed.NAME if family.packed else None))
+        self._changes.enter_context(describe.attention(model, packed.NAME if family.packed else None))
         if precision == "bfloat16":
             hold_matrices(model.float(), torch.bfloat16)
             self._changes.callback(hold_matrices, model, torch.float32)
@@ -214,7 +206,7 @@ class HookedModel(LanguageModel):
         self.embedding = model.get_input_embeddings().weight.detach()
         head, norm = model.get_output_embeddings(), model.get_submodule(family.final_norm)
         self.vocabulary = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
-        self.vocabulary.norm, self.vocabulary.scale = norm, scale_of(norm, head.weight.shape[1])
+        self.vocabulary.norm, self.vocabulary.scale = norm, describe.scale_of(norm, head.weight.shape[1])
         self.vocabulary.bias = None if head.bias is None else head.bias.detach()
         self.vocabulary.cap = description.config.get("final_logit_softcapping")
 
@@ -226,7 +218,7 @@ class HookedModel(LanguageModel):
     @property
     def longest(self) -> int:
         """The longest text the model takes, without the start token."""
-        return (positions_of(self.model.config) or self.description.max_positions) - 1
+        return (describe.positions_of(self.model.config) or self.description.max_positions) - 1
 
     def pack(self, sentences: Sequence[np.ndarray]) -> Batch:
         """Return sentences, sorted by length and without the start token, as a batch on the model's device."""
@@ -339,7 +331,7 @@ def hold_matrices(model: nn.Module, kind: torch.dtype) -> None:
     An output layer no longer shares the embedding's weights, which are no factors of a product.
     """
     for module in model.modules():
-        if matrix(module):
+        if describe.matrix(module):
             weight: Tensor = module.weight.detach()  # type: ignore[operator]
             module.weight = nn.Parameter(weight.to(kind), requires_grad=False)
 
@@ -349,9 +341,9 @@ def multiplied_by_ours(model: nn.Module) -> Iterator[None]:
     """Let every matrix of a model multiply as ``matmul.linear`` does."""
 
     def forward(module: Any, x: Tensor) -> Tensor:
-        return linear(x.flatten(0, -2), rows_of(module), module.bias).unflatten(0, x.shape[:-1])
+        return linear(x.flatten(0, -2), describe.rows_of(module), module.bias).unflatten(0, x.shape[:-1])
 
-    matrices = [module for module in model.modules() if matrix(module)]
+    matrices = [module for module in model.modules() if describe.matrix(module)]
     before = [vars(module).get("forward") for module in matrices]
     for module in matrices:
         module.forward = partial(forward, module)
