@@ -23,6 +23,7 @@ from ff_memories.paper.keys.measures import LABELS
 ITEMS = [Item("key", 1, n, tuple((f"w{n}", f"v{i}", "</script>&\u2028") for i in range(5))) for n in range(4)]
 NAMES = [i.item for i in ITEMS]
 SHOWN = {name: 5 for name in NAMES}
+alpha_nominal, alpha_masi = (scoring.MEASURES[f"alpha_{metric}"] for metric in ("nominal", "masi"))
 
 
 def record(item=0, pattern="1", type="shallow", description="ends alike", ranks=(1, 2, 3), annotator="ann"):
@@ -131,7 +132,7 @@ def test_agreement_of_a_published_example():
         for unit, label in enumerate(line.split()):
             if label != ".":
                 counts[unit, int(label) - 1] += 1
-    assert scoring.alpha_nominal(counts) == pytest.approx(0.743, abs=5e-4)
+    assert alpha_nominal(counts) == pytest.approx(0.743, abs=5e-4)
     assert scoring.gwet_ac1(counts) == pytest.approx(0.77544, abs=5e-6)
 
 
@@ -146,8 +147,8 @@ def masi(one, other):
 def test_masi_is_the_distance_of_sets():
     assert np.array([[masi(a, b) for b in SETS] for a in SETS]) == pytest.approx(scoring.MASI)
     mild, hard = (scoring.counted([["shallow", x], ["semantic"] * 2, ["none"] * 2]) for x in ("both", "none"))
-    assert scoring.alpha_masi(mild) > scoring.alpha_masi(hard)
-    assert scoring.alpha_nominal(scoring.counted([["none"], ["both"]])) is None  # no pairs
+    assert alpha_masi(mild) > alpha_masi(hard)
+    assert alpha_nominal(scoring.counted([["none"], ["both"]])) is None  # no pairs
 
 
 def alpha_by_pairs(units, distance):
@@ -169,9 +170,9 @@ def test_alpha_is_what_its_definition_gives(raters):
     ]
     sets = dict(zip(LABELS, SETS, strict=True))
     counts = scoring.counted(units)
-    assert scoring.alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
+    assert alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
     by_pairs = alpha_by_pairs(units, lambda a, b: masi(sets[a], sets[b]))
-    assert scoring.alpha_masi(counts) == pytest.approx(by_pairs)
+    assert alpha_masi(counts) == pytest.approx(by_pairs)
 
 
 def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():
@@ -262,7 +263,7 @@ def test_what_is_shown_holds_every_key_once_a_tenth_twice_and_as_many_foils():
 
 def test_where_all_labels_are_one_there_is_nothing_to_agree_about():
     same = scoring.counted([["none", "none"]] * 3 + [["both"]])
-    assert scoring.alpha_nominal(same) is scoring.alpha_masi(same) is None
+    assert alpha_nominal(same) is alpha_masi(same) is None
     assert scoring.agreement(same) == 1 and scoring.agreement(same[3:]) is None
     assert scoring.gwet_ac1(same[3:]) is None and scoring.gwet_ac1(same) > 0.7
     assert scoring.over_keys([], 1, "agreement") == (None, None, None)

@@ -14,6 +14,7 @@ from scipy.special import bdtrc
 
 from ff_memories.annotate.study import FEWEST
 
+Draws = Callable[[int], np.random.Generator]  # for sets of so many prefixes
 SETS = 2000
 LIFT = 3  # a pattern is at least three times as frequent in a key as in random prefixes
 
@@ -47,9 +48,7 @@ class Correction:
     ``smallest`` is the search: it gives the smallest p-value in a set of prefixes, which are indices into the pool.
     """
 
-    def __init__(
-        self, smallest: Callable[[np.ndarray], float], pool: int, rng_of: Callable[[int], np.random.Generator]
-    ):
+    def __init__(self, smallest: Callable[[np.ndarray], float], pool: int, rng_of: Draws):
         self._smallest, self._pool, self._rng_of = smallest, pool, rng_of
         self._null: dict[int, np.ndarray] = {}
 

@@ -8,7 +8,7 @@ texts: 6 to 20 prefixes from neighbouring sentences, among random ones.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ import torch
 
 from ff_memories import tables
 from ff_memories.annotate import semantic, shallow
-from ff_memories.annotate.permutation_test import Candidate
+from ff_memories.annotate.permutation_test import Candidate, Draws
 from ff_memories.annotate.scoring import Measured, label_of, share
 from ff_memories.annotate.semantic import Lexicon, Topics
 from ff_memories.annotate.shallow import Shallow
@@ -47,7 +47,7 @@ class Annotator:
         pool = random_prefixes(corpus, triggers, POOL, seed, "pattern pool")
         lexicon = Lexicon(dictionary.types, corpus, embedding, generator(seed, "pattern word pairs"))
 
-        def rng_of(kind: str) -> Callable[[int], np.random.Generator]:
+        def rng_of(kind: str) -> Draws:
             return lambda shown: generator(seed, f"{kind} patterns of {shown} random prefixes")
 
         return cls(

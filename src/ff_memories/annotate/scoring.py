@@ -175,10 +175,6 @@ def _alpha(counts: np.ndarray, metric: LevelOfMeasurement) -> float | None:
     return float(krippendorff.alpha(value_counts=counts, value_domain=domain, level_of_measurement=metric))
 
 
-alpha_nominal = partial(_alpha, metric="nominal")
-alpha_masi = partial(_alpha, metric=_masi_metric)  # of sets of types: `both` is closer to `shallow` than `none` is
-
-
 def gwet_ac1(counts: np.ndarray) -> float | None:
     """Return Gwet's AC1 (2008), which stays meaningful if nearly all labels are equal."""
     paired, rated = _paired(counts), counts[counts.sum(1) >= 1]
@@ -206,8 +202,8 @@ def _paired(counts: np.ndarray) -> np.ndarray:
 
 MEASURES: dict[str, Callable[[np.ndarray], float | None]] = {
     "agreement": agreement,
-    "alpha_nominal": alpha_nominal,
-    "alpha_masi": alpha_masi,
+    "alpha_nominal": partial(_alpha, metric="nominal"),
+    "alpha_masi": partial(_alpha, metric=_masi_metric),  # of sets of types: `both` is closer to `shallow` than `none`
     "gwet_ac1": gwet_ac1,
 }
 

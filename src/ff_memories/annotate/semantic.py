@@ -8,13 +8,13 @@ The chance for random prefixes follows from the words' frequencies and the prefi
 so long prefixes and common words gain no advantage.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
 import torch
 
-from ff_memories.annotate.permutation_test import Candidate, Correction, frequent, tail
+from ff_memories.annotate.permutation_test import Candidate, Correction, Draws, frequent, tail
 from ff_memories.annotate.study import FEWEST, Prefix
 from ff_memories.annotate.words import is_content, stem, train_counts
 from ff_memories.corpus.store import Corpus
@@ -136,7 +136,7 @@ def _nearest(units: Units, most: int, rng: np.random.Generator) -> np.ndarray:
 class Topics:
     """Find topics in the prefixes of a key, against sets of random prefixes from a pool."""
 
-    def __init__(self, lexicon: Lexicon, pool: Sequence[Prefix], rng_of: Callable[[int], np.random.Generator]):
+    def __init__(self, lexicon: Lexicon, pool: Sequence[Prefix], rng_of: Draws):
         self.lexicon = lexicon
         self._pool = [self._terms(prefix, frozenset()) for prefix in pool]
         self._opens = [len(prefix) < OPENING for prefix in pool]

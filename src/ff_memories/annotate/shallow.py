@@ -1,12 +1,12 @@
 """Find shallow patterns (section 3.1): what the last tokens of a key's prefixes literally have in common."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ff_memories.annotate.permutation_test import Candidate, Correction, distinct, frequent, tail
+from ff_memories.annotate.permutation_test import Candidate, Correction, Draws, distinct, frequent, tail
 from ff_memories.annotate.study import FEWEST, Prefix
 from ff_memories.annotate.words import is_content, shape, stem
 
@@ -21,13 +21,7 @@ Feature = tuple[str, tuple[Any, ...]]  # kind, and token ids or a word
 class Shallow:
     """Find n-grams, word forms and shapes that recur at the ends of prefixes more often than by chance."""
 
-    def __init__(
-        self,
-        types: Sequence[str],
-        reference: Sequence[Prefix],
-        pool: Sequence[Prefix],
-        rng_of: Callable[[int], np.random.Generator],
-    ):
+    def __init__(self, types: Sequence[str], reference: Sequence[Prefix], pool: Sequence[Prefix], rng_of: Draws):
         self.types = types
         self._content: dict[int, bool] = {}
         classes = length_classes(reference)

@@ -79,11 +79,6 @@ def prediction_survives(evidence: Evidence, *, limit: None) -> Measurement:
     share = pooled_share(rows, same, "prefix", evidence.seed)
     if share is None:
         return Measurement(reason="no row by margin")
-    low, high = (
-        rows.group_by("layer")
-        .agg(same.mean().alias("share"))
-        .select(low=pl.col("share").min(), high=pl.col("share").max())
-        .row(0)
-    )
-    reason = f"by layer, {percent(low)} to {percent(high)}"
+    by_layer = rows.group_by("layer").agg(share=same.mean())["share"].to_list()
+    reason = f"by layer, {percent(min(by_layer))} to {percent(max(by_layer))}"
     return Measurement(*share, n=len(rows), units=rows["prefix"].n_unique(), reason=reason)

@@ -98,15 +98,11 @@ def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.Lay
     edges = frame["bin"].to_list() or [1.0]
     theirs = paper.values(context)
     crowded = context.width / context.bins < 26
+    turned = -90 if crowded else 0
     first = pl.concat([frame["left"], theirs["left"]]).to_frame().min().item() or 0.0
     limits = alt.Scale(domain=[first, edges[-1]], nice=False)
     ticks = alt.Axis(
-        values=edges,
-        format=".1e",
-        labelFontSize=7,
-        labelOverlap=False,
-        labelFlush=False,
-        labelAngle=-90 if crowded else 0,
+        values=edges, format=".1e", labelFontSize=7, labelOverlap=False, labelFlush=False, labelAngle=turned
     )
 
     def x(field: str) -> alt.X:  # for every chart layer: one without an explicit axis would thin its ticks
