@@ -10,7 +10,6 @@ import torch
 
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import WHOLE, Shard, share
-from ff_memories.config import Settings
 from ff_memories.corpus.store import POSITIONS, Corpus, available
 from ff_memories.model.batches import batching
 from ff_memories.model.decoder import LanguageModel
@@ -26,19 +25,19 @@ def tables(
     decoder: LanguageModel,
     corpus: Corpus,
     triggers: pl.DataFrame,
-    config: Settings,
+    n: int,
+    positions: str,
+    seed: int,
     batch_tokens: int,
     shard: Shard = WHOLE,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return `histogram` and `samples` of the keys that have ``triggers``, whose first ends a key's histogram.
 
-    ``gallery.sampled`` sentences with a prefix (``triggers.positions``) are drawn. ``shard``: of groups of layers, a
-    pass each.
+    ``n`` sentences with a prefix (``positions``: ``POSITIONS``) are drawn. ``shard``: of groups of layers, a pass each.
     """
     best = triggers.filter(pl.col("rank") == 1).select("layer", "key", "coefficient").sort("layer", "key")
     of_layer = {layer: part for (layer,), part in best.group_by("layer", maintain_order=True)}
-    positions = config.triggers.positions
-    sample = _Sample(corpus, drawn(corpus, config.gallery.sampled, positions, config.seed), positions)
+    sample = _Sample(corpus, drawn(corpus, n, positions, seed), positions)
     neurons = decoder.description.keys
     asked = {layer: np.unique(part["key"].to_numpy() % neurons) for layer, part in of_layer.items()}
     most = max(map(len, asked.values()), default=0)

@@ -50,7 +50,16 @@ def run(
     along = shades.table(decoder, text, shaded, execution.batch_tokens)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
     most, least = promotion.tables(decoder, reading, promotion.of_shard(predicted, shard), options.tokens)
-    bins, weaker = coefficient_sample.tables(decoder, text, trigger_rows, config, execution.batch_tokens, shard)
+    bins, weaker = coefficient_sample.tables(
+        decoder,
+        text,
+        trigger_rows,
+        options.sampled,
+        config.triggers.positions,
+        config.seed,
+        execution.batch_tokens,
+        shard,
+    )
     for table, path in (
         (along.filter(pl.col("rank") <= options.shaded), shading),
         (shades.levels(along.filter(pl.col("rank") <= options.triggers), trigger_rows), levels),

@@ -1,6 +1,7 @@
 """Changed memories: each equals the whole model run with the change, one prefix at a time, in float64."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,7 @@ from planted import EPSILON, SLOPE
 from planted_run import planted
 
 from ff_memories.base.draws import generator
-from ff_memories.config import Settings
-from ff_memories.config.sections import Causal, Values
+from ff_memories.config.sections import Causal
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.interventions import (
@@ -51,12 +51,12 @@ def truth(request, tmp_path):
 
 
 OPTIONS = Causal(keys_per_layer=3, prefixes=3, interventions=INTERVENTIONS)
+VALUES = SimpleNamespace(projection="adaptive", projection_seed=1)
 
 
 def table_of(truth, shard=(1, 1), batch_tokens=200, options=OPTIONS):
     text = corpus_of(truth.decoder.description.vocab)
-    config = Settings({"causal": options, "values": Values(projection="adaptive"), "seed": 1})
-    return text, *causal.table(truth.decoder, text, config, None, batch_tokens, shard)
+    return text, *causal.table(truth.decoder, text, options, VALUES, seed=1, batch_tokens=batch_tokens, shard=shard)
 
 
 @torch.no_grad()

@@ -16,7 +16,6 @@ import torch
 from ff_memories import tables
 from ff_memories.base.draws import generator
 from ff_memories.base.parameters import WHOLE, Shard
-from ff_memories.config import Settings
 from ff_memories.config.sections import Causal
 from ff_memories.corpus.store import Corpus
 from ff_memories.model.batches import batching
@@ -157,16 +156,18 @@ def direction(seed: int, layer: int, memory: int, prefix: int, width: int) -> np
 def table(
     decoder: LanguageModel,
     corpus: Corpus,
-    config: Settings,
-    looked_at: list[tuple[int, int]] | None,
+    options: Causal,
+    values: Any,
+    *,
+    seed: int,
     batch_tokens: int,
+    looked_at: Sequence[tuple[int, int]] | None = None,
     shard: Shard = WHOLE,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return what is tested, as of ``sample``, and the table ``causal`` of a shard.
 
     The config's section ``values`` says how values promote tokens; layers are read by the model's own output layer.
     """
-    options, values, seed = config.causal, config.values, config.seed
     surveyed = survey(decoder, corpus, seed, batch_tokens, POOL if options.keys_per_layer else 0)
     rows = sample(surveyed, corpus, options, seed, looked_at).sort("layer", "key", "prefix", "intervention", "control")
     words = _promoted(decoder, decoder.vocabulary.reading(values.projection, values.projection_seed), rows, seed)

@@ -25,8 +25,16 @@ def run(
     """Measure one shard of the changed coefficients and of the prefixes; the first one counts what was left out."""
     text = store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
-    looked_at = memory_selection.of_model(config.looked_at, decoder, config)
-    tested, changed = changes.table(decoder, text, config, looked_at, execution.batch_tokens, shard)
+    tested, changed = changes.table(
+        decoder,
+        text,
+        config.causal,
+        config.values,
+        seed=config.seed,
+        batch_tokens=execution.batch_tokens,
+        looked_at=memory_selection.of_model(config.looked_at, decoder, config),
+        shard=shard,
+    )
     without = removed.table(
         decoder, text, config.removals, seed=config.seed, batch_tokens=execution.batch_tokens, shard=shard
     )
