@@ -12,6 +12,7 @@ else
   CHECK = import sys; (3, 11) <= sys.version_info < (3, 14) or sys.exit("Python 3.11 to 3.13 is needed: give PYTHON=python3.12")
   VENV = $(PYTHON) -c '$(CHECK)' && $(PYTHON) -m venv
   INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(LOCK)
+  WHEELS = --use-pep517
 endif
 # run test files in parallel, one per core
 PYTEST = $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist loadfile
@@ -145,7 +146,7 @@ release: inputs
 .venv/.ready: pyproject.toml $(LOCK)
 	@echo "Making the environment .venv, which takes a minute or two"
 	@$(VENV) .venv
-	$(INSTALL) -e '.[demo]'
+	$(INSTALL) $(WHEELS) -e '.[demo]'
 	touch $@
 
 # models and texts by name need this
