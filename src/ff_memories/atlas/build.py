@@ -19,12 +19,11 @@ from ff_memories.base.files import replaced_folder, write_whole
 from ff_memories.base.text import csv_text, listed
 from ff_memories.figures.draw import plotted
 from ff_memories.figures.registry import DRAWN, title
-from ff_memories.figures.render import face
 from ff_memories.figures.render import files as drawn_files
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
-from ff_memories.report.html import inline, policy, render
+from ff_memories.report.html import inline, render
 from ff_memories.report.outline import BEYOND, SECTIONS
 
 PAGE, FIGURES, NUMBERS = "atlas.html", "figures", "numbers.csv"
@@ -69,21 +68,17 @@ def _remarks(
     warnings, notes = [], []
     for member, (how, why) in zip(members, texts, strict=True):
         if how == runs.OTHER:
-            warnings.append(f"{_quoted(member)}: {why}. The text may cause differences from {first}.")
+            warnings.append(f"“{member.label}”: {why}. The text may cause differences from {first}.")
         elif how == runs.RELATED:
-            notes.append(f"{_quoted(member)}: compared with {first}, {why}.")
+            notes.append(f"“{member.label}”: compared with {first}, {why}.")
     if {how for how, _ in texts} == {runs.SAME}:
         notes.append("All runs read the same text.")
     if different:
         warnings.append(f"Settings differ: {listed(different)}. The page has a table of their values.")
-    warnings += [f"{_quoted(m)}: its settings are not known ({m.unknown})." for m in members if m.unknown]
+    warnings += [f"“{m.label}”: its settings are not known ({m.unknown})." for m in members if m.unknown]
     if any(member.untrained for member in members):
         notes.append("Untrained models have a run's shape and random weights, and look at a smaller part of its text.")
     return warnings, notes
-
-
-def _quoted(member: Member) -> str:
-    return f"“{member.label}”"
 
 
 def _figure(
@@ -96,7 +91,7 @@ def _figure(
 ) -> dict[str, Any]:
     """Write one panel's files and return what the page shows of it."""
     frame = numbers[panel.name]
-    lacking = listed([_quoted(m) for m in members if m.label not in set(frame["label"].to_list())])
+    lacking = listed([f"“{m.label}”" for m in members if m.label not in set(frame["label"].to_list())])
     differing = listed([n for n in different if n.partition(".")[0] in (*runs.ALWAYS, *panel.sections)])
     faint = [f"{'grey' if over else 'faint'}, dashed: untrained models"] if frame["untrained"].count() else []
     level = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
@@ -153,13 +148,7 @@ def side_by_side(members: Sequence[Member]) -> str:
             cells.append({"label": member.label, "svg": Markup(drawing)})
         if figure.section and any(cell["svg"] for cell in cells):
             figures.append({"name": name, "title": title(name), "caption": figure.caption, "cells": cells})
-    return render(
-        "atlas/side_by_side.html.j2",
-        labels=[member.label for member in members],
-        figures=figures,
-        font=Markup(face()),
-        policy=Markup(policy(None)),
-    )
+    return render("atlas/side_by_side.html.j2", labels=[member.label for member in members], figures=figures)
 
 
 MANY = 4  # more runs than this do not fit beside a claim's statement
@@ -196,8 +185,6 @@ def page(
         figures=figures,
         scopes=[str(member.info["scope"]) for member in members],
         used=[name for name in wording.WORDS if any(cell["standing"] == name for cell in cells)],
-        font=Markup(face()),
-        policy=Markup(policy(None)),
     )
 
 

@@ -32,7 +32,7 @@ def environment() -> "Environment":
     jinja.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
     jinja.filters |= {"latex": latex}
     jinja.globals |= {"words": wording.WORDS, "word": wording.word, "limits": wording.LIMITS}
-    jinja.globals |= {"opened": opened, "mark_latex": mark_latex}
+    jinja.globals |= {"opened": opened, "mark_latex": mark_latex, "face": face, "policy": policy}
     return jinja
 
 
@@ -97,18 +97,11 @@ def figure_page(name: str, specification: dict[str, Any]) -> str:
     version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
     plain = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(plain)};\n{ours('report/figure.js')}")
-    return render(
-        "report/figure.html.j2",
-        name=name,
-        title=title(name),
-        caption=specification["description"],
-        face=Markup(face()),
-        policy=Markup(policy(text)),
-        script=Markup(text),
-    )
+    caption = specification["description"]
+    return render("report/figure.html.j2", name=name, title=title(name), caption=caption, script=Markup(text))
 
 
-def policy(text: str | None) -> str:
+def policy(text: str | None = None) -> str:
     """Return the page's content security policy: only this script runs, and only pages beside it can be embedded."""
     allowed = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:"
     allowed += "; base-uri 'none'; form-action 'none'; object-src 'self' file:; frame-src 'self' file:"

@@ -17,7 +17,6 @@ from markupsafe import Markup
 from ff_memories.base.text import escape_invisible, finished, listed
 from ff_memories.config import Settings
 from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
-from ff_memories.figures.render import face
 from ff_memories.judge import training, wording
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
@@ -26,7 +25,7 @@ from ff_memories.judge.wording import word
 from ff_memories.model.info import ABOUT, TITLES, has_inactive
 from ff_memories.report import outline
 from ff_memories.report.answers import SOURCES, answer, first_lines, looked_at, named
-from ff_memories.report.html import embedded, inline, policy, render, script
+from ff_memories.report.html import embedded, inline, render, script
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED
 
@@ -92,8 +91,6 @@ def report(
         shuffled=_models(baselines, "shuffled"),
         looked_at=some,
         claims_command=command(targets.get("claims")),
-        font=Markup(face()),
-        policy=Markup(policy(code)),
         script=code and Markup(code),
         live=[part for part in parts.values() if part["spec"]],
         compared=any(row["baseline"] is not None for row in rows),
@@ -246,17 +243,8 @@ def influence(row: Mapping[str, Any]) -> str:
 
 def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:
     """Return ``summary.md``: its ``heading``, ``first`` lines as bullets, and all claims, of ``outline.rows``."""
-    return render(
-        "report/summary.md.j2",
-        heading=heading,
-        scope=scope,
-        about=ABOUT[scope],
-        first=first,
-        rows=rows,
-        bullet=wording.BULLET,
-        in_random=training.in_random,
-        escaped=_escaped,
-    )
+    said = {"heading": heading, "scope": scope, "about": ABOUT[scope], "first": first, "rows": rows}
+    return render("report/summary.md.j2", **said, bullet=wording.BULLET, in_random=training.in_random, escaped=_escaped)
 
 
 def _escaped(text: str) -> str:

@@ -31,7 +31,7 @@ from ff_memories.paper.layers.tracing import LayerTrace, Tops, layer_tops
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.parts import number, shown
 from ff_memories.report.gallery.site import MANIFEST
-from ff_memories.report.html import ours, policy, render
+from ff_memories.report.html import ours, render
 
 FORMAT = "ff-memories trace 1"
 PROMOTED = 5  # tokens that a value promotes
@@ -215,7 +215,7 @@ def page(found: dict[str, Any], folder: Path) -> str:
         run=found.get("run", ""),
         title=TITLES[scope],
         notice=" ".join(filter(None, (NOTICES[scope], found.get("weights")))),
-        text=shown_text(found["text"]),
+        text=" ".join(map(shown, found["text"].split())),
         rows=rows,
         layers=layers,
         signs=found["model"]["signs"],
@@ -228,7 +228,6 @@ def page(found: dict[str, Any], folder: Path) -> str:
         ],
         data=_data(found, folder),
         script=Markup(script),
-        policy=Markup(policy(script)),
     )
 
 
@@ -254,17 +253,13 @@ def _data(found: dict[str, Any], folder: Path) -> Markup:
     words: dict[str, int] = {}
     pairs = lambda tops: [[words.setdefault(shown(t["token"]), len(words)), number(t["probability"], 3)] for t in tops]
     index_of = {(m["layer"], m["key"], m["sign"]): i for i, m in enumerate(found["memories"])}
-    cells = [
-        [
-            cell["kind"],
-            *(pairs(cell[part]) for part in PARTS),
-            [
-                [index_of[cell["layer"], m["key"], m["sign"]], number(m["coefficient"], 4), number(m["share"], 3)]
-                for m in cell["memories"]
-            ],
-        ]
-        for cell in found["cells"]
-    ]
+    cells = []
+    for cell in found["cells"]:
+        tops, listed = [pairs(cell[part]) for part in PARTS], []
+        for m in cell["memories"]:
+            index = index_of[cell["layer"], m["key"], m["sign"]]
+            listed.append([index, number(m["coefficient"], 4), number(m["share"], 3)])
+        cells.append([cell["kind"], *tops, listed])
     memories = [[called(m), pairs(m["promotes"]), m.get("address")] for m in found["memories"]]
     gallery = found.get("gallery")
     data = {
@@ -277,11 +272,6 @@ def _data(found: dict[str, Any], folder: Path) -> Markup:
         "memories": memories,
     }
     return htmlsafe_json_dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
-def shown_text(text: str) -> str:
-    """Return words with every character visible, blanks kept."""
-    return " ".join(map(shown, text.split()))
 
 
 SHOWN = 3  # memories per layer
