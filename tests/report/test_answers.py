@@ -113,7 +113,7 @@ def test_a_sentence_joins_the_numbers_of_several_runs():
     one, two = (rows(measured=number, K1="holds", K26="holds") for number in (0.996, -0.04321))
     k26 = [one[25], two[25] | {"measured": None, "baseline": 0.7}]
     assert sentence(k26) == "A layer leaves 99.6 and – % of the residual's predictions as they are"
-    assert sentence(k26[0]) == "A layer leaves 99.6 % of the residual's predictions as they are"
+    assert sentence(k26[:1]) == "A layer leaves 99.6 % of the residual's predictions as they are"
     assert "by 100 points less and 4.3 points more than removing" in sentence([one[0], two[0]])
     assert control(k26) == "random networks: – and 70 %; paper: the vast majority"
 

@@ -306,12 +306,12 @@ def test_a_gallery_of_some_keys_has_their_records_and_no_others(tmp_path):
     build(tmp_path / "whole", whole)
     shown = ((pl.col("layer") == 1) & (pl.col("key") % 7 == 1)) | ((pl.col("layer") == 2) & (pl.col("key") == 3))
     tables = {**whole.tables, "promoted": whole["promoted"].filter(shown)}
-    some = build(folder, replace(whole, tables=tables, some=True))
+    build(folder, replace(whole, tables=tables, some=True))
     manifest, every = parts.read(folder, "manifest"), parts.read(tmp_path / "whole", "manifest")
     assert "shown" not in every
     assert manifest["shown"] == [list(range(1, 70, 7)), [3]]
     assert manifest["keys"] == every["keys"] == 70
-    (kept,) = [parts.read(folder, f"keys-{i}") for i in some.parts()]
+    (kept,) = [parts.read(folder, path.stem) for path in (folder / "data").glob("keys-*.js")]
     ordinals = [*range(1, 70, 7), 73]
     assert kept == [records(tmp_path / "whole", every)[ordinal] for ordinal in ordinals]
     for layer in (1, 2):

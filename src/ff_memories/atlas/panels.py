@@ -164,13 +164,9 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
         if panel.table not in member.tables:
             continue
         by_layer = panel.measure(member.tables, member, member.seed)
-        rows = by_layer.with_columns(
-            panel=pl.lit(panel.name),
-            run=pl.lit(member.name),
-            label=pl.lit(member.label),
-            layer=pl.col("layer").cast(pl.Int64),
-            depth=pl.col("layer") / member.info["layers"],
-        )
+        whose = {"panel": pl.lit(panel.name), "run": pl.lit(member.name), "label": pl.lit(member.label)}
+        layer = pl.col("layer")
+        rows = by_layer.with_columns(layer.cast(pl.Int64), depth=layer / member.info["layers"], **whose)
         rows = rows.join(_baseline(panel, member), on="layer", how="left", maintain_order="left").fill_nan(None)
         parts.append(rows.select(pl.col(name).cast(kind) for name, kind in NUMBERS.items()).sort("layer"))
     return pl.concat(parts)

@@ -155,19 +155,11 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
     step = None if over is None else _number(label, over)
     if step is None and counts.is_file() and wording.self_sampled(schemas.read(counts)):
         label += OWN_TEXT
-    return Member(
-        folder,
-        folder.resolve().name,
-        escape_invisible(label),
-        info,
-        None if config is None else config.resolved(),
-        unknown,
-        _text(config, folder, dvc_lock_file.digest(sentences) if sentences.is_file() else None),
-        _tables(folder),
-        _untrained(folder),
-        _claims(claims),
-        step,
-    )
+    name, label = folder.resolve().name, escape_invisible(label)
+    resolved = None if config is None else config.resolved()
+    text = _text(config, folder, dvc_lock_file.digest(sentences) if sentences.is_file() else None)
+    tables, untrained, verdicts = _tables(folder), _untrained(folder), _claims(claims)
+    return Member(folder, name, label, info, resolved, unknown, text, tables, untrained, verdicts, step)
 
 
 def _config(folder: Path, info: dict[str, Any]) -> tuple[Config | None, str]:

@@ -171,20 +171,10 @@ def card(
 ) -> str:
     """Return the card, YAML, then Markdown; ``licence``: the hub's identifier, and a name if that is ``other``."""
     plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
-    return (
-        environment("exports")
-        .get_template("card.md.j2")
-        .render(
-            head=plain_yaml(front_matter(contents.files, licence, config["run"])),
-            run=config["run"],
-            about=about,
-            contents=contents,
-            licence=licence[0],
-            text_licence=text_licence,
-            config=plain_yaml(without_folders(config)),
-            cell=_cell,
-        )
-    )
+    head, shown = front_matter(contents.files, licence, config["run"]), without_folders(config)
+    said = {"run": config["run"], "about": about, "contents": contents, "licence": licence[0]}
+    said |= {"text_licence": text_licence, "head": plain_yaml(head), "config": plain_yaml(shown), "cell": _cell}
+    return environment("exports").get_template("card.md.j2").render(said)
 
 
 def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:

@@ -135,19 +135,11 @@ def changes(table: pl.DataFrame) -> pl.DataFrame:
     )
     measured, baseline = pl.col("measured"), pl.col("baseline")
     inside = measured.is_between(pl.col("below"), pl.col("above"))
-    return (
-        table.filter(pl.col("choice") != BASELINE)
-        .join(of_run, on="claim", maintain_order="left")
-        .with_columns(
-            change=pl.when(measured == baseline)
-            .then(0.0)
-            .when(baseline != 0)
-            .then((measured - baseline) / baseline.abs()),
-            beyond=(~inside).fill_null(measured != baseline).fill_null(False),
-            refused=measured.is_null().all().over("choice", "value"),
-            order=pl.col("claim").map_elements(lambda claim: natural(claim)[2], return_dtype=pl.Int64),
-        )
-        .with_columns(changed=(pl.col("verdict") != pl.col("was")) & ~pl.col("refused"))
-        .sort("order", "choice", "value", maintain_order=True)
-        .drop("low", "high", "below", "above", "order")
-    )
+    beyond = (~inside).fill_null(measured != baseline).fill_null(False)
+    change = pl.when(measured == baseline).then(0.0).when(baseline != 0).then((measured - baseline) / baseline.abs())
+    refuses = measured.is_null().all().over("choice", "value")
+    order = pl.col("claim").map_elements(lambda claim: natural(claim)[2], return_dtype=pl.Int64)
+    beside = table.filter(pl.col("choice") != BASELINE).join(of_run, on="claim", maintain_order="left")
+    beside = beside.with_columns(change=change, beyond=beyond, refused=refuses, order=order)
+    beside = beside.with_columns(changed=(pl.col("verdict") != pl.col("was")) & ~pl.col("refused"))
+    return beside.sort("order", "choice", "value", maintain_order=True).drop("low", "high", "below", "above", "order")

@@ -32,14 +32,6 @@ def _joined(*parts: str) -> str | None:
     return "; ".join(part for part in parts if part) or None
 
 
-def _beside(claim: Claim, measurement: Measurement, types: str, evidence: Evidence) -> str:
-    """Return the measurement under the other choice of ``values.types`` in words, or nothing if it is equal."""
-    other = measure(claim, evidence)
-    if other.value == measurement.value:
-        return ""
-    return f"{measured(other.value, claim.unit)} {TYPES[types]}"
-
-
 def judge(claim: Claim, measurement: Measurement, scope: str) -> tuple[str, str | None, str | None]:
     """Return the verdict on a claim, its reason, and whether the model shows what the claim says (``SHOWS``).
 
@@ -85,7 +77,9 @@ def verdicts(
             measurement = measure(claim, evidence)
             verdict, reason, shows = judge(claim, measurement, scope)
             if beside is not None and claim.check.split(".")[0] in OF_TYPES:
-                reason = _joined(reason or "", _beside(claim, measurement, *beside))
+                types, under_them = beside
+                if (other := measure(claim, under_them).value) != measurement.value:
+                    reason = _joined(reason or "", f"{measured(other, claim.unit)} {TYPES[types]}")
             if self_sampled and claim.next_tokens:
                 reason = _joined(reason or "", SAMPLED_TEXT)
         except Missing as missing:

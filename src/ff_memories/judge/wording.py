@@ -64,35 +64,30 @@ def notes(reason: str | None) -> list[str]:
     return [note for note, mark in ((PROXY, ANNOTATOR), (OWN_TEXT, SAMPLED_TEXT)) if mark in (reason or "")]
 
 
-def sentence(rows: Row | Sequence[Row]) -> str:
+def sentence(rows: Sequence[Row]) -> str:
     """Return the sentence of a claim that has a number, with that of one run or those of several.
 
     ``rows``: of ``report.outline.rows``, of one claim.
     """
-    first, *_ = several = _several(rows)
-    return _filled(first["sentence"], [row["measured"] for row in several], first["unit"])
+    return _filled(rows[0]["sentence"], [row["measured"] for row in rows], rows[0]["unit"])
 
 
-def control(rows: Row | Sequence[Row]) -> str:
+def control(rows: Sequence[Row]) -> str:
     """Return what stands beside a claim's sentence: what chance, random networks and the paper's model give."""
-    first, *_ = several = _several(rows)
+    first = rows[0]
     signed = SIGNED.search(first["sentence"])
     parts = []
     for name, column in (("chance", "expected"), ("random networks", "baseline")):
-        values = [row[column] for row in several]
+        values = [row[column] for row in rows]
         values = values[:1] if len(set(values)) == 1 else values
         if any(value is not None for value in values):
             parts.append(f"{name}: {_filled(signed[0] if signed else '{value}', values, first['unit'])}")
     if not first["beyond"]:
         parts.append(f"paper: {first['paper_value'].replace(';', ',')}")
-    for row in several:
+    for row in rows:
         whose = f"{row['run']}: " if "run" in row else ""
         parts += [whose + part for part in (row["reason"] or "").split("; ") if part.endswith(OF_TYPES)]
-    return "; ".join([*parts, *dict.fromkeys(note for row in several for note in row["notes"])])
-
-
-def _several(rows: Row | Sequence[Row]) -> list[Row]:
-    return [rows] if isinstance(rows, Mapping) else list(rows)
+    return "; ".join([*parts, *dict.fromkeys(note for row in rows for note in row["notes"])])
 
 
 def _filled(text: str, values: Sequence[float | None], unit: str) -> str:

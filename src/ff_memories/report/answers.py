@@ -35,7 +35,7 @@ def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, inf
     told = [f"{'; '.join(map(clause, together))}." for together in shown]
     return {
         "run": run,
-        "findings": [[(sentence(row), control(row)) for row in together] for together in shown],
+        "findings": [[(sentence([row]), control([row])) for row in together] for together in shown],
         "common": common,
         "open": left_open,
         "lines": [run, *told, f"Not due to training: {common}", f"What cannot be said: {left_open}"],
@@ -68,7 +68,7 @@ def answer(section: str, rows: Sequence[Row]) -> list[str]:
 
 def clause(row: Row) -> str:
     """Return the sentence of a claim that has a number, with its control."""
-    return f"{sentence(row)} ({control(row)})"
+    return f"{sentence([row])} ({control([row])})"
 
 
 def tally(rows: Sequence[Row]) -> str:

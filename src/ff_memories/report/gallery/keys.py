@@ -14,6 +14,7 @@ from ff_memories.report.gallery.parts import number
 from ff_memories.report.passages import LONGEST
 from ff_memories.tables.gallery import TOP_LEVEL
 
+KEYS_OF_A_PART = 64
 # levels of shading, from 0 to the key's highest coefficient
 LEVELS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 assert len(LEVELS) == TOP_LEVEL + 1
@@ -42,14 +43,12 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     of_samples, percentiles = material.starts(material["samples"]), material["samples"]["percentile"].to_list()
     extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
     values, same = _Values(material), material.same_text
-    levels = [
-        0,
-        *material["triggers"]["position"].cast(pl.Int64).cum_sum(),
-    ]  # where each trigger's rows of `levels` begin
+    # where each trigger's rows of `levels` begin
+    levels = [0, *material["triggers"]["position"].cast(pl.Int64).cum_sum()]
     without = _Without(material)
-    for part in material.parts():
+    for start in range(0, material.size, KEYS_OF_A_PART):
         records = []
-        for ordinal in material.keys_of(part):
+        for ordinal in range(material.size)[start : start + KEYS_OF_A_PART]:
             first, end = material.bounds[ordinal : ordinal + 2].tolist()
             record = triggers.record(range(first, end))
             if shades is not None:

@@ -13,8 +13,6 @@ from ff_memories.corpus.store import Corpus
 from ff_memories.report.gallery.parts import shown
 from ff_memories.report.passages import LONGEST, Texts
 
-KEYS_OF_A_PART = 64
-
 
 @dataclass(frozen=True)
 class Material:
@@ -124,11 +122,3 @@ class Material:
         """Id of each trigger's last token, (triggers,) int64; -1 for the empty prefix."""
         first, end = self.windows
         return np.where(end > first, self.corpus.tokens[np.maximum(end, 1) - 1], -1).astype(np.int64)
-
-    def parts(self) -> range:
-        """Return the numbers of the parts of keys."""
-        return range(-(-self.size // KEYS_OF_A_PART))
-
-    def keys_of(self, part: int) -> range:
-        """Return the ordinals of one part's keys."""
-        return range(part * KEYS_OF_A_PART, min((part + 1) * KEYS_OF_A_PART, self.size))

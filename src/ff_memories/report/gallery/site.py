@@ -16,8 +16,8 @@ from ff_memories.corpus.store import available
 from ff_memories.model.info import TITLES, neurons
 from ff_memories.paper.keys.measures import LABELS, MUTATIONS, key_changes
 from ff_memories.report.gallery import parts
-from ff_memories.report.gallery.keys import LEVELS, key_parts
-from ff_memories.report.gallery.material import KEYS_OF_A_PART, Material
+from ff_memories.report.gallery.keys import KEYS_OF_A_PART, LEVELS, key_parts
+from ff_memories.report.gallery.material import Material
 from ff_memories.report.gallery.words import most_triggers, term_parts, word_parts
 from ff_memories.tables.annotation import MODEL
 from ff_memories.tables.gallery import HISTOGRAM_BINS
@@ -185,15 +185,10 @@ def _labels(material: Material) -> dict[int, list[int]]:
 
 def _disagreements(material: Material) -> dict[int, int]:
     """Return by ordinal how many triggers annotators labelled differently, for keys with several annotators."""
-    several = (
-        _counted(material)
-        .group_by("layer", "key", "rank")
-        .agg(pl.col("annotator").n_unique().alias("who"), (pl.col("label").n_unique() > 1).alias("differ"))
-        .filter(pl.col("who") > 1)
-        .group_by("layer", "key")
-        .agg(pl.col("differ").sum())
-        .sort("layer", "key")
-    )
+    who, differ = pl.col("annotator").n_unique(), pl.col("label").n_unique() > 1
+    of_triggers = _counted(material).group_by("layer", "key", "rank").agg(who=who, differ=differ)
+    of_keys = of_triggers.filter(pl.col("who") > 1).group_by("layer", "key")
+    several = of_keys.agg(pl.col("differ").sum()).sort("layer", "key")
     return {ordinal: row["differ"] for ordinal, row in material.rows(several)}
 
 
@@ -211,12 +206,7 @@ def summary(material: Material) -> list[dict[str, Any]]:
     rows = []
     for layer in range(1, material.layers + 1):
         coefficients = material["triggers"].filter(layer=layer, rank=1)["coefficient"]
-        agreed = material["values"].filter(layer=layer)["agrees"].mean()
-        rows.append(
-            {
-                "fire": len(coefficients),
-                "agree": parts.number(agreed),  # type: ignore[arg-type]  # a mean is a number
-                "coefficient": parts.number(coefficients.median()),  # type: ignore[arg-type]
-            }
-        )
+        agreed = material["values"].filter(layer=layer)["agrees"]
+        share, median = map(parts.number, (agreed.mean(), coefficients.median()))  # type: ignore[arg-type]  # numbers
+        rows.append({"fire": len(coefficients), "agree": share, "coefficient": median})
     return rows

@@ -135,16 +135,6 @@ def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[i
             yield token, np.diff(numbers[rows], prepend=0).tolist(), places[begin : ends[rows][-1]].tolist()
 
 
-def _shown(material: Material) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
-    """Yield some triggers, where all their shown tokens are in the corpus, and how many each has."""
-    first, end = material.windows
-    for start in range(0, len(first), ROWS):
-        rows = slice(start, min(start + ROWS, len(first)))
-        lengths = end[rows] - first[rows]
-        ends = lengths.cumsum()
-        yield rows, np.arange(ends[-1]) + np.repeat(first[rows] - ends + lengths, lengths), lengths
-
-
 def _occurrences(material: Material, order: np.ndarray) -> np.ndarray:
     """Return each token of each shown trigger as one number: token's order, trigger, place. (occurrences,) sorted."""
     (first, end), text, triggers = material.windows, material.corpus.tokens, material["triggers"]
@@ -153,9 +143,12 @@ def _occurrences(material: Material, order: np.ndarray) -> np.ndarray:
     number = material.ordinals(triggers) * most_triggers(material) + triggers["rank"].to_numpy().astype(np.int64) - 1
     starts = np.concatenate([[0], np.cumsum(end - first)])
     occurrences = np.empty(int(starts[-1]), dtype=np.uint64)
-    for rows, at, lengths in _shown(material):
+    for start in range(0, len(first), ROWS):
+        rows = slice(start, min(start + ROWS, len(first)))
+        lengths, shown = end[rows] - first[rows], slice(starts[rows.start], starts[rows.stop])
+        at = np.arange(shown.start, shown.stop) + np.repeat(first[rows] - starts[rows], lengths)  # in the corpus
         low = (np.repeat(number[rows], lengths) << PLACE) + np.repeat(end[rows] - 1, lengths) - at
         high = place_of[text[at]] << np.uint64(PLACE + NUMBER)
-        occurrences[starts[rows.start] : starts[rows.stop]] = high | low.astype(np.uint64)
+        occurrences[shown] = high | low.astype(np.uint64)
     occurrences.sort()
     return occurrences
