@@ -139,9 +139,8 @@ def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None
     if len(groups) <= aim.rows:
         return None
     rng = generator(aim.seed, f"audit {model} rows of examples {len(frame)}")
-    return np.array(
-        [int(rng.choice(groups[i].to_numpy())) for i in aim.draw(f"{model} examples", len(groups)).tolist()]
-    )
+    examples = aim.draw(f"{model} examples", len(groups)).tolist()
+    return np.array([int(rng.choice(groups[i].to_numpy())) for i in examples])
 
 
 def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[RowResult]:
@@ -194,9 +193,8 @@ class Unlisted:
             self.last[:] = torch.inf
             layers, keys = torch.tensor(inputs.looked_at).unbind(1)
             self.last[layers - 1, keys] = 0
-        self.last[_index(full["layer"]) - 1, _index(full["key"])] = torch.from_numpy(
-            full["coefficient"].to_numpy().astype(np.float64)
-        )
+        coefficients = torch.from_numpy(full["coefficient"].to_numpy().astype(np.float64))
+        self.last[_index(full["layer"]) - 1, _index(full["key"])] = coefficients
         self.listed = triggers.select("sentence", "position", "layer", "key").partition_by("sentence", as_dict=True)
 
     @torch.inference_mode()
@@ -227,10 +225,8 @@ class Unlisted:
 
     def _against_last(self, layer: int, key: int, sentence: int, position: int, found: float) -> Result:
         """Compare an unlisted prefix with its key's last trigger, both recomputed; the earlier place wins a tie."""
-        missing = Result(
-            DIFFERS,
-            f"its prefix of {position} tokens should be a trigger of layer {layer} key {key} (coefficient {found:.7g})",
-        )
+        whose = f"layer {layer} key {key} (coefficient {found:.7g})"
+        missing = Result(DIFFERS, f"its prefix of {position} tokens should be a trigger of {whose}")
         rows = self.inputs.triggers(layer, key)
         text = self.inputs.corpus.sentence(sentence)[:position].tobytes()
         same = [row for row in rows.iter_rows(named=True) if self.inputs.prefix(row).tobytes() == text]

@@ -20,6 +20,7 @@ from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
 from ff_memories.audit import structure
 from ff_memories.audit.audit_inputs import BATCH, BEYOND, At, AuditInputs, Ends, engine, largest, read_table, reference
+from ff_memories.audit.checks import place
 from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, RowResult, tolerances
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
@@ -65,16 +66,10 @@ class Baseline:
     def inputs(self, frames: Mapping[str, pl.DataFrame]) -> AuditInputs:
         """Return the model's tables with the reference model that has its weights."""
         fresh = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
-        recorded = {name: frame for name, frame in frames.items() if name in ROWS}
-        inputs = AuditInputs(
-            reference(self.run, self.types, self.at, fresh),
-            self.corpus,
-            self.settings,
-            recorded | {"triggers": self.listed},
-            never=self.types.never_trained(),
-            found_here=True,
-            unsure=self.unsure,
-        )
+        known = {name: frame for name, frame in frames.items() if name in ROWS} | {"triggers": self.listed}
+        oracle = reference(self.run, self.types, self.at, fresh)
+        inputs = AuditInputs(oracle, self.corpus, self.settings, known, never=self.types.never_trained())
+        inputs.found_here, inputs.unsure = True, self.unsure
         inputs.surveyed = cache(lambda: survey.survey(self.model, self.corpus, self.settings.seed, BATCH))
         return inputs
 
@@ -109,10 +104,8 @@ class Baseline:
         rows = self.listed.filter(at)
         if (layer, key) in self.unsure:
             rows = pl.concat([rows, self.unsure[layer, key][1].select(rows.columns)])
-        texts = [
-            tuple(self.corpus.sentence(sentence)[:position].tolist())
-            for sentence, position in rows.select("sentence", "position").iter_rows()
-        ]
+        places = rows.select("sentence", "position").iter_rows()
+        texts = [tuple(self.corpus.sentence(sentence)[:position].tolist()) for sentence, position in places]
         limits = tolerances(self.settings.precision)
         noise = limits.noise * largest(self.listed)[layer]
         every = orders(rows["coefficient"].to_list(), texts, len(sampled_key.ranks), limits.tie, noise)
@@ -192,19 +185,17 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
     wrong = {}
     for name, again in made.items():
         recorded = frames[name]
-        wrong[name] = pl.concat(
-            [
-                recorded.join(again, on=recorded.columns, how="anti", nulls_equal=True),
-                again.join(recorded, on=recorded.columns, how="anti", nulls_equal=True),
-            ]
-        ).unique(subset=list(tables.TABLES[name].key), maintain_order=True)
+        unlike = [
+            one.join(other, on=recorded.columns, how="anti", nulls_equal=True)
+            for one, other in ((recorded, again), (again, recorded))
+        ]
+        wrong[name] = pl.concat(unlike).unique(subset=list(tables.TABLES[name].key), maintain_order=True)
     odd = sorted({pair for name in OF_KEYS for pair in wrong[name].select("layer", "key").iter_rows()})
     most = int(limits.excused * len(baseline.keys)) + FEW
     tied = {(layer, key) for layer, key in odd if len(odd) <= most and baseline.fits(layer, key, frames)}
     for name, rows in wrong.items():
         for row in rows.iter_rows(named=True):
-            where = " ".join(f"{column} {row[column]}" for column in tables.TABLES[name].key)
             state = NEAR_TIE if (row.get("layer"), row.get("key")) in tied else DIFFERS
-            yield name, f"{name}, {where}", Result(state, "not the label that the proxy gives")
+            yield name, f"{name}, {place(name, row)}", Result(state, "not the label that the proxy gives")
         for _ in range(len(frames[name]) - len(rows)):
             yield name, name, Result()

@@ -31,21 +31,17 @@ def triggers(inputs: AuditInputs, row: TableRow) -> Result:
     allowed = inputs.lengths(row["sentence"])
     if row["position"] not in allowed:
         return Result(DIFFERS, f"position {row['position']} is not in {allowed.start} to {allowed.stop - 1}")
-    coefficient, noise = float(m[row["position"]]), _noise(inputs, activations, row["position"])
+    coefficient, share = float(m[row["position"]]), inputs.near.limits.noise
+    noise = activations.noise(share, row["position"])
     results.append(inputs.near.coefficient("coefficient", row["coefficient"], coefficient, noise))
     best = float(m[allowed.start : allowed.stop].max())
     if inputs.config.triggers.per_sentence == "best" and best > coefficient:
         at = allowed.start + int(m[allowed.start : allowed.stop].argmax())
         gap = inputs.near.limits.tie * coefficient
-        gap += sum(activations.off(inputs.near.limits.noise, other) for other in (row["position"], at))
+        gap += sum(activations.off(share, other) for other in (row["position"], at))
         say = f"the best position of its sentence is {at}, not {row['position']}"
         results.append(Result(NEAR_TIE if best <= coefficient + gap else DIFFERS, say))
     return together(results)
-
-
-def _noise(inputs: AuditInputs, seen: Activations, row: int = -1) -> float:
-    """Return the largest error of a layer's scores of one row in the run's precision."""
-    return seen.noise(inputs.near.limits.noise, row)
 
 
 def mutations(inputs: AuditInputs, row: TableRow) -> Result:
@@ -69,16 +65,12 @@ def _mutation(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result:
     mutated = float(activations.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1
     both = "coefficient", row["coefficient"], source["coefficient"]
-    noise = _noise(inputs, activations)
+    noise = activations.noise(inputs.near.limits.noise)
     # lists that were found here were measured in other batches than the row, or on another CPU
     coefficient = inputs.near.coefficient(*both, noise) if inputs.found_here else equal(*both)
-    return together(
-        [
-            coefficient,
-            inputs.near.coefficient("mutated", row["mutated"], mutated, noise, max(mutated, source["coefficient"])),
-            inputs.near.coefficient("change", row["change"], change, scale=1 + abs(change)),
-        ]
-    )
+    after = inputs.near.coefficient("mutated", row["mutated"], mutated, noise, max(mutated, source["coefficient"]))
+    relative = inputs.near.coefficient("change", row["change"], change, scale=1 + abs(change))
+    return together([coefficient, after, relative])
 
 
 def values(inputs: AuditInputs, row: TableRow) -> Result:
@@ -100,10 +92,8 @@ def _value(
     inputs: AuditInputs, row: TableRow, said: Tensor, first: int | None, targets: Sequence[int | None]
 ) -> Result:
     """Check a row of ``values``, given its value's log p, its first trigger's target, and those of all its triggers."""
-    results = [
-        equal("next_token", row["next_token"], first),
-        _count(inputs, row, "triggers", targets, lambda target: target is not None),
-    ]
+    results = [equal("next_token", row["next_token"], first)]
+    results.append(_count(inputs, row, "triggers", targets, lambda target: target is not None))
     for types, suffix in suffixes(inputs, row, "top_token"):
         results += _predicted(inputs, row, types, said, first, targets, suffix)
     return together(results)
@@ -179,17 +169,13 @@ def _targets(inputs: AuditInputs, listed: pl.DataFrame) -> list[int | None]:
 def examples(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of ``examples`` (section 5): the next token, and the model's own prediction."""
     last = inputs.layers(inputs.prefix(row))[-1]
-    return together(
-        [
-            equal("next_token", row["next_token"], inputs.following(row)),
-            inputs.near.top("model_top", row["model_top"], inputs.oracle.of_layer(last.output[-1])),
-        ]
-    )
+    top = inputs.near.top("model_top", row["model_top"], inputs.oracle.of_layer(last.output[-1]))
+    return together([equal("next_token", row["next_token"], inputs.following(row)), top])
 
 
 def composition(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E8-E10: a layer's active memories, its predictions, and how many memories agree with it."""
-    activations = _at(inputs, row, row["layer"])[-1]
+    activations = inputs.layers(inputs.prefix(inputs.example(row)), row["layer"])[-1]
     ffn, output = inputs.oracle.of_layer(torch.stack([activations.ffn[-1], activations.output[-1]]))
     energies = (activations.m[-1] * inputs.norms(row["layer"])).square()
     ratio = float(energies.sum() ** 2 / energies.square().sum()) if energies.any() else 0.0
@@ -208,15 +194,11 @@ def composition(inputs: AuditInputs, row: TableRow) -> Result:
         count = int((agree & sure).sum())
         column = "agreeing_memories" + suffix
         agreeing.append(within(column, row[column], count, count - near, count + near))
-    return together(
-        [
-            within("active", row["active"], active, active - open_, active + open_),
-            *([inputs.near.ratio("effective", row["effective"], ratio)] if "effective" in row else []),
-            inputs.near.top("ffn_top", row["ffn_top"], ffn),
-            inputs.near.top("output_top", row["output_top"], output),
-            *agreeing,
-        ]
-    )
+    results = [within("active", row["active"], active, active - open_, active + open_)]
+    if "effective" in row:
+        results.append(inputs.near.ratio("effective", row["effective"], ratio))
+    results += [inputs.near.top(name, row[name], said) for name, said in (("ffn_top", ffn), ("output_top", output))]
+    return together(results + agreeing)
 
 
 def _fewest(seen: Activations, energies: Tensor, share: float) -> tuple[Tensor, Tensor]:
@@ -239,26 +221,17 @@ def _fewest(seen: Activations, energies: Tensor, share: float) -> tuple[Tensor, 
 
 def refinement(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E11-E13: predictions of residual, feed-forward and output at a layer, and the resulting kind."""
-    layers = _at(inputs, row)
+    layers = inputs.layers(inputs.prefix(inputs.example(row)))
     here, last = layers[row["layer"] - 1], layers[-1]
     vectors = [here.residual[-1], here.ffn[-1], here.output[-1], last.output[-1]]
     residual, ffn, output, model = inputs.oracle.of_layer(torch.stack(vectors))
+    tops = {"residual_top": residual, "ffn_top": ffn, "output_top": output, "model_top": model}
+    results = [inputs.near.top(name, row[name], said) for name, said in tops.items()]
     same = (row["output_top"] == row["residual_top"], row["output_top"] == row["ffn_top"])
     kind = {(True, True): "agreement", (True, False): "residual", (False, True): "ffn"}.get(same, "composition")
-    return together(
-        [
-            inputs.near.top("residual_top", row["residual_top"], residual),
-            inputs.near.top("ffn_top", row["ffn_top"], ffn),
-            inputs.near.top("output_top", row["output_top"], output),
-            inputs.near.top("model_top", row["model_top"], model),
-            inputs.near.probability("residual_probability", row["residual_probability"], residual, row["model_top"]),
-            equal("kind", row["kind"], kind),
-        ]
-    )
-
-
-def _at(inputs: AuditInputs, row: TableRow, until: int | None = None) -> list[Activations]:
-    return inputs.layers(inputs.prefix(inputs.example(row)), until)
+    column = "residual_probability"
+    results.append(inputs.near.probability(column, row[column], residual, row["model_top"]))
+    return together([*results, equal("kind", row["kind"], kind)])
 
 
 def causal(inputs: AuditInputs, row: TableRow) -> Result:
@@ -273,7 +246,7 @@ def causal(inputs: AuditInputs, row: TableRow) -> Result:
     if row["control"] == "matched":
         moved = row["matched_key"] + neurons * bool(oracle.signs == 2 and activations.m[-1, row["matched_key"]] < 0)
     now, most = (float(part.coefficients()[-1, moved]) for part in (activations, tested))
-    noise = _noise(inputs, activations) + _noise(inputs, tested)
+    noise = sum(part.noise(inputs.near.limits.noise) for part in (activations, tested))
     if row["intervention"] == "resample":
         other = inputs.layer(inputs.numbered(row["other_prefix"]), layer)
         aim = float(other.coefficients()[-1, moved])
@@ -301,20 +274,14 @@ def _outcomes(inputs: AuditInputs, row: TableRow, found: Changed, at: int) -> li
     """Compare the columns that say what a change does, given what the last layer gives."""
     oracle, layer, memory = inputs.oracle, row["layer"], row["key"]
     final_changes = [oracle.held_final(change, found.before) for change in (found.direct, found.after - found.before)]
-    logits, after, direct, frozen = oracle.linear(
-        torch.stack([oracle.final(found.before), oracle.final(found.after), *final_changes])
-    )
+    ends = [oracle.final(found.before), oracle.final(found.after)]
+    logits, after, direct, frozen = oracle.linear(torch.stack([*ends, *final_changes]))
     free, neurons = after - logits, oracle.keys[1] // oracle.signs
     other = changes.other_memory(inputs.config.seed, layer, memory, neurons)
     vectors = [inputs.vector("value", layer, number) for number in (memory, other)]
     own, others = oracle.of_value(torch.stack(vectors))
-    named = {
-        "direct": (direct, own),
-        "total": (free, own),
-        "total_frozen": (frozen, own),
-        "other_total": (free, others),
-    }
-    results = [_mean_logit(inputs, row, name, *change, logits) for name, change in named.items()]
+    named = ("direct", direct, own), ("total", free, own), ("total_frozen", frozen, own), ("other_total", free, others)
+    results = [_mean_logit(inputs, row, name, change, said, logits) for name, change, said in named]
     before, said_after = oracle.said(torch.stack([found.before, found.after]))
     return results + _of_model(inputs, row, before, said_after, logits, at)
 
@@ -324,10 +291,8 @@ def _of_model(
 ) -> list[Result]:
     """Compare how the model's log p (vocab,) changes at a numbered prefix; ``logits``: (vocab,), without the change."""
     results, top = [], int(before.argmax())
-    shifts = {
-        "top_log_probability": float(after[top] - before[top]),
-        "kl": float(torch.where(before > -torch.inf, before.exp() * (before - after), 0).sum()),
-    }
+    divergence = float(torch.where(before > -torch.inf, before.exp() * (before - after), 0).sum())
+    shifts = {"top_log_probability": float(after[top] - before[top]), "kl": divergence}
     if at + 1 not in inputs.corpus.offsets:  # the sentence goes on
         following = int(inputs.corpus.tokens[at + 1])
         shifts["loss"] = float(before[following] - after[following])
@@ -397,16 +362,13 @@ def _removed(
     activations, values = through[layer - 1], oracle.vectors("added", layer)[memories]
     changed = oracle.changed(text, through, layer, -(activations.m[-1, memories] @ values))
     whole = float(sizes.sum())
+    share = float(sizes[memories].sum()) / whole if whole else 0.0
     vectors = torch.stack([activations.ffn[-1], changed.ffn, changed.before, changed.after])
     layer_before, layer_after, before, after = oracle.said(vectors)
     logits = oracle.linear(oracle.final(changed.before))
-    return together(
-        [
-            inputs.near.ratio("share", row["share"], float(sizes[memories].sum()) / whole if whole else 0.0),
-            _other_top(inputs, "layer_top_changed", row["layer_top_changed"], layer_before, layer_after),
-            *_of_model(inputs, row, before, after, logits, row["prefix"]),
-        ]
-    )
+    results = [inputs.near.ratio("share", row["share"], share)]
+    results.append(_other_top(inputs, "layer_top_changed", row["layer_top_changed"], layer_before, layer_after))
+    return together(results + _of_model(inputs, row, before, after, logits, row["prefix"]))
 
 
 def _strongest(inputs: AuditInputs, layer: int, seen: Activations, sizes: Tensor, count: int) -> Iterator[list[int]]:
@@ -414,7 +376,8 @@ def _strongest(inputs: AuditInputs, layer: int, seen: Activations, sizes: Tensor
     if not 1 <= count <= len(sizes):
         raise IndexError(count)
     ordered, index = sizes.sort(descending=True, stable=True)
-    error = inputs.near.limits.tie * ordered[count - 1] + _noise(inputs, seen) * inputs.norms(layer)[index]
+    limits = inputs.near.limits
+    error = limits.tie * ordered[count - 1] + seen.noise(limits.noise) * inputs.norms(layer)[index]
     last, next_ = ordered[count - 1], ordered[count] if count < len(ordered) else ordered[-1]
     sure = ordered - error > next_ + error[min(count, len(error) - 1)]
     may = (ordered + error >= last - error[count - 1]) & (ordered > 0)
@@ -431,7 +394,7 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
 
     The norms behind it are held, so what a memory adds is its product with one vector.
     """
-    oracle, y = inputs.oracle, seen.ffn[-1]
+    oracle, limits, y = inputs.oracle, inputs.near.limits, seen.ffn[-1]
     log_probabilities = oracle.said(y)
     slack, best = 2 * inputs.near.slack(log_probabilities), log_probabilities.topk(min(CHOICES, len(log_probabilities)))
     values = oracle.vectors("added", layer)
@@ -442,7 +405,7 @@ def _of_margin(inputs: AuditInputs, layer: int, seen: Activations) -> Iterator[i
         along = oracle.word(int(best.indices[top])) - oracle.word(int(best.indices[second]))
         slopes = passed @ along
         adds = seen.m[-1] * slopes
-        error = _noise(inputs, seen) * slopes.abs() + inputs.near.limits.probability * adds.abs()
+        error = seen.noise(limits.noise) * slopes.abs() + limits.probability * adds.abs()
         order = adds.argsort(descending=True)
         for memory in order[adds[order[0]] - error[order[0]] <= (adds + error)[order]].tolist():
             if memory not in yielded:

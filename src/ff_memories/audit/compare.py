@@ -177,9 +177,7 @@ def lacking(run: Run, both: Sequence[RunFiles]) -> str | None:
             return f"{NOT_TOLD}; {path} is not the one that the config names"
     for lock in (lock for lock in {run.dvc_lock, *(side.given for side in both)} if lock.is_file()):
         recorded = _files_of(lock, "deps", "outs")
-        if other := [
-            path for path in files if dvc_lock_file.digest(path) != recorded.get(path, dvc_lock_file.digest(path))
-        ]:
+        if other := [path for path in files if path in recorded and recorded[path] != dvc_lock_file.digest(path)]:
             return f"{NOT_TOLD}; {other[0]} is not the one that {lock} records"
     for side, file in ((side, side.files.get("model/info.json")) for side in both):
         info = foreign.read_json(file, dict[str, Any]) if file else {}
@@ -328,10 +326,8 @@ def _compare_rows(
     out.near_ties = max(map(len, counted_[:2])) + len(counted_[2])
     opened = pl.concat([beyond, on_moved]).unique("row", maintain_order=True)
     if out.near_ties > excused:
-        out.different.append(
-            f"{out.shown}: {out.near_ties:,} of {max(out.rows):,} rows differ beyond a tolerance, and rounding "
-            f"explains at most {excused:,.0f}"
-        )
+        beyond_it = f"{out.near_ties:,} of {max(out.rows):,} rows differ beyond a tolerance"
+        out.different.append(f"{out.shown}: {beyond_it}, and rounding explains at most {excused:,.0f}")
     elif out.table in ROWS:
         out.open = {"a": [*opened["row"], *only[0]["row"]], "b": [*opened["row_b"], *only[1]["row"]]}
     return pl.concat([opened.select(key), *(frame.select(key) for frame in only)]).unique()
@@ -415,9 +411,8 @@ def _others(found: Comparison, a: RunFiles, b: RunFiles) -> int:
         else:
             files.append(path)
     if not moved:
-        found.others += [
-            f"{name}: differs, but the tables that it follows from are the same" for name in tables_ + files
-        ]
+        but = "differs, but the tables that it follows from are the same"
+        found.others += [f"{name}: {but}" for name in tables_ + files]
     return len(files)
 
 

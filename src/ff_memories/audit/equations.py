@@ -46,14 +46,14 @@ class Activations:
     def noise(self, share: float, row: int = -1) -> float:
         """Return the largest error of a coefficient, where a score's is a share of the layer's largest score."""
         usual = share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m)
-        return usual + (self._off(0, row, usual) if self.errors else 0.0)
+        return usual + self._off(0, row, usual)
 
     def off(self, share: float, row: int) -> float:
         """Return the noise of a row whose own error was measured, and otherwise 0."""
         return self.noise(share, row) if self.errors else 0.0
 
     def _off(self, of: int, row: int, usual: float) -> float:
-        return min(ERRORS * float(self.errors[of][row]), MOST * usual)
+        return min(ERRORS * float(self.errors[of][row]), MOST * usual) if self.errors else 0.0
 
     def measured(self, in_float32: "Activations") -> "Activations":
         """Return these activations with the errors of the same ones in float32; overflows excuse nothing."""
@@ -67,7 +67,7 @@ class Activations:
         unsure = torch.zeros_like(last[0], dtype=torch.bool)
         for number, (score, last_score) in enumerate(zip(self.scores, last, strict=True), 1):
             usual = share * self._largest(score)
-            unsure |= last_score.abs() <= usual + (self._off(number, -1, usual) if self.errors else 0.0)
+            unsure |= last_score.abs() <= usual + self._off(number, -1, usual)
         if self.signs == 2:  # GELU below zero is a difference of equal numbers
             product = torch.stack(last).prod(0).abs()
             unsure |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * product)
@@ -126,12 +126,12 @@ class Equations:
         return self.about.layers, self.about.keys
 
     def vectors(self, of: str, layer: int) -> torch.Tensor:
-        """Return what the memories of layer 1..L have, a row each: (d_m, n).
+        """Return what the memories of layer 1..L have, a row each: (d_m, d).
 
-        ``of``: ``key``, k (d,), or of a gated layer the gate's and the up projection's (2 d,); ``value``, v (d,); or
-        ``added``, what a memory adds to m V (d,) per unit: its value, before a norm that stands behind it.
+        ``of``: ``value``, v; or ``added``, what a memory adds to m V per unit: its value, before a norm that stands
+        behind it.
         """
-        return self.own[f"layers.{layer - 1}.{'keys' if of == 'key' else 'values'}"]
+        return self.own[f"layers.{layer - 1}.values"]
 
     def direct(self, here: Activations, layer: int, vector: torch.Tensor) -> torch.Tensor:
         """Return what a vector (..., d) adds to y if it is added to m V at the last token, with a norm between held."""

@@ -168,9 +168,8 @@ class Comparer:
         """Compare a token's rank: how many tokens are more probable."""
         log_probability, limit = log_probabilities[token], self.slack(log_probabilities)
         count = lambda bar: int((log_probabilities > bar).sum())
-        return within(  # the token itself is above the lower bar
-            column, recorded, count(log_probability), count(log_probability + limit), count(log_probability - limit) - 1
-        )
+        low, high = count(log_probability + limit), count(log_probability - limit) - 1  # it is above the lower bar
+        return within(column, recorded, count(log_probability), low, high)
 
 
 def _number(column: str, recorded: float, found: float, scale: float, limit: float) -> Result:

@@ -118,12 +118,9 @@ def _triggers(inputs: AuditInputs) -> Iterator[str]:
         yield "not the keys that the config asks for"
     same, next_one = pl.col("coefficient").diff().over(KEY).fill_null(-1), pl.int_range(pl.len()).over(KEY) + 1
     position = pl.col("sentence").cast(pl.Int64) * (1 << 16) + pl.col("position")
-    steps = triggers.select(
-        ((pl.col("rank") == next_one) & (pl.col("rank") <= options.top)).all().alias("ranks"),
-        ((same < 0) | ((same == 0) & (position.diff().over(KEY).fill_null(1) > 0))).all().alias("order"),
-        (pl.col("coefficient") > 0).all().alias("positive"),
-    ).row(0, named=True)
-    if not all(steps.values()):
+    ranks = (pl.col("rank") == next_one) & (pl.col("rank") <= options.top)
+    descends = (same < 0) | ((same == 0) & (position.diff().over(KEY).fill_null(1) > 0))
+    if not triggers.select((ranks & descends & (pl.col("coefficient") > 0)).all()).item():
         yield "not in descending order of their coefficients"
     entry = [*KEY, "sentence"] + ([] if options.per_sentence == "best" else ["position"])
     if triggers.select(entry).is_duplicated().any():
@@ -224,13 +221,10 @@ def _causal(inputs: AuditInputs) -> Iterator[str]:
 
 def _as_drawn(inputs: AuditInputs, seen: survey.Survey) -> Iterator[str]:
     """Draw the rows of ``causal`` again, from what the engine finds here; prefixes may be others at a near-tie."""
-    options, column = inputs.config.causal, lambda name: pl.col(name).cast(pl.Int64)
-    sampled = causal.sample(seen, inputs.corpus, options, inputs.config.seed, inputs.looked_at)
-    numbers, words = (*KEY, "prefix", "other_prefix", "matched_key"), ("intervention", "control")
-    own, again = (
-        frame.select(*map(column, numbers), *(pl.col(name).cast(pl.String) for name in words))
-        for frame in (inputs.tables["causal"], sampled)
-    )
+    sampled = causal.sample(seen, inputs.corpus, inputs.config.causal, inputs.config.seed, inputs.looked_at)
+    numbers = pl.col(*KEY, "prefix", "other_prefix", "matched_key").cast(pl.Int64)
+    words = pl.col("intervention", "control").cast(pl.String)
+    own, again = (frame.select(numbers, words) for frame in (inputs.tables["causal"], sampled))
     if not own.select(KEY).unique().sort(KEY).equals(again.select(KEY).unique().sort(KEY)):
         yield "not the memories that the seed draws among those that are active"
         return
@@ -251,15 +245,9 @@ def _as_drawn(inputs: AuditInputs, seen: survey.Survey) -> Iterator[str]:
         unsure = np.abs(m[m != 0]).min(initial=np.inf) <= noise  # whether it is active there hangs on rounding
         if len(recorded) != len(expected) or not (unsure or np.allclose(recorded, expected, limits.tie, noise)):
             yield f"layer {layer} key {key}: not the prefixes that the seed draws where it is active"
-        beside = (
-            own.filter(this)
-            .join(again.filter(this), on=[*how, "prefix"])
-            .filter(
-                pl.col("other_prefix").ne_missing(pl.col("other_prefix_right"))
-                & ((pl.col("intervention") == "resample") | (not unsure))
-            )
-        )
-        if len(beside):
+        both = own.filter(this).join(again.filter(this), on=[*how, "prefix"])
+        certain = (pl.col("intervention") == "resample") | (not unsure)
+        if len(both.filter(certain, pl.col("other_prefix").ne_missing(pl.col("other_prefix_right")))):
             yield f"layer {layer} key {key}: not the other prefix that the seed draws"
 
 
@@ -281,13 +269,11 @@ def _as_alike(seen: survey.Survey, limits: Tolerances, layer: int, memory: int, 
 
 def _removals(inputs: AuditInputs) -> Iterator[str]:
     (layers, memories), options = inputs.oracle.keys, inputs.config.removals
-    most = options.prefixes
-    sentence, position = removals.tested(inputs.corpus, inputs.config.seed, most)
+    sentence, position = removals.tested(inputs.corpus, inputs.config.seed, options.prefixes)
     numbers = removals.asked(options.memories, memories // inputs.oracle.signs)
     rows = [(removals.SIZE, n) for n in numbers] + [(removals.MARGIN, 1)]
-    again = pl.DataFrame({"layer": range(1, layers + 1)}).join(
-        pl.DataFrame({"prefix": inputs.corpus.offsets[sentence] + position - 1}), how="cross"
-    )
+    again = pl.DataFrame({"layer": range(1, layers + 1)})
+    again = again.join(pl.DataFrame({"prefix": inputs.corpus.offsets[sentence] + position - 1}), how="cross")
     again = again.join(pl.DataFrame(rows, schema=["by", "removed"], orient="row"), how="cross")
     yield from _as_expected("removals", inputs.tables["removals"], again)
 

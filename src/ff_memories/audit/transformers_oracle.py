@@ -68,18 +68,11 @@ class TransformersOracle:
         return len(self.blocks), self.signs * len(self.vectors("added", 1))
 
     def vectors(self, of: str, layer: int) -> torch.Tensor:
-        """Return what the memories of layer 1..L have (d_m, n); see ``Equations``.
+        """Return what the memories of layer 1..L have (d_m, d); see ``Equations``.
 
         Behind a norm values are multiplied by that norm's scale: what is added is a positive multiple of them.
         """
         block = self.blocks[layer - 1]
-        if of == "key":
-            parts = [rows_of(block.get_submodule(self.family.up))]
-            if self.family.fused:
-                parts = list(parts[0].chunk(2))
-            elif self.family.gate is not None:
-                parts = [rows_of(block.get_submodule(self.family.gate)), *parts]
-            return torch.cat(parts, 1)
         values = rows_of(block.get_submodule(self.family.down)).t()
         if of == "added" or self.family.norm_after is None:
             return values

@@ -86,14 +86,10 @@ class Check:
     run: Run
     aim: Aim
     cores: int
-    folder: Path
+    at: RebuiltFirst
     until: float  # the time from which the audit begins no further round
     done: dict[str, CheckedPart] = field(default_factory=dict)
     found: list[Finding] = field(default_factory=list)
-
-    @property
-    def at(self) -> RebuiltFirst:
-        return RebuiltFirst(self.folder)
 
     @cached_property
     def again(self) -> tuple[list[rebuild.Task], list[str]]:
@@ -127,7 +123,7 @@ def verify(
     ``until``: the time (``time.monotonic``) from which the audit begins no further round of random rows.
     """
     with tempfile.TemporaryDirectory(prefix="ff-memories-verify-") as folder:
-        check = Check(run, aim, cores, Path(folder), until)
+        check = Check(run, aim, cores, RebuiltFirst(Path(folder)), until)
         for name, part_of in PARTS.items():
             wanted = name in parts or (name == "recomputed" and "files" in parts)  # excused files must be equal
             if wanted and (part := part_of(check)) is not None:
@@ -197,8 +193,8 @@ def _recomputed(check: Check) -> CheckedPart | None:
 
 def _rebuilt(check: Check) -> CheckedPart:
     todo, lacking = check.again
-    rebuild.make(check.folder, todo, check.run, check.cores)
-    same, differ = rebuild.compare(check.folder, todo, check.run, check.own)
+    rebuild.make(check.at.folder, todo, check.run, check.cores)
+    same, differ = rebuild.compare(check.at.folder, todo, check.run, check.own)
     total = len(same) + len(differ)
     line = f"{len(same)} of {total} files rebuilt from tables, checkpoint and text with the same bytes"
     gone = [path for path in lacking if not is_intermediate(path)]
@@ -214,10 +210,9 @@ def _audit(check: Check) -> CheckedPart:
         check.found, faults = audit.audit_run(run, aim, check.at, check.cores, check.until)
     except UserError as error:
         why = str(error).partition("\n")[0]
-        text = (
-            "" if check.at(run.path("corpus", "corpus.safetensors")).exists() else "; the part rebuilt makes the text"
-        )
-        return CheckedPart("audit", f"could not run{text}", faults=[why])
+        has_text = check.at(run.path("corpus", "corpus.safetensors")).exists()
+        hint = "" if has_text else "; the part rebuilt makes the text"
+        return CheckedPart("audit", f"could not run{hint}", faults=[why])
     notes = []
     if (precision := run.config.extraction.precision) != "float32":
         notes.append(f"the run was measured in {precision}, with wider limits (docs/verify.md)")
@@ -226,18 +221,14 @@ def _audit(check: Check) -> CheckedPart:
         shown = f" ({counted(near, 'near-tie', 'near-ties')})" if near else ""
         notes.append(audit.statement(every, aim) + shown)
     faults += [difference for finding in check.found for difference in finding.differ]
-    usual, models = Aim(), len(run.config.baselines.names)
-    data = {name: getattr(aim, name) for name in ("seed", "confidence", "share")} | {
-        "seed_was": "drawn" if aim.drawn else "given",
-        "tables": {
-            (f.what if f.model == OWN else f"{f.model} {f.what}"): {
-                **asdict(f),
-                "asked": min(f.rows, usual.rows if f.model == OWN else usual.of_each(models).rows),
-                "statement": audit.statement([f], aim),
-            }
-            for f in check.found
-        },
-    }
+    usual, of_tables = Aim(), dict[str, Any]()
+    for f in check.found:
+        name, its = f.what, usual
+        if f.model != OWN:
+            name, its = f"{f.model} {f.what}", usual.of_each(len(run.config.baselines.names))
+        of_tables[name] = asdict(f) | {"asked": min(f.rows, its.rows), "statement": audit.statement([f], aim)}
+    data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share}
+    data |= {"seed_was": "drawn" if aim.drawn else "given", "tables": of_tables}
     reference = "transformers" if run.config.model.has_tokenizer else "the equations"
     line = f"random rows, recomputed with {reference} in float64; --seed {aim.seed} draws the same rows again"
     return CheckedPart("audit", line, notes, faults, data)
