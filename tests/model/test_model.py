@@ -184,8 +184,7 @@ def test_keys_asked_for_have_the_triggers_they_have_among_all_and_deeper_layers_
 def test_sentences_of_one_token_have_the_prefixes_that_positions_say(small, positions, lengths):
     decoder, corpus = small
     options = Triggers(top=1000, positions=positions, per_sentence="all")
-    best = triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], options)
-    found = trigger_table.table(best, corpus)
+    found = trigger_table.table(triggers.trigger_examples(decoder, corpus, [(0, len(corpus))], options), corpus)
     assert sorted(set(found["position"].to_numpy()[corpus.lengths[found["sentence"].to_numpy()] == 1])) == lengths
 
 

@@ -268,12 +268,9 @@ def test_the_residual_is_what_is_added_to_or_what_a_parallel_block_reads(name):
     drawn = pl.DataFrame({"example": range(6), "sentence": range(6), "position": [3, 9, 1, 8, 5, 7]})
     ours = tiny.analysed(made)
     tops = {"all": np.zeros((tiny.LAYERS, ours.memories), dtype=np.int64)}
-
-    def look(residual):
-        options = Composition(layer_prediction="ffn", residual=residual)
-        settings = Settings({"composition": options, "values": Values()})
-        return composition.observe(ours, corpus, drawn, lambda _: tops, settings, batch_tokens=30)
-
+    options = lambda residual: Composition(layer_prediction="ffn", residual=residual)
+    settings = lambda residual: Settings({"composition": options(residual), "values": Values()})
+    look = lambda residual: composition.observe(ours, corpus, drawn, lambda _: tops, settings(residual), 30)
     added, read = look("added"), look("read")
     norm = made.get_submodule(row.final_norm)
     with torch.no_grad():

@@ -1,16 +1,16 @@
-"""A web server on this machine, for as long as a test runs."""
+"""A web server on this machine, for as long as a test runs, whose clients may hang up."""
 
 import threading
 from contextlib import contextmanager
 from http.server import ThreadingHTTPServer
 
+Server = type("Server", (ThreadingHTTPServer,), {"daemon_threads": True, "handle_error": lambda *_: None})
+
 
 @contextmanager
 def answering(handler):
     """Let a handler answer every request; yield the server's address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    server.handle_error = lambda *_: None  # a client may hang up; a handler that fails fails its request
+    server = Server(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     try:
