@@ -109,8 +109,5 @@ def both(columns: Mapping[str, Column]) -> dict[str, Column]:
 
     A table has the copies of the choice that the run did not make.
     """
-    return {
-        f"{name}_{types}": replace(column, optional=True)
-        for types in ("all", "trained")
-        for name, column in columns.items()
-    }
+    copies = lambda types: {f"{name}_{types}": replace(column, optional=True) for name, column in columns.items()}
+    return copies("all") | copies("trained")

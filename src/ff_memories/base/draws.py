@@ -36,17 +36,13 @@ def resamples(values: np.ndarray, seed: int | Sequence[int] | None, weights: np.
         return np.empty(0)
     rng = np.random.default_rng(seed)
     if weights is None:
-        means = _resampled(values, rng)
-    else:
-        means = np.empty(RESAMPLES)
-        weights = np.asarray(weights, dtype=np.float64)
-        for start in range(0, RESAMPLES, BLOCK):
-            draw = rng.integers(0, len(values), size=(BLOCK, len(values)))
-            resampled_weights = weights[draw]
-            total = resampled_weights.sum(1)
-            means[start : start + BLOCK] = np.divide(
-                (values[draw] * resampled_weights).sum(1), total, out=np.full(BLOCK, np.nan), where=total > 0
-            )
+        return _resampled(values, rng)
+    means, weights = np.empty(RESAMPLES), np.asarray(weights, dtype=np.float64)
+    for start in range(0, RESAMPLES, BLOCK):
+        draw = rng.integers(0, len(values), size=(BLOCK, len(values)))
+        drawn_weights = weights[draw]
+        sums, total = (values[draw] * drawn_weights).sum(1), drawn_weights.sum(1)
+        means[start : start + BLOCK] = np.divide(sums, total, out=np.full(BLOCK, np.nan), where=total > 0)
     return means
 
 

@@ -44,10 +44,8 @@ def require_file(path: str | Path) -> None:
     """
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise UserError(
-            f"{path}: expected a file, found {'a directory' if path.is_dir() else 'a pipe or a device'}",
-            "give the path of a regular file",
-        )
+        found = "a directory" if path.is_dir() else "a pipe or a device"
+        raise UserError(f"{path}: expected a file, found {found}", "give the path of a regular file")
 
 
 def require_new(path: Path, what: str = "folder") -> None:

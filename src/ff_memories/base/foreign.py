@@ -31,20 +31,14 @@ _adapter: Any = cache(TypeAdapter)
 
 
 def read_json(
-    path: str | Path,
-    kind: type[T],
-    hint: str | None = None,
-    *,
-    name: str | None = None,
-    largest: int = LARGEST,
-    text: bool = False,
+    path: str | Path, kind: type[T], hint: str | None = None, *, largest: int = LARGEST, text: bool = False
 ) -> T:
     """Return a JSON file's data, of a kind as pydantic reads types, strictly: ``dict[str, Any]``, or a ``TypedDict``.
 
-    ``text``: texts may have line breaks and other controls; else none may, so a message can quote each. ``name`` and
-    ``hint`` are for messages. Raises ``UserError`` where the file is missing or refused, with where and why.
+    ``text``: texts may have line breaks and other controls; else none may, so a message can quote each. ``hint``: for
+    messages. Raises ``UserError`` where the file is missing or refused, with where and why.
     """
-    return json_of(_bytes(path, hint, "file", largest, name), name or str(path), kind, hint, text=text)
+    return json_of(_bytes(path, hint, "file", largest), str(path), kind, hint, text=text)
 
 
 def json_of(raw: bytes | str, where: str, kind: type[T], hint: str | None = None, *, text: bool = False) -> T:
@@ -71,7 +65,7 @@ def read_text(path: str | Path, what: str, hint: str | None = None, largest: int
         UserError: the file is missing, larger than ``largest`` bytes or not UTF-8.
     """
     try:
-        text = _bytes(path, hint, what, largest, None).decode("utf-8")
+        text = _bytes(path, hint, what, largest).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}", f"save the {what} as UTF-8") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")  # as Python reads text
@@ -87,17 +81,17 @@ def yaml_of(plain: str, where: str, kind: type[T], hint: str | None = None) -> T
     return _checked(data, where, kind, hint, False)
 
 
-def _bytes(path: str | Path, hint: str | None, what: str, largest: int, name: str | None) -> bytes:
+def _bytes(path: str | Path, hint: str | None, what: str, largest: int) -> bytes:
     require_file(path)
     try:
         with open(path, "rb") as file:
             raw = file.read(largest + 1)
     except FileNotFoundError:
-        raise UserError(f"{name or path}: no such {what}", hint) from None
+        raise UserError(f"{path}: no such {what}", hint) from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}", "check the file and its permissions") from None
     if len(raw) > largest:
-        raise UserError(f"{name or path}: larger than {largest >> 20} MiB", hint)
+        raise UserError(f"{path}: larger than {largest >> 20} MiB", hint)
     return raw
 
 
@@ -136,10 +130,7 @@ def _refuse_unplain(plain: str) -> None:
     depth = 0
     for number, event in enumerate(yaml.parse(plain, Loader)):
         odd = None
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if number > EVENTS:
             odd = "too many values"
         elif depth > DEEPEST:

@@ -39,12 +39,8 @@ def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
     facts += [("GPU", name) for name in _gpus()]
     facts.append(("system", f"{platform.system()}, Python {platform.python_version()}"))
     if step is not None and hasattr(step, "device"):
-        facts += [
-            ("torch", version("torch")),
-            ("device", step.device),
-            ("threads", str(step.threads)),
-            ("arithmetic", "portable" if arithmetic.portable() else "fast"),
-        ]
+        facts += [("torch", version("torch")), ("device", step.device), ("threads", str(step.threads))]
+        facts.append(("arithmetic", "portable" if arithmetic.portable() else "fast"))
     return facts
 
 

@@ -113,14 +113,9 @@ def environment(package: str) -> "Environment":
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # takes a while
 
-    return Environment(
-        loader=PackageLoader(f"ff_memories.{package}"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    loader = PackageLoader(f"ff_memories.{package}")
+    blanks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **blanks)
 
 
 def key_and_sign(memory: int, neurons: int | None) -> tuple[int, int]:

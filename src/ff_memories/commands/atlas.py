@@ -14,11 +14,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label", action="append", default=[], metavar="RUN=TEXT", help="a run's label; default: its name"
     )
-    parser.add_argument(
-        "--over",
-        metavar="NAME",
-        help="colour the lines by a number, such as updates: each run's label, or the number that its name ends with",
-    )
+    says = "colour the lines by a number, such as updates: each run's label, or the number that its name ends with"
+    parser.add_argument("--over", metavar="NAME", help=says)
     parser.add_argument("--any-text", action="store_true", help="also compare runs on unrelated texts")
 
 

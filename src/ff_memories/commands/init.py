@@ -52,20 +52,11 @@ def choices(parser: argparse.ArgumentParser) -> None:
         help="one text file, whose documents are split into both parts, seeded; or a text of `fetch --list`, such as "
         "enwik8",
     )
-    texts = {
-        "train": "training text files, searched for triggers",
-        "validation": "validation text files, on which the layers are observed (section 5)",
-    }
-    for split, what in texts.items():
-        parser.add_argument(f"--{split}", nargs="+", action="extend", default=[], help=what)
-    parser.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="KEY=VALUE",
-        help="set other keys, such as triggers.top=25",
-    )
+    several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
+    parser.add_argument("--train", help="training text files, searched for triggers", **several)
+    says = "validation text files, on which the layers are observed (section 5)"
+    parser.add_argument("--validation", help=says, **several)
+    parser.add_argument("--set", metavar="KEY=VALUE", help="set other keys, such as triggers.top=25", **several)
     parser.add_argument("--protocol", type=Path, help="a file of keys that several runs share, which this one names")
     parser.add_argument(
         "--time", type=seconds, metavar="20m", help="lower the samples' sizes until the run ends in this time here"

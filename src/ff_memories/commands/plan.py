@@ -30,13 +30,8 @@ GPU = "h100"
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument("--threads", type=threads, help="CPU threads per job")
-    parser.add_argument(
-        "--devices",
-        type=whole(),
-        nargs="+",
-        default=[1, 8, 64],
-        help="numbers of GPUs or machines to estimate the total time for",
-    )
+    says = "numbers of GPUs or machines to estimate the total time for"
+    parser.add_argument("--devices", type=whole(), nargs="+", default=[1, 8, 64], help=says)
     parser.add_argument(
         "--on", metavar="CARD", choices=cards(), help=f"estimate for a GPU that is not here: {', '.join(cards())}"
     )

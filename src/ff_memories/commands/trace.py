@@ -33,15 +33,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="JSON file to write, with all numbers")
     parser.add_argument("--layer", type=whole(), nargs="+", action="extend", help="show only these layers, from 1")
     parser.add_argument("--top", type=whole(), default=10, help="memories per position and layer; default: 10")
-    parser.add_argument(
-        "--set",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="MEMORY=NUMBER",
-        help="set coefficients at the last position and compare predictions: layer:key=number, such as 12:1034=0; x2 "
-        "doubles it, and 12:1034- is key 1034's negative coefficient",
-    )
+    such = "such as 12:1034=0; x2 doubles it, and 12:1034- is key 1034's negative coefficient"
+    says = f"set coefficients at the last position and compare predictions: layer:key=number, {such}"
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="MEMORY=NUMBER", help=says)
     parser.add_argument("--tokens", type=whole(), default=5, help="tokens per prediction; default: 5")
 
 
@@ -83,17 +77,10 @@ def _of_run(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple
     chosen = run_.resolved
     if chosen["corpus"]["tokenizer"] == "moses":
         text = " ".join(moses()(text))
-    values, described = chosen["values"], read_info(info)
-    traced = api.trace(
-        api.load_model(weights, run_.dictionary),
-        text,
-        **shown,
-        projection=values["projection"],
-        projection_seed=values["projection_seed"],
-        types=values["types"],
-        residual=chosen["composition"]["residual"],
-        results=run_.results,
-    )
+    described, residual = read_info(info), chosen["composition"]["residual"]
+    reading = {key: chosen["values"][key] for key in ("projection", "projection_seed", "types")}
+    model = api.load_model(weights, run_.dictionary)
+    traced = api.trace(model, text, **shown, **reading, residual=residual, results=run_.results)
     return {"run": run_.config.run, "scope": described["scope"], "weights": quantised(described)}, traced
 
 

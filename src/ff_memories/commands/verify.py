@@ -41,19 +41,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=whole(0), help="seed of the audit's sample; default: random, and printed")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write the findings to this file as JSON")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        action="extend",
-        metavar="PART",
-        help="check only these parts, such as files (docs/verify.md)",
-    )
-    parser.add_argument(
-        "--time",
-        type=seconds,
-        default=math.inf,
-        help="begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show",
-    )
+    says = "check only these parts, such as files (docs/verify.md)"
+    parser.add_argument("--only", nargs="+", action="extend", metavar="PART", help=says)
+    says = "begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show"
+    parser.add_argument("--time", type=seconds, default=math.inf, help=says)
     parser.add_argument(
         "--cores", type=threads, default=os.cpu_count(), help="number of jobs at a time when rebuilding files"
     )

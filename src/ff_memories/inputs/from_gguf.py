@@ -55,20 +55,15 @@ def model(header: Header) -> ConvertedModel:
     special = {f"{word}_token": types[number] for word, number in numbers.items() if number is not None}
     if header.architecture != "llama":  # else `transformers` builds it anew as that family's class does
         special["tokenizer_class"] = "PreTrainedTokenizerFast"
-    return ConvertedModel(
-        config(header),
-        list(names),
-        lambda own: tensor(header, names[own]),
-        tokenizer(header),
-        special,
-        {
-            "types": header.types,
-            "bits": header.bits,
-            "licence": header.metadata.get("general.license"),
-            "chat_template": "tokenizer.chat_template" in header.metadata,
-        },
-        sum(prod(t.shape) for t in header.tensors.values()),
-    )
+    told = {
+        "types": header.types,
+        "bits": header.bits,
+        "licence": header.metadata.get("general.license"),
+        "chat_template": "tokenizer.chat_template" in header.metadata,
+    }
+    read = lambda own: tensor(header, names[own])
+    size = sum(prod(t.shape) for t in header.tensors.values())
+    return ConvertedModel(config(header), list(names), read, tokenizer(header), special, told, size)
 
 
 def tensors(header: Header) -> dict[str, str]:
@@ -95,11 +90,8 @@ def tensors(header: Header) -> dict[str, str]:
         if actual != shape:
             raise UserError(f"{path}: tensor {name} is {actual}, by the metadata {shape}", gguf_file.AGAIN)
     if odd := header.tensors.keys() - names.values():
-        raise UserError(
-            f"{path}: tensor {min(odd)} is none of a {kind} model of {header.layers} layers, so the model would not be "
-            "the file's",
-            gguf_file.FOLDER,
-        )
+        other = f"none of a {kind} model of {header.layers} layers, so the model would not be the file's"
+        raise UserError(f"{path}: tensor {min(odd)} is {other}", gguf_file.FOLDER)
     return names
 
 
@@ -173,14 +165,12 @@ def tokenizer(header: Header) -> str:
     kind = header.architecture
     entries: dict[str, Any] = {name.rpartition(".")[2]: array for name, array in header.arrays.items()}
     cut = header.metadata.get("tokenizer.ggml.pre") or ("qwen2" if kind.startswith("qwen") else None)
+    special = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
     entries |= {
         "tokenizer_type": header.metadata["tokenizer.ggml.model"],
         "pre_tokenizer_type": cut,
         "add_prefix_space": header.metadata.get("tokenizer.ggml.add_space_prefix"),
-        **{
-            f"{short}_token_id": _special(header, word)
-            for short, word in {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}.items()
-        },
+        **{f"{short}_token_id": _special(header, word) for short, word in special.items()},
     }
     return tokenizer_of(kind, entries, header.path)
 

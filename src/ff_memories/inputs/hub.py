@@ -114,11 +114,9 @@ def fetch(model: Pinned, offline: bool = False) -> None:
         if (digest := _sha256(folder / name)) is None:
             raise _by_hand(model, lacking)
         if digest != model.files[name]:
-            raise UserError(
-                f"{model.name}: {name} of commit {model.revision}: its SHA-256 is {digest}, the config's model.files "
-                f"says {model.files[name]}",
-                f"remove {(folder / name).resolve()} and fetch again, or write the config again: ff-memories init",
-            )
+            differs = f"its SHA-256 is {digest}, the config's model.files says {model.files[name]}"
+            hint = f"remove {(folder / name).resolve()} and fetch again, or write the config again: ff-memories init"
+            raise UserError(f"{model.name}: {name} of commit {model.revision}: {differs}", hint)
         model.folder.mkdir(parents=True, exist_ok=True)  # a model that cannot be had leaves no folder
         _place(folder / name, model.folder / name)
     print(f"{model.name}: {', '.join(lacking)} in {model.folder}", file=sys.stderr)
@@ -172,14 +170,10 @@ def _library() -> Any:
 
 
 def _snapshot(name: str, revision: str | None, files: Sequence[str], cached: bool = False) -> Path:
-    """Return the folder of a commit in the hub's cache, after downloading those of some files that it has.
-
-    ``cached``: download none.
-    """
+    """Return a commit's folder in the hub's cache; unless ``cached``, after downloading those of some files it has."""
     with _understood(name, revision):
-        return Path(
-            _library().snapshot_download(name, revision=revision, allow_patterns=files, local_files_only=cached)
-        )
+        download = _library().snapshot_download
+        return Path(download(name, revision=revision, allow_patterns=files, local_files_only=cached))
 
 
 @contextmanager

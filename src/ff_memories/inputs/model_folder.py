@@ -237,11 +237,9 @@ def read_tokenizer(folder: Path, vocab: int | None = None, sentences: Sequence[s
         texts = ["The cat", *(f"a {token}b" for token in list(theirs.get_added_vocab())[:20]), *sentences]
         wanted = [theirs(text, add_special_tokens=False, verbose=False)["input_ids"] for text in texts]
     except Exception as error:
-        message = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
-        raise UserError(
-            f"{folder}: `transformers` makes no tokenizer of {TOKENIZER} and {TOKENIZER_CONFIG} ({message})",
-            SAVE_TOKENIZER,
-        ) from None
+        why = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        message = f"{folder}: `transformers` makes no tokenizer of {TOKENIZER} and {TOKENIZER_CONFIG} ({why})"
+        raise UserError(message, SAVE_TOKENIZER) from None
     tokenizer = Tokenizer.of(theirs.backend_tokenizer.to_str(), str(folder / TOKENIZER))
     for text, ids in zip(texts, wanted, strict=True):
         if (ours := tokenizer.encode([text])) != ids:

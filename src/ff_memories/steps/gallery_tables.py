@@ -38,14 +38,14 @@ def run(
 ) -> None:
     options = config.gallery
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
-    trigger_rows = trigger_table.read(triggers, decoder, text, decoder.precision)
+    rows = trigger_table.read(triggers, decoder, text, decoder.precision)
     predicted, shape = tables.read(values), decoder.description
     if options.keys is not None:
         shown = memory_selection.shown(
             options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed
         )
-        trigger_rows, predicted = memory_selection.rows(shown, trigger_rows), memory_selection.rows(shown, predicted)
-    shaded = trigger_rows.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
+        rows, predicted = memory_selection.rows(shown, rows), memory_selection.rows(shown, predicted)
+    shaded = rows.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
     shaded = shades.of_shard(shaded, execution.batch_tokens, shard)
     along = shades.table(decoder, text, shaded, execution.batch_tokens)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
@@ -53,7 +53,7 @@ def run(
     bins, weaker = coefficient_sample.tables(
         decoder,
         text,
-        trigger_rows,
+        rows,
         options.sampled,
         config.triggers.positions,
         config.seed,
@@ -62,7 +62,7 @@ def run(
     )
     for table, path in (
         (along.filter(pl.col("rank") <= options.shaded), shading),
-        (shades.levels(along.filter(pl.col("rank") <= options.triggers), trigger_rows), levels),
+        (shades.levels(along.filter(pl.col("rank") <= options.triggers), rows), levels),
         (most, promoted),
         (least, demoted),
         (bins, histogram),

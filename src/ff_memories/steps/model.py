@@ -34,11 +34,9 @@ def run(
     types = Dictionary.read(dictionary)
     shape, tensors = fairseq.read(checkpoint)
     if len(types) != shape.vocab:
-        raise UserError(
-            f"{dictionary}: has {len(types)} token types, with the four special ones, but the checkpoint has "
-            f"{shape.vocab}",
-            "set model.dictionary to the dict.txt that the checkpoint was trained with",
-        )
+        numbers = f"{len(types)} token types, with the four special ones, but the checkpoint has {shape.vocab}"
+        hint = "set model.dictionary to the dict.txt that the checkpoint was trained with"
+        raise UserError(f"{dictionary}: has {numbers}", hint)
     described = {
         "scope": scope(config, shape),
         **{f"{name}_sha256": digest for name, digest in digests.items()},

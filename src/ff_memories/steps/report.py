@@ -47,18 +47,13 @@ def run(
         measured = json.loads(_text(perplexity))
         described |= {"perplexity": measured["perplexity"], "in_windows": measured["in_windows"]["perplexity"]}
     drawings, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
+    drawn, quoted = ({name: _text(path) for name, path in paths.items()} for paths in (drawings, fragments))
+    specifications = {path.name.removesuffix(".vl.json"): _text(path) for path in specs}
+    targets = {name: in_project(path) for name, path in {**drawings, **fragments, "claims": claims}.items()}
     folder = next(iter(drawings.values()), html).parent
-    page, short = report(
-        config,
-        described,
-        read,
-        {name: _text(path) for name, path in drawings.items()},
-        {name: _text(path) for name, path in fragments.items()},
-        {path.name.removesuffix(".vl.json"): _text(path) for path in specs},
-        {name: in_project(path) for name, path in {**drawings, **fragments, "claims": claims}.items()},
-        Path(os.path.relpath(folder, html.parent)).as_posix(),
-        configfile and in_project(Path(configfile)),
-    )
+    figures_at = Path(os.path.relpath(folder, html.parent)).as_posix()
+    again = configfile and in_project(Path(configfile))
+    page, short = report(config, described, read, drawn, quoted, specifications, targets, figures_at, again)
     write_whole(html, page)
     if summary is not None:
         write_whole(summary, short)

@@ -51,11 +51,8 @@ def run(config: Settings, files: Inputs, weights: Output, description: Output, i
         described |= {key: origin[key] for key in ("source", "types", "bits") if key in origin}
         described |= {"converted_from": origin["sha256"], "weights": quantised(origin)}
     worst = max(proof.errors, key=proof.errors.__getitem__)
-    print(
-        f"{folder}: {len(proof.errors)} equations hold in all {proof.layers} layers; largest relative error "
-        f"{proof.errors[worst]:.0e}: {worst}",
-        file=sys.stderr,
-    )
+    proven = f"{len(proof.errors)} equations hold in all {proof.layers} layers"
+    print(f"{folder}: {proven}; largest relative error {proof.errors[worst]:.0e}: {worst}", file=sys.stderr)
     with atomic_write(weights) as partial:
         save_file(model_and_proof.state, partial, metadata={"format": "pt"})
     write_json(description, asdict(shape))

@@ -63,8 +63,6 @@ def refuse_taken(run: Run) -> None:
     for path, other in configs(run.config.run)[0]:
         same_file = os.path.realpath(path) == os.path.realpath(run.file)
         if not same_file and other.model_copy(update={"execution": None}) != settings:
-            raise UserError(
-                f"{run.file}: the run {run.config.run} is that of {path}, which has other settings; its results are in "
-                f"{run.results}",
-                "choose another name for this run, or remove the other config",
-            )
+            taken = f"that of {path}, which has other settings; its results are in {run.results}"
+            hint = "choose another name for this run, or remove the other config"
+            raise UserError(f"{run.file}: the run {run.config.run} is {taken}", hint)

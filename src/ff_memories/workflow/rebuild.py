@@ -27,7 +27,7 @@ class Task:
     rule: str
     reads: list[str]
     makes: list[str]
-    log: str | None
+    log: str  # "" where there is none
 
 
 def tasks(
@@ -39,14 +39,11 @@ def tasks(
     ``wanted``: tells the jobs to include, besides those that make, on the way, what these read; a job whose missing
     input no other of them makes is left out. Default: those that make an output of the run.
     """
+    texts = lambda files: list(map(str, files))
     with workflow(run, forceall=True) as read:
         possible = [
             Task(
-                dvc_yaml.stage_of(job),
-                job.rule.name,
-                list(map(str, job.input)),
-                list(map(str, job.output)),
-                next(map(str, job.log), None),
+                dvc_yaml.stage_of(job), job.rule.name, texts(job.input), texts(job.output), next(map(str, job.log), "")
             )
             for job in read.dag.jobs
             if job.output and job.params.get("code") and not job.resources.get("device")
@@ -127,7 +124,7 @@ def reason(folder: Path, task: Task) -> str:
     """Return why a job failed: a missing input, or its log's last error."""
     if absent := [path for path in task.reads if not (folder / path).exists()]:
         return f", because {absent[0]} is missing"
-    log = folder / (task.log or "")
+    log = folder / task.log
     lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line] if log.is_file() else []
     line = next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1] if lines else "")
     return f" ({line.removeprefix('error: ')})" if line else ""

@@ -176,9 +176,8 @@ def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
         # texts that runs share, such as the demo's, belong to no run's record
         shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
         again = task.rule in ("models", "sample")  # seconds; else all models would be measured anew
-        return bool(gone and task.stage in otherwise_equal) or not all(
-            map(os.path.exists, [*shared, *(task.makes if again else [])])
-        )
+        needed = [*shared, *(task.makes if again else [])]
+        return bool(gone and task.stage in otherwise_equal) or not all(map(os.path.exists, needed))
 
     return lost
 

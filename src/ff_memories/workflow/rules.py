@@ -50,9 +50,7 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
 
     return {
         "config": sections,
-        "watched": lambda wildcards: _watched(
-            run, (*keys, *(["baselines"] if getattr(wildcards, "model", "") else []))
-        ),
+        "watched": lambda wildcards: _watched(run, (*keys, "baselines") if getattr(wildcards, "model", "") else keys),
         "code": lambda wildcards: code_digest.digest(name),
     }
 
@@ -178,7 +176,6 @@ def _inputs(rule: Any, wildcards: Any) -> set[str]:
 def _declarations(rule: Any, wildcards: Any) -> str:
     """Return the digests of the declarations of the tables that a job reads and writes."""
     digests = code_digest.declarations()
-    named = {
-        Path(file).stem for file in {*_inputs(rule, wildcards), *map(str, rule.output)} if file.endswith(".parquet")
-    }
+    files = {*_inputs(rule, wildcards), *map(str, rule.output)}
+    named = {Path(file).stem for file in files if file.endswith(".parquet")}
     return " ".join(f"{name}:{digests[name][:8]}" for name in sorted(named & digests.keys()))

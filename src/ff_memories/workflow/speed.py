@@ -35,12 +35,9 @@ def measured(shape: Shape, device: str, execution: ExecutionSection, threads: in
     if device != "cpu":
         return calibrate(shape, device, execution.tokens, threads, precision)
     given = json.dumps([asdict(shape), device, execution.tokens, threads, precision])
-    done = subprocess.run(
-        [sys.executable, "-P", "-m", __name__, given],
-        env=os.environ | arithmetic.environment(execution.arithmetic),
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-P", "-m", __name__, given]
+    environment = os.environ | arithmetic.environment(execution.arithmetic)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         last = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
         raise UserError(
