@@ -109,10 +109,8 @@ def members(folders: Sequence[Path], labels: Sequence[str] = (), over: str | Non
         default = name if over is None else name[len(name.rstrip("0123456789")) :] or name
         member = _member(folder, texts.get(i, default), over)
         if other := read.get(member.label):
-            raise UserError(
-                f"two runs are called {member.label!r}: {other.folder} and {folder}",
-                "leave one out, or name each of them with --label FOLDER=TEXT",
-            )
+            hint = "leave one out, or name each of them with --label FOLDER=TEXT"
+            raise UserError(f"two runs are called {member.label!r}: {other.folder} and {folder}", hint)
         read[member.label] = member
     return sorted(read.values(), key=lambda member: member.step or 0)
 
@@ -146,9 +144,8 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
     card, folder_of_tables, claims = folder / "model" / "info.json", folder / "tables", folder / "claims.json"
     needed = [*(folder_of_tables / f"{table}.parquet" for table in NEEDED), card, claims]
     if lacking := [path.relative_to(folder).as_posix() for path in needed if not path.exists()]:
-        raise UserError(
-            f"{folder}: this run has no {', '.join(lacking)}", "finish the run, or in a clone restore it with make pull"
-        )
+        hint = "finish the run, or in a clone restore it with make pull"
+        raise UserError(f"{folder}: this run has no {', '.join(lacking)}", hint)
     info = read_info(card)
     config, unknown = _config(folder, info)
     counts, sentences = folder_of_tables / "counts.parquet", folder_of_tables / "sentences.parquet"
@@ -235,10 +232,8 @@ def relations(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]
         if how == OTHER and not any_text:
             for one in (first, member):
                 if not one.text.known:
-                    raise UserError(
-                        f"{one.folder}: the text of this run is not recorded ({one.unknown})",
-                        "put its config into the project's folder, or compare runs on any texts with --any-text",
-                    )
+                    hint = "put its config into the project's folder, or compare runs on any texts with --any-text"
+                    raise UserError(f"{one.folder}: the text of this run is not recorded ({one.unknown})", hint)
             raise UserError(
                 f"{member.folder}: read another text than {first.folder}, so their numbers do not compare",
                 "compare runs on the same text, or give --any-text",

@@ -53,9 +53,8 @@ def run(args: argparse.Namespace) -> None:
             print(f"{wanted.name}\tmodel\t{wanted.folder}\t{state}\t{wanted.licence}\tcommit {wanted.revision}")
         return
     if not (names or pinned or gguf or args.configfile):
-        raise UserError(
-            "no source given", "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
-        )
+        hint = "name one (ff-memories fetch --list shows them), or give --configfile config/paper.yaml"
+        raise UserError("no source given", hint)
     downloads = [partial(fetch, name, registry.source(name, others)) for name in names]
     downloads += [partial(hub.fetch, wanted) for wanted in pinned]
     faults = []

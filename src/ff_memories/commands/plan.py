@@ -69,10 +69,8 @@ def run(args: argparse.Namespace) -> None:
         }
         write_json(args.json, whole)
     if faults := planner.unfit(plan):
-        raise UserError(
-            "this run does not fit\n  " + "\n  ".join(faults),
-            "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences",
-        )
+        hint = "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences"
+        raise UserError("this run does not fit\n  " + "\n  ".join(faults), hint)
 
 
 def _on_card(planner: "Planner", config: Config) -> str:

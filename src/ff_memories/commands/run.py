@@ -113,19 +113,15 @@ def _new(args: argparse.Namespace) -> Path:
     made_by = f"{MADE_BY} {_words(args)}\n"
     if args.config.exists():
         if not args.config.read_text(encoding="utf-8").startswith(made_by):
-            raise UserError(
-                f"{args.config}: the file already exists, and was made by other options",
-                f"run it with ff-memories run {args.config}, or choose another name with --name",
-            )
+            hint = f"run it with ff-memories run {args.config}, or choose another name with --name"
+            raise UserError(f"{args.config}: the file already exists, and was made by other options", hint)
         if args.text is not None and args.text not in registry.sources():
             one_text.split(Path(args.text), usual()["seed"])  # the same parts, or an error
         print(f"going on with {args.config}")
         return args.config
     if (results := Path("results", args.config.stem)).is_dir():
-        raise UserError(
-            f"{results}: holds another run of this name, whose config is not here",
-            f"choose another name with --name, or remove {results}",
-        )
+        hint = f"choose another name with --name, or remove {results}"
+        raise UserError(f"{results}: holds another run of this name, whose config is not here", hint)
     write_whole(args.config, made_by + init.configured(args))
     print(f"wrote {args.config}; results go to results/{args.config.stem}/")
     return args.config

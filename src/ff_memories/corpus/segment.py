@@ -144,10 +144,8 @@ def spacy(pipeline: str, folder: Path | None = None, raw: bool = False) -> Segme
         try:
             nlp = library.load(folder or pipeline, exclude=["ner", "lemmatizer"])
         except OSError:
-            raise UserError(
-                f"corpus.segmenter: the spaCy pipeline {pipeline!r} is not installed",
-                f"run python -m spacy download {pipeline}, or set corpus.segmenter: rule",
-            ) from None
+            hint = f"run python -m spacy download {pipeline}, or set corpus.segmenter: rule"
+            raise UserError(f"corpus.segmenter: the spaCy pipeline {pipeline!r} is not installed", hint) from None
 
     def cut(words: list[str]) -> list[int]:
         if raw:

@@ -91,10 +91,8 @@ class Words:
     def of(cls, corpus: Corpus) -> "Words":
         """Return a corpus' words. Raises ``UserError`` if it does not say where they begin."""
         if corpus.begins is None:
-            raise UserError(
-                "mutations.unit is word, but the corpus does not say where its words begin",
-                "set mutations.unit: token; a run of this config makes a corpus with words",
-            )
+            hint = "set mutations.unit: token; a run of this config makes a corpus with words"
+            raise UserError("mutations.unit is word, but the corpus does not say where its words begin", hint)
         starts = np.append(np.flatnonzero(corpus.begins), len(corpus.tokens))
         return cls(starts, np.cumsum(corpus.begins, dtype=np.uint32), corpus.offsets)
 

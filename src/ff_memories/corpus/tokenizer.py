@@ -130,9 +130,8 @@ class Tokenizer:
             raise UserError(f"the tokenizer fails on {text[:60]!r} ({error})", hints[type(error).__name__]) from None
         if self._vocab is not None and max(encoding.ids, default=0) >= self._vocab:
             token = self.fast.id_to_token(max(encoding.ids))
-            raise UserError(
-                f"the text has {token!r}, a token that the model has no vector for", "remove it from the text"
-            )
+            hint = "remove it from the text"
+            raise UserError(f"the text has {token!r}, a token that the model has no vector for", hint)
         return encoding
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[bool]]:
@@ -185,10 +184,8 @@ class Tokenizer:
         fast.no_truncation()
         named = cls(fast)
         if vocab is not None and len(named) > vocab:
-            raise UserError(
-                f"{path}: the tokenizer has {len(named)} types, the model {vocab}",
-                "give the tokenizer.json that was saved with the model",
-            )
+            hint = "give the tokenizer.json that was saved with the model"
+            raise UserError(f"{path}: the tokenizer has {len(named)} types, the model {vocab}", hint)
         return cls(fast, vocab)
 
 

@@ -192,10 +192,8 @@ def _from_index(part: Part, package: str, target: Path) -> None:
         if done.returncode or not (Path(folder) / part.name).is_file():
             errors = [line for line in done.stderr.splitlines() if "err" in line.lower()]
             reason = errors[0].strip()[:300] if errors else f"no {part.name}"
-            raise UserError(
-                f"{name} {version}: {tool} could not fetch it ({reason})",
-                f"check {tool}'s settings and the network, or put the archive at {target}",
-            )
+            hint = f"check {tool}'s settings and the network, or put the archive at {target}"
+            raise UserError(f"{name} {version}: {tool} could not fetch it ({reason})", hint)
         (Path(folder) / part.name).replace(target)
 
 

@@ -110,10 +110,8 @@ def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
                             raise UserError(f"{archive}: {member or 'it'} makes more than the {limit:,} bytes expected")
                         out.write(piece)
         if (digest := sha256(joined)) != source.sha256:
-            raise UserError(
-                f"{parts[0][0]}: what it holds has the SHA-256 {digest}, expected {source.sha256}",
-                f"remove {parts[0][0]} and fetch again",
-            )
+            hint = f"remove {parts[0][0]} and fetch again"
+            raise UserError(f"{parts[0][0]}: what it holds has the SHA-256 {digest}, expected {source.sha256}", hint)
         if source.form == "enwik8":
             script("enwik8").make(joined, source)
         else:

@@ -34,10 +34,8 @@ def folder(path: Path, wanted: str | None = None) -> Path:
     header = gguf_file.read(path)
     digest = sha256(path)
     if wanted not in (None, digest):
-        raise UserError(
-            f"{path}: its SHA-256 is {digest}, the config's model.files says {wanted}",
-            "fetch the file again, or write the config again: ff-memories init",
-        )
+        hint = "fetch the file again, or write the config again: ff-memories init"
+        raise UserError(f"{path}: its SHA-256 is {digest}, the config's model.files says {wanted}", hint)
     target = model_folder.converted(digest)
     with alone(target):  # a second run waits for the first
         if not model_folder.is_converted(target, digest):

@@ -184,15 +184,12 @@ def _understood(name: str, revision: str | None) -> Iterator[None]:
     try:
         yield
     except errors.GatedRepoError:
-        raise UserError(
-            f"{name}: the model is gated: its owner must grant access", f"ask for it on {endpoint}/{name}, and {login}"
-        ) from None
+        hint = f"ask for it on {endpoint}/{name}, and {login}"
+        raise UserError(f"{name}: the model is gated: its owner must grant access", hint) from None
     except (errors.RevisionNotFoundError, errors.RepositoryNotFoundError, errors.HFValidationError):
         at = "" if revision is None else f" with a branch, tag or commit {revision!r}"
-        raise UserError(
-            f"{name}: no such model on {endpoint}{at}, or a private one",
-            f"check its name, OWNER/NAME; for a private model, {login}; a local folder is written ./{name}",
-        ) from None
+        hint = f"check its name, OWNER/NAME; for a private model, {login}; a local folder is written ./{name}"
+        raise UserError(f"{name}: no such model on {endpoint}{at}, or a private one", hint) from None
     except (errors.HTTPError, errors.XetDownloadError, OSError, RuntimeError, ValueError) as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, ConnectionError):
             raise  # this machine's own: a full disk, a folder that may not be written to

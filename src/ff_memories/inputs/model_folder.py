@@ -78,10 +78,8 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
     Raises ``UserError`` where weights, a shard of them, the config or the tokenizer are missing.
     """
     if ADAPTER in here:
-        raise UserError(
-            f"{where}: an adapter of peft ({ADAPTER}), which changes another model's weights",
-            "save both as one model: merge_and_unload().save_pretrained(folder)",
-        )
+        hint = "save both as one model: merge_and_unload().save_pretrained(folder)"
+        raise UserError(f"{where}: an adapter of peft ({ADAPTER}), which changes another model's weights", hint)
     names = [name for name in (CONFIG, TOKENIZER, *OTHERS) if name in here]
     for name, maker in ((CONFIG, "model"), (TOKENIZER, "tokenizer")):
         if name not in here:
@@ -149,18 +147,15 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
     if len(wanted) == 1 and CONFIG not in wanted:
         origin = made_from(folder)
         if origin.get("sha256") not in wanted.values():
-            raise UserError(
-                f"{folder}: not made from the file that model.files names", f"remove {folder} and run again"
-            )
+            hint = f"remove {folder} and run again"
+            raise UserError(f"{folder}: not made from the file that model.files names", hint)
         wanted = origin["files"]
     for name, digest in wanted.items():
         if not (Path(folder) / name).is_file():
             raise UserError(f"{folder}: {name} is missing, which model.files names", "get the model's files again")
         if (actual := digests(folder, [name])[name]) != digest:
-            raise UserError(
-                f"{folder}/{name}: its SHA-256 is {actual}, the config's model.files says {digest}",
-                "fetch the file again, or set model.files to the new file's",
-            )
+            hint = "fetch the file again, or set model.files to the new file's"
+            raise UserError(f"{folder}/{name}: its SHA-256 is {actual}, the config's model.files says {digest}", hint)
 
 
 class ConvertedModel(NamedTuple):

@@ -50,10 +50,8 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
         if len(sizes := _sizes(text, by)) >= FEWEST:
             break
     else:
-        raise UserError(
-            f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank",
-            "give a longer text, with a paragraph per line, or a text for each part with --train and --validation",
-        )
+        hint = "give a longer text, with a paragraph per line, or a text for each part with --train and --validation"
+        raise UserError(f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank", hint)
     chosen: set[int] = set()
     characters, wanted = 0, SHARE * sum(sizes)
     for document in generator(seed, "validation documents").permutation(len(sizes)).tolist():

@@ -123,10 +123,8 @@ def source(name: str, registry: str | None = None, kind: str | None = None, key:
     """Return a source. Raises ``UserError`` if there is none with that name and kind."""
     known = {n: s for n, s in sources(registry).items() if kind in (None, s.kind)}
     if name not in known:
-        raise UserError(
-            f"{key}: unknown source {name!r}; expected one of {', '.join(known)}",
-            "run ff-memories fetch --list to see all sources",
-        )
+        hint = "run ff-memories fetch --list to see all sources"
+        raise UserError(f"{key}: unknown source {name!r}; expected one of {', '.join(known)}", hint)
     return known[name]
 
 
@@ -136,8 +134,7 @@ def golden_file(source: Source, registry: str | None) -> Path:
     Raises ``UserError`` if the source has none.
     """
     if source.golden is None:
-        raise UserError(
-            f"{source.folder}: the registry has no known numbers for this source", "set sources.golden: off"
-        )
+        hint = "set sources.golden: off"
+        raise UserError(f"{source.folder}: the registry has no known numbers for this source", hint)
     beside = Path(registry).with_name(source.golden) if registry else OWN.with_name(source.golden)
     return beside if beside.is_file() else OWN.with_name(source.golden)

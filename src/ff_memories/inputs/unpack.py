@@ -118,7 +118,6 @@ def lines_of_parquet(parts: list[Path], target: Path) -> None:
             try:
                 rows = pl.read_parquet(part, columns=["text"])["text"]
             except (pl.exceptions.PolarsError, OSError) as error:
-                raise UserError(
-                    f"{part}: not a parquet file with text ({error})", f"remove {part} and fetch again"
-                ) from None
+                hint = f"remove {part} and fetch again"
+                raise UserError(f"{part}: not a parquet file with text ({error})", hint) from None
             out.writelines((row or " ").rstrip("\n") + "\n" for row in rows)

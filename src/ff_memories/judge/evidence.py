@@ -122,10 +122,8 @@ def stop_words(source: str, dictionary: Types) -> frozenset[int]:
         try:
             from spacy.lang.en.stop_words import STOP_WORDS as words
         except ImportError:
-            raise UserError(
-                "composition.stop_words: spacy is not installed",
-                f"{with_extra('spacy')}, or set composition.stop_words: sklearn",
-            ) from None
+            hint = f"{with_extra('spacy')}, or set composition.stop_words: sklearn"
+            raise UserError("composition.stop_words: spacy is not installed", hint) from None
     else:  # a dictionary file lists its types by decreasing frequency
         alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
         words = frozenset(word.lower() for word in alphabetic[: int(source.removeprefix("top"))])

@@ -102,10 +102,8 @@ def _draw(name: str) -> tuple[bool, int]:
     for kind in (UNTRAINED, SHUFFLED):
         if (draw := name.removeprefix(kind)) != name and draw.isdecimal():
             return kind == SHUFFLED, int(draw)
-    raise UserError(
-        f"no model of the baselines is called {name!r}",
-        f"give {SAME_SAMPLE}, {UNTRAINED}1 and so on, or {SHUFFLED}1 and so on",
-    )
+    hint = f"give {SAME_SAMPLE}, {UNTRAINED}1 and so on, or {SHUFFLED}1 and so on"
+    raise UserError(f"no model of the baselines is called {name!r}", hint)
 
 
 def weights_of(weights: Path, description: Path, seed: int, name: str) -> Weights:

@@ -145,19 +145,14 @@ def row(config: dict[str, object], where: str) -> Family:
         if kind in LEFT_OUT:
             raise UserError(f"{where}: {kind} is {LEFT_OUT[kind]}", known)
         if "text_config" in config:
-            raise UserError(
-                f"{where}: a multimodal {kind[:60]!r} model",
-                f"save the text model in it by itself, with `transformers`, or {known}",
-            )
-        raise UserError(
-            f"{where}: no row says where the memories of {kind[:60]!r} models are",
-            f"{known}, or propose a row, in a clone: python -m tools.model_row FOLDER",
-        )
+            hint = f"save the text model in it by itself, with `transformers`, or {known}"
+            raise UserError(f"{where}: a multimodal {kind[:60]!r} model", hint)
+        hint = f"{known}, or propose a row, in a clone: python -m tools.model_row FOLDER"
+        raise UserError(f"{where}: no row says where the memories of {kind[:60]!r} models are", hint)
     rows = FAMILIES[kind]
     for family in rows:
         if all(config.get(name, value) == value for name, value in family.choices):
             return family
     name, value = next((n, v) for n, v in rows[0].choices if config.get(n, v) != v)
-    raise UserError(
-        f"{where}: {name} is {config[name]!r}; {kind} models are read with {name}: {value!r}", "use another checkpoint"
-    )
+    hint = "use another checkpoint"
+    raise UserError(f"{where}: {name} is {config[name]!r}; {kind} models are read with {name}: {value!r}", hint)

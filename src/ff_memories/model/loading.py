@@ -22,10 +22,8 @@ def chosen_device(device: str) -> str:
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
-        raise UserError(
-            "execution.device is cuda, and no GPU can be used here",
-            "set execution.device: auto or cpu, or install a torch built for CUDA",
-        )
+        hint = "set execution.device: auto or cpu, or install a torch built for CUDA"
+        raise UserError("execution.device is cuda, and no GPU can be used here", hint)
     return device
 
 
@@ -34,22 +32,16 @@ def use_precision(precision: Precision, device: str) -> None:
     name = torch.device(device).type
     if name != "cuda":
         if precision == "tf32":
-            raise UserError(
-                "extraction.precision is tf32, which only GPUs compute in",
-                "run on a GPU, or set extraction.precision: float32",
-            )
+            hint = "run on a GPU, or set extraction.precision: float32"
+            raise UserError("extraction.precision is tf32, which only GPUs compute in", hint)
         return
     if precision != "float32" and torch.cuda.get_device_capability(device) < AMPERE:
-        raise UserError(
-            f"{torch.cuda.get_device_name(device)} does not compute in {precision}",
-            "take a GPU of compute capability 8.0 or higher, or set extraction.precision: float32",
-        )
+        hint = "take a GPU of compute capability 8.0 or higher, or set extraction.precision: float32"
+        raise UserError(f"{torch.cuda.get_device_name(device)} does not compute in {precision}", hint)
     forced = os.environ.get("NVIDIA_TF32_OVERRIDE")
     if forced is not None and forced != str(int(precision == "tf32")):
-        raise UserError(
-            f"NVIDIA_TF32_OVERRIDE={forced} contradicts extraction.precision: {precision}",
-            "unset the environment variable",
-        )
+        hint = "unset the environment variable"
+        raise UserError(f"NVIDIA_TF32_OVERRIDE={forced} contradicts extraction.precision: {precision}", hint)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 

@@ -37,13 +37,11 @@ class Texts:
         texts = cls(store.read(corpus), read_types(dictionary))
         listed = tables.read(sentences).height
         if listed != len(texts.corpus):
-            raise UserError(
-                f"{corpus} has {len(texts.corpus)} sentences, but {sentences} lists {listed}", "run the workflow again"
-            )
+            hint = "run the workflow again"
+            raise UserError(f"{corpus} has {len(texts.corpus)} sentences, but {sentences} lists {listed}", hint)
         if len(texts.corpus.tokens) and texts.corpus.tokens.max() >= len(texts.dictionary):
-            raise UserError(
-                f"{dictionary} lists fewer token types than {corpus} uses", "use the dictionary of this run's model"
-            )
+            hint = "use the dictionary of this run's model"
+            raise UserError(f"{dictionary} lists fewer token types than {corpus} uses", hint)
         return texts
 
     def word(self, token: int) -> str:

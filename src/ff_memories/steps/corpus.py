@@ -43,9 +43,8 @@ def run(
     for path in files:
         forms.check(path, lines_are_sentences=keys.segmenter == "line")
     if keys.sha256 is not None and (digest := text.sha256(files)) != keys.sha256:
-        raise UserError(
-            _changed(keys, files, digest), "if you meant to change the text, set corpus.sha256 to the new value"
-        )
+        hint = "if you meant to change the text, set corpus.sha256 to the new value"
+        raise UserError(_changed(keys, files, digest), hint)
     options = {
         "dictionary": read_types(dictionary),
         "max_tokens": described["max_positions"] - 1,

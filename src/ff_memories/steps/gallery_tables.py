@@ -51,14 +51,7 @@ def run(
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
     most, least = promotion.tables(decoder, reading, promotion.of_shard(predicted, shard), options.tokens)
     bins, weaker = coefficient_sample.tables(
-        decoder,
-        text,
-        rows,
-        options.sampled,
-        config.triggers.positions,
-        config.seed,
-        execution.batch_tokens,
-        shard,
+        decoder, text, rows, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens, shard
     )
     for table, path in (
         (along.filter(pl.col("rank") <= options.shaded), shading),

@@ -37,8 +37,6 @@ def run(
     measured, faults = golden.check(decoder, Dictionary.read(dictionary), test, known, windows)
     if faults:
         lines = "\n  ".join(faults)
-        raise UserError(
-            f"this is not the known {source}\n  {lines}",
-            f"remove {row.folder} and fetch it again, or set sources.golden: off; the run then counts as a surrogate",
-        )
+        hint = f"remove {row.folder} and fetch it again, or set sources.golden: off; the run then counts as a surrogate"
+        raise UserError(f"this is not the known {source}\n  {lines}", hint)
     write_json(out, measured, sort_keys=True)

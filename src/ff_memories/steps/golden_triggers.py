@@ -32,8 +32,6 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
             f"{' or '.join(at['words'])}, expected at least {at['share']:.0%} (G6)"
             for at in wrong
         )
-        raise UserError(
-            f"these are not the known triggers of {source}\n  {lines}",
-            "check the text and triggers.positions, or set sources.golden: off to skip this check",
-        )
+        hint = "check the text and triggers.positions, or set sources.golden: off to skip this check"
+        raise UserError(f"these are not the known triggers of {source}\n  {lines}", hint)
     write_json(out, measured, sort_keys=True)

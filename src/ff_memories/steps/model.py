@@ -27,10 +27,8 @@ def run(
     digests = {"checkpoint": sha256(checkpoint), "dictionary": sha256(dictionary)}
     for name, path, key in (("checkpoint", checkpoint, "sha256"), ("dictionary", dictionary, "dictionary_sha256")):
         if (wanted := getattr(config.model, key)) not in (None, digests[name]):
-            raise UserError(
-                f"{path}: its SHA-256 is {digests[name]}, but model.{key} in the config is {wanted}",
-                f"fetch the file again, or set model.{key} to the new value",
-            )
+            hint = f"fetch the file again, or set model.{key} to the new value"
+            raise UserError(f"{path}: its SHA-256 is {digests[name]}, but model.{key} in the config is {wanted}", hint)
     types = Dictionary.read(dictionary)
     shape, tensors = fairseq.read(checkpoint)
     if len(types) != shape.vocab:

@@ -103,9 +103,8 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
         if {target, *(path for later in needed for path in later.inputs)} & {*job.outputs}:
             needed.insert(0, job)
     if not needed:
-        raise UserError(
-            f"{target}: no step of {run.file} makes this file", "give its path from the project's top folder"
-        )
+        hint = "give its path from the project's top folder"
+        raise UserError(f"{target}: no step of {run.file} makes this file", hint)
     return needed
 
 

@@ -52,9 +52,8 @@ def name_of(path: str | Path) -> str:
     """Return a file's table, which has the file's name. Raises ``UserError`` for other names."""
     name = Path(path).stem
     if name not in TABLES:
-        raise UserError(
-            f"{path}: there is no table {name!r}", "name the file as a run does, such as tables/values.parquet"
-        )
+        hint = "name the file as a run does, such as tables/values.parquet"
+        raise UserError(f"{path}: there is no table {name!r}", hint)
     return name
 
 

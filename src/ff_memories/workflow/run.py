@@ -139,10 +139,8 @@ def refuse_unfinished(run: Run) -> None:
     if not info.is_file():
         raise UserError(f"{info}: no such file", f"run {run.again(str(info))}")
     if not run.config.model.is_of(read_info(info)):
-        raise UserError(
-            f"{run.file}: its model differs from the one in {info}, which produced these results",
-            f"name the run's own config file, or run {run.again()}",
-        )
+        hint = f"name the run's own config file, or run {run.again()}"
+        raise UserError(f"{run.file}: its model differs from the one in {info}, which produced these results", hint)
 
 
 def corpus_of(run: Run, what: str) -> Path:

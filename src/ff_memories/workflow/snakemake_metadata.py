@@ -71,10 +71,8 @@ def refuse_edited(workflow: Any, runs: bool = True) -> None:
                 if _differs_from_read(workflow, out, readers):
                     edited.append(f"{out} (made by {job.rule.name})")
     if edited:
-        raise UserError(
-            "these outputs have changed since they were made: " + ", ".join(edited),
-            "run ff-memories restore with the run's --configfile, then the workflow again",
-        )
+        hint = "run ff-memories restore with the run's --configfile, then the workflow again"
+        raise UserError("these outputs have changed since they were made: " + ", ".join(edited), hint)
 
 
 def _differs_from_read(workflow: Any, path: Any, readers: list[Any]) -> bool:

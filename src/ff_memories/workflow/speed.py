@@ -40,9 +40,8 @@ def measured(shape: Shape, device: str, execution: ExecutionSection, threads: in
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         last = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
-        raise UserError(
-            f"this machine's speed can't be measured: {last[-1]}", "free memory, or lower execution.batch_tokens"
-        )
+        hint = "free memory, or lower execution.batch_tokens"
+        raise UserError(f"this machine's speed can't be measured: {last[-1]}", hint)
     return Speed(**json.loads(done.stdout.splitlines()[-1]))  # libraries may print before
 
 

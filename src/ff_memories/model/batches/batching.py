@@ -161,10 +161,8 @@ def retry_smaller(run: Callable[[Any], None], part: Any, unit: str = "sentence")
         if not out_of_memory(error):
             raise
         if size == 1:
-            raise UserError(
-                f"out of memory with a single {unit} in a batch",
-                "use a device with more memory, or execution.device: cpu",
-            ) from None
+            hint = "use a device with more memory, or execution.device: cpu"
+            raise UserError(f"out of memory with a single {unit} in a batch", hint) from None
     if torch.cuda.is_available():  # outside of the except block: the error's frames hold the batch's tensors
         torch.cuda.empty_cache()
     print(f"out of memory: a batch of {size} {unit}s goes on in halves; lower execution.batch_tokens", file=sys.stderr)

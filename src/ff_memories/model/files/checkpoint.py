@@ -289,9 +289,8 @@ def described(loaded: dict[str, Any], path: Path) -> tuple[Description, Weights]
     aliases, parameters = _tied(weights)
     for name, tensor in weights.items():
         if name not in aliases and not torch.isfinite(tensor).all():
-            raise UserError(
-                f"{path}: NaN or infinite numbers in {name}", "the training diverged; use another checkpoint"
-            )
+            hint = "the training diverged; use another checkpoint"
+            raise UserError(f"{path}: NaN or infinite numbers in {name}", hint)
     return Description(
         layers=layers,
         model=d,

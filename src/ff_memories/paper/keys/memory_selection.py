@@ -55,10 +55,8 @@ def shown(
         }
         for layer, number in sorted(wanted):
             if number not in in_run.get(layer, ()):
-                raise UserError(
-                    f"gallery.keys: the run did not look at memory {number} of layer {layer}",
-                    "list it in triggers.keys too, or leave it out",
-                )
+                hint = "list it in triggers.keys too, or leave it out"
+                raise UserError(f"gallery.keys: the run did not look at memory {number} of layer {layer}", hint)
     chosen = pl.DataFrame(sorted(wanted), schema={"layer": keys.schema["layer"], "memory": pl.Int64}, orient="row")
     keys = keys.with_columns(memory=memory).join(chosen, on=["layer", "memory"], how="semi", maintain_order="left")
     return keys.drop("memory")
@@ -66,10 +64,8 @@ def shown(
 
 def _refuse_more(asked: int, neurons: int, name: str, otherwise: str) -> None:
     if asked > neurons:
-        raise UserError(
-            f"{name}: {asked:,} is more than the {neurons:,} memories of a layer",
-            f"lower it, or leave it out to {otherwise}",
-        )
+        hint = f"lower it, or leave it out to {otherwise}"
+        raise UserError(f"{name}: {asked:,} is more than the {neurons:,} memories of a layer", hint)
 
 
 def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -> Chosen:
@@ -78,9 +74,8 @@ def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -
         raise UserError(f"{name}: there is no layer {beyond[0]}", f"the model has the layers 1 to {layers}")
     for layer, listed in asked.items():
         if max(listed) >= neurons:
-            raise UserError(
-                f"{name}: layer {layer} has no memory {max(listed)}", f"its memories are 0 to {neurons - 1}"
-            )
+            hint = f"its memories are 0 to {neurons - 1}"
+            raise UserError(f"{name}: layer {layer} has no memory {max(listed)}", hint)
     return [np.array(sorted(asked.get(layer, [])), dtype=np.int64) for layer in range(1, layers + 1)]
 
 

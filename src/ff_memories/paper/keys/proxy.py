@@ -48,19 +48,15 @@ def run(
     """
     refined = tables.read(refinement)
     if refined.join(tables.read(examples), on="example", how="anti").height:
-        raise UserError(
-            "the refinement table names examples that the examples table does not have",
-            "make both with the same run of the workflow",
-        )
+        hint = "make both with the same run of the workflow"
+        raise UserError("the refinement table names examples that the examples table does not have", hint)
     torch.set_num_threads(1)  # for the same numbers on any machine; the matrices are small
     decoder, seed, options = read_model(weights, description), config.seed, config.patterns
     text, types, shape = store.read(corpus), read_types(dictionary), decoder.description
     triggered = tables.read(triggers)
     if len(types) != shape.vocab:
-        raise UserError(
-            f"{dictionary}: has {len(types)} types, but the model has {shape.vocab}",
-            "set model.dictionary to the dict.txt that the checkpoint was trained with",
-        )
+        hint = "set model.dictionary to the dict.txt that the checkpoint was trained with"
+        raise UserError(f"{dictionary}: has {len(types)} types, but the model has {shape.vocab}", hint)
     keys = study.read_keys(triggered, text, options.keys_per_layer, options.top, seed)
     annotator = proxy.Annotator.of(text, types, decoder.embedding.float(), triggered, seed)
     patterns, labelled = proxy.annotate(annotator, keys)

@@ -31,10 +31,8 @@ def require_enough(corpus: Corpus, top: int, positions: str, per_sentence: str) 
     n = int((prefixes > 0).sum() if per_sentence == "best" else prefixes.sum())
     if n < top:
         what = "sentences with a prefix" if per_sentence == "best" else "prefixes"
-        raise UserError(
-            f"triggers.top is {top}, and the training text has {n} {what}",
-            "lower triggers.top (and mutations.top, patterns.top), or give more text",
-        )
+        hint = "lower triggers.top (and mutations.top, patterns.top), or give more text"
+        raise UserError(f"triggers.top is {top}, and the training text has {n} {what}", hint)
 
 
 def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:

@@ -343,10 +343,8 @@ def run(
     best = merged(shards) if shards else search(config, weights, description, text, execution)
     table = trigger_table.table(best, text)
     if table.is_empty():
-        raise UserError(
-            "no memory coefficient in the training text is positive",
-            "check that checkpoint, dictionary and text belong together",
-        )
+        hint = "check that checkpoint, dictionary and text belong together"
+        raise UserError("no memory coefficient in the training text is positive", hint)
     neurons = best.neurons or best.keys
     asked = memory_selection.memories(options.keys, len(best.lists), neurons, config)
     keys = best.keys // neurons * memory_selection.count(options.keys, len(best.lists), neurons)

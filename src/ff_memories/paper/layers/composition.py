@@ -64,10 +64,8 @@ def sample_examples(lengths: np.ndarray, first: int, options: Composition, seed:
         chosen = np.searchsorted(ends, numbers, side="right")
         position = low + numbers - (ends[chosen] - choices[chosen])
     if not len(chosen):
-        raise UserError(
-            "no validation sentence is long enough for a prefix",
-            "give corpus.validation.files more text, or set composition.positions to 0..N",
-        )
+        hint = "give corpus.validation.files more text, or set composition.positions to 0..N"
+        raise UserError("no validation sentence is long enough for a prefix", hint)
     return pl.DataFrame({"example": np.arange(len(chosen)), "sentence": first + chosen, "position": position})
 
 
