@@ -196,6 +196,8 @@ def messages(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "UserError":
             yield from map(literal, node.args)
+        elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "hint":  # named before the error
+            yield literal(node.value)
 
 
 def is_verbless(node: ast.AST, text: str) -> bool:
