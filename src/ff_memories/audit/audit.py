@@ -6,6 +6,7 @@ missing from the table, which recomputing existing rows cannot find. What follow
 rows (``structure``).
 """
 
+import gc
 import json
 import math
 import os
@@ -282,7 +283,8 @@ def audit_run(
         found[model] |= {name: Finding(name, len(frames[name]), model) for name in baselines.LABELS}
         # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
         works.append(Work(model, tuple(row for work in some if work.round < max(1, rounds // 4) for row in work.rows)))
-    works.sort(key=lambda work: (work.round, not work.whole, -len(work.rows)))  # the longest pieces first
+    # a process keeps the run's own model, so others come before it; the longest pieces first
+    works.sort(key=lambda work: (work.round, work.model == OWN, not work.whole, -len(work.rows)))
     workers, faults = _workers(run, cores), list[str]()
     settings, threads = json.dumps(run.config.model_dump(), sort_keys=True), cores if workers == 1 else 1
     do = partial(_done, settings, run.file, at, until, threads)
@@ -309,6 +311,7 @@ def _done(settings: str, file: str, at: At, until: float, threads: int, work: Wo
     """
     if work.round and time.monotonic() > until:
         return [], []
+    gc.collect()  # the last model, of gigabytes, whose modules and hooks refer to each other
     try:
         if work.model == OWN:
             run, inputs = _own(settings, file, at)
