@@ -42,7 +42,7 @@ from ff_memories.workflow.run import Run
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 SHARING = (("causal", "removals"), ("examples", "composition", "refinement"))  # tables whose rows share prefixes
-TOGETHER = 160  # tokens of texts that the model runs together
+TOGETHER = 5 / 8  # of the tokens whose activations are kept, how many run together
 AT_ONCE = 100  # rows of one piece of work
 ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
@@ -172,7 +172,7 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
     few, texts_ = list[Drawn](), dict[bytes, np.ndarray]()
     for number, (last, row_texts, drawn) in enumerate(needs, 1):
         few, texts_ = [*few, drawn], texts_ | row_texts
-        if sum(map(len, texts_.values())) >= TOGETHER or number == len(needs):
+        if sum(map(len, texts_.values())) >= TOGETHER * inputs.kept or number == len(needs):
             inputs.run_together(texts_, last)
             yield few
             few, texts_ = [], {}

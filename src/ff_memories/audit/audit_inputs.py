@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # the library takes seconds to load
 
 Reference = Union[Equations, "TransformersOracle"]
 TableRow = dict[str, Any]
-KEPT = 256  # tokens of sentences and prefixes whose activations are kept
+KEPT, ROOM = 256, 5e8  # the tokens of sentences and prefixes whose activations are kept, at most, and their bytes
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
 # {(layer, key): the end of a list of triggers, where it is a near-tie with what the list leaves out: how many of it are
@@ -135,8 +135,15 @@ class AuditInputs:
         self.run_together({key: tokens}, until)
         return self._ran[key][:until]
 
+    @cached_property
+    def kept(self) -> int:
+        """How many tokens' activations are kept."""
+        (layers, memories), width = self.oracle.keys, self.oracle.vectors("added", 1).shape[1]
+        numbers = 3 * memories / self.oracle.signs + 4 * width  # of a token in a layer
+        return min(KEPT, int(ROOM / 8 / layers / numbers))
+
     def run_together(self, texts: Mapping[bytes, np.ndarray], until: int) -> None:
-        """Run sentences or prefixes, by their bytes, and keep the last ``KEPT`` tokens' activations, and theirs."""
+        """Run sentences or prefixes, by their bytes, and keep the last ``kept`` tokens' activations, and theirs."""
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
         if todo:
             ran = self.oracle.several(list(todo.values()), until)
@@ -147,7 +154,7 @@ class AuditInputs:
             self._ran.update(zip(todo, ran, strict=True))
         kept = sum(len(activations[0].m) for activations in self._ran.values())
         for key in [key for key in self._ran if key not in texts]:
-            if kept > KEPT:
+            if kept > self.kept:
                 kept -= len(self._ran.pop(key)[0].m)
 
     def layer(self, tokens: np.ndarray, layer: int) -> Activations:

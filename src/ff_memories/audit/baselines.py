@@ -7,7 +7,6 @@ sample of the other rows is recomputed with the reference model, like rows of th
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 from pathlib import Path
 
@@ -50,18 +49,20 @@ def file(run: Run, model: str, table: str) -> str:
 class Baseline:
     """A model of ``config.baselines.names`` as it is measured, drawn again: its sample of the text, and its triggers.
 
-    ``own``: the run's model. ``listed``, ``unsure``: the triggers that are found here, and the ends of ``lists``.
+    ``own``: the run's model. ``listed``, ``unsure``: the triggers that are found here, and the ends of ``lists``. The
+    model itself is not kept: it is as large as the run's.
     """
 
     def __init__(self, run: Run, name: str, at: At = Path):
         self.run, self.name, self.at, self.types = run, name, at, read_types(at(run.dictionary))
         self.settings = Settings(run.config.baselines.of_a_model(run.resolved))
         self.corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
-        self.own = self.model = engine(run, at)
+        self.own = model = engine(run, at)
         if name != SAME_SAMPLE:
             weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
-            self.model = drawn.model_like(self.own, name, self.settings.seed, weights, description)
-        self.listed, self.unsure = lists(self.model, self.corpus, self.settings)
+            model = drawn.model_like(self.own, name, self.settings.seed, weights, description)
+        self.listed, self.unsure = lists(model, self.corpus, self.settings)
+        self.surveyed = survey.survey(model, self.corpus, self.settings.seed, BATCH)
 
     def inputs(self, frames: Mapping[str, pl.DataFrame]) -> AuditInputs:
         """Return the model's tables with the reference model that has its weights."""
@@ -70,7 +71,7 @@ class Baseline:
         oracle = reference(self.run, self.types, self.at, fresh)
         inputs = AuditInputs(oracle, self.corpus, self.settings, known, never=self.types.never_trained())
         inputs.found_here, inputs.unsure = True, self.unsure
-        inputs.surveyed = cache(lambda: survey.survey(self.model, self.corpus, self.settings.seed, BATCH))
+        inputs.surveyed = lambda: self.surveyed
         return inputs
 
     def label(self, refinement: pl.DataFrame) -> dict[str, pl.DataFrame]:

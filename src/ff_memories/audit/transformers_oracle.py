@@ -141,7 +141,7 @@ class TransformersOracle:
         out = []
         for first, tokens in zip(range(0, len(texts) * width, width), texts, strict=True):
             rows = slice(first, first + len(tokens) + 1)
-            out.append([self._seen({name: part[rows] for name, part in record.items()}) for record in records])
+            out.append([self._seen({name: part[rows].clone() for name, part in record.items()}) for record in records])
         return out
 
     def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
