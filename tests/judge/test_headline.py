@@ -94,7 +94,8 @@ def composition(table, of_values):
     layer, share = lowest.row(0)
     here, drawn = of_values.filter(layer=layer), table.filter(layer=layer).select("ffn_top", "active").iter_rows()
     tops = dict(here["top_token"].value_counts().iter_rows())
-    return {"K20": (share, np.mean([none_active(len(here), tops.get(top, 0), active) for top, active in drawn]))}
+    chance = np.mean([none_active(len(here), tops.get(top, 0), active) for top, active in drawn])
+    return {"K20": (share, chance if here["key"].max() < len(here) else None)}  # of a sample of memories, none is known
 
 
 def refinement(table, layers):
