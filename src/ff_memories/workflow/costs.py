@@ -265,9 +265,9 @@ def steps(
     ]
     if varied := parts(config, config.sensitivity.choices) if config.sensitivity.choices != "none" else {}:
         again = [own[rule] for few in varied.values() for choice in few for rule in AGAIN.get(choice.section, own)]
-        works, after = sum(speed.seconds(work, shape) for work in again) / len(varied), ("mutations", "composition")
+        seconds, after = sum(speed.seconds(work, shape) for work in again) / len(varied), ("mutations", "composition")
         memory = running + text.bytes + max(work.memory for work in again)
-        plan.append(Planned("sensitivity_part", len(varied), start + works, memory, 0.0, memory, after))
+        plan.append(Planned("sensitivity_part", len(varied), start + seconds, memory, 0.0, memory, after))
     plan += [
         measured("gallery_tables", of_gallery(config, shape, text)),
         of_text("gallery", 3 + shown * PAGE, PROCESS + text.bytes + 8 * lists + pages, 4000 * shown, "gallery_tables"),
