@@ -80,6 +80,25 @@ def test_the_reference_sees_what_transformers_computes(name, tmp_path):
         assert near(oracle.of_layer(seen[-1].output[at]), torch.log_softmax(logits[at], 0))
 
 
+@pytest.mark.parametrize("name", tiny.CONFIGS)
+def test_a_change_gives_what_all_layers_give_with_it(name, tmp_path):
+    saved(name, tmp_path)
+    oracle, tokens = TransformersOracle(tmp_path, f"w{tiny.START}", "auto"), [3, 9, 4, 4, 7]
+    seen = oracle.layers(tokens)
+    for layer in range(1, tiny.LAYERS + 1):
+        vector = torch.randn(tiny.MODEL, dtype=torch.float64, generator=torch.Generator().manual_seed(layer))
+        down = oracle.blocks[layer - 1].get_submodule(oracle.family.down)
+        add = torch.zeros(len(tokens) + 1, tiny.MODEL, dtype=torch.float64)
+        add[-1] = vector
+        hook = down.register_forward_hook(lambda _, args, out, add=add: out + add)
+        again = oracle.layers(tokens)
+        hook.remove()
+        changed = oracle.changed(tokens, seen, layer, vector)
+        assert torch.equal(changed.after, again[-1].output[-1]) and torch.equal(changed.ffn, again[layer - 1].ffn[-1])
+        assert torch.equal(changed.before, seen[-1].output[-1]) and not torch.equal(changed.before, changed.after)
+    assert all(torch.equal(one.output, other.output) for one, other in zip(seen, oracle.layers(tokens), strict=True))
+
+
 def test_values_are_read_by_the_output_matrix_alone_and_scaled_by_the_final_norm(tmp_path):
     made = saved("gemma2", tmp_path)
     v = torch.randn(tiny.MODEL, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

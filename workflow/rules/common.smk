@@ -3,6 +3,7 @@ import os
 import sys
 import webbrowser
 from functools import partial
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 import psutil
@@ -76,6 +77,12 @@ if workflow.is_main_process and not (only_read() or INSIDE_DVC or IN_MODULE):
 os.environ |= {
     "PATH": os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()])
 }
+# where torch has no bytecode, as in some containers, each job would compile it anew, and transformers
+if not Path(cache_from_source(find_spec("torch").origin)).exists():
+    os.environ |= {
+        "PYTHONPYCACHEPREFIX": os.path.abspath(".snakemake/bytecode"),
+        "PYTHONDONTWRITEBYTECODE": "",
+    }
 if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
     share_terminal()
 # Snakemake's own strict mode; with the variable, a step logs its machine

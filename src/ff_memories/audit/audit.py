@@ -144,20 +144,33 @@ def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None
     return np.array([int(rng.choice(groups[i].to_numpy())) for i in examples])
 
 
-def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[RowResult]:
-    """Yield the result of every row; tables that cannot be read together are a fault."""
+def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> list[RowResult]:
+    """Return the result of every row; tables that cannot be read together are a fault.
+
+    Rows are recomputed in float32, and all that do not simply match again in float64.
+    """
+    matching, left = list[RowResult](), list(rows)
+    with inputs.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 matches nothing
+        looked = list(judged(inputs.in_float32, rows))
+        matching = [result for _, result in looked if result[2].state == MATCH]
+        left = [row for row, result in looked if result[2].state != MATCH]
+    return [*matching, *(result for _, result in judged(inputs, left))]
+
+
+def judged(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[tuple[Drawn, RowResult]]:
+    """Yield rows, in another order, with their results, in the precision that the reference model has."""
     unlisted: Unlisted | None = None
     for few in _together(inputs, rows):
         for name, row in few:
             try:
                 if name == LEFT_OUT:
                     unlisted = unlisted or Unlisted(inputs)
-                    yield name, f"sentence {row}", unlisted.of(row)
+                    yield (name, row), (name, f"sentence {row}", unlisted.of(row))
                 else:
                     cells = inputs.tables[name].row(row, named=True)
-                    yield name, f"{name}, {place(name, cells)}", recomputed(name, inputs, cells)
+                    yield (name, row), (name, f"{name}, {place(name, cells)}", recomputed(name, inputs, cells))
             except BROKEN as error:
-                yield name, name, Result(DIFFERS, _broken(error))
+                yield (name, row), (name, name, Result(DIFFERS, _broken(error)))
 
 
 def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn]]:
@@ -243,6 +256,8 @@ class Unlisted:
             bar = float(self.inputs.layer(tokens, layer).coefficients()[last["position"], key])
         if found < bar * (1 - self.limits.tie):
             return Result()
+        if self.inputs.quick:
+            return missing
         layers = ((self.inputs.measuring.layer(self.inputs.corpus.sentence(i), layer), row) for i, row in ends)
         off = (here.off(self.limits.noise, row) for here, row in layers)
         return Result(NEAR_TIE) if found - bar <= self.limits.tie * bar or found - bar <= sum(off) else missing

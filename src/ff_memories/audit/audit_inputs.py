@@ -84,6 +84,7 @@ class AuditInputs:
     unsure: Ends = field(default_factory=dict)  # which triggers at the end of such a list may be others
     surveyed: Callable[[], survey.Survey] | None = None  # how strongly memories fire where `causal` tests them
     measures: bool = False  # whether every row's rounding errors are measured, which takes more than twice as long
+    quick: bool = False  # whether the reference model computes in float32: then only what matches is sure
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -107,6 +108,11 @@ class AuditInputs:
         made = replace(self, measures=self.config.precision == "float32")
         made.near = self.near
         return made
+
+    @cached_property
+    def in_float32(self) -> "AuditInputs":
+        """The same for the reference model in float32 (``Reference.in_float32``), which takes half as long."""
+        return replace(self, quick=True)
 
     @cached_property
     def looked_at(self) -> list[tuple[int, int]] | None:

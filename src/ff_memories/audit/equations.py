@@ -13,13 +13,12 @@ from pathlib import Path
 
 import torch
 
-from ff_memories.audit.near_equal import MOST, predicts
+from ff_memories.audit.near_equal import MOST, Tops
 from ff_memories.corpus.dictionary import EOS, PAD
 from ff_memories.model.files import checkpoint
 from ff_memories.model.files.converted import Weights
 from ff_memories.model.vocabulary import Vocabulary
 
-AT_ONCE = 256  # values that are multiplied by the output matrix at once
 EPSILON = 1e-5  # of fairseq's layer norms
 ERRORS = 8  # times a row's measured error, another order of the same float32 sums may be off: of 600 rows, 3.8 at most
 
@@ -116,6 +115,7 @@ class Equations:
     def draw_again(self, weights: Weights, kind: torch.dtype = torch.float64) -> None:
         """Give the model other weights, under the paper's names: those of an untrained model."""
         self.own = {name: tensor.detach().to(kind) for name, tensor in weights.items()}
+        self._tops: dict[tuple[int, tuple[int, ...], float], Tops] = {}
         self._other: Vocabulary | None = None  # how values are read, if it is not the model's own softmax
         if self.reading != "adaptive":
             self._other = Vocabulary(self.about, self.own).reading(self.reading, self.seed)
@@ -285,11 +285,10 @@ class Equations:
         ``left_out``: tokens that do not count. ``limit``: how far log p may be off (``slack``). ``among``: (memories,)
         those that are asked about; of the others, neither is said.
         """
-        predicting, tied = torch.zeros(2, len(among), dtype=torch.bool)
-        values = self.vectors("value", layer)
-        for rows in among.nonzero()[:, 0].split(AT_ONCE):
-            predicting[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
-        return predicting, tied
+        if (asked := (layer, tuple(left_out), limit)) not in self._tops:
+            values = self.vectors("value", layer)
+            self._tops[asked] = Tops(lambda rows: self.of_memory(values[rows]), len(values), left_out, limit)
+        return self._tops[asked].predicting(token, among)
 
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (..., vocab) of residuals, feed-forward or layer outputs (..., d) (section 5)."""

@@ -9,7 +9,7 @@ layers by about 1e-6. Measured on the demo model, in units of a factor's roundin
 12 for a log-probability. The limits leave room for wider and deeper models.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from ff_memories.base.arithmetic import ROUNDOFF, SLACK, Precision
 MOST = 100  # times the usual error that a row's own may be, whatever is measured
 FEW = 10  # rows that near-ties may change in a table of any size, beside the shares ``excused`` and ``near_ties``
 USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
+AT_ONCE = 256  # values that are multiplied by the output matrix at once
 INTERVAL = 0.1  # for statistics that follow from the tables: the share of their confidence interval's width
 
 
@@ -71,15 +72,42 @@ def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
     return limit * (finite.abs().amax(1) / USUAL).clamp(min=1)
 
 
-def predicts(log_p: torch.Tensor, token: int, left_out: list[int], limit: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return (n,) whether a token is the most probable one, and whether that is a near-tie; ``log_p``: (n, vocab).
+class Tops:
+    """The most probable token of each of a layer's memories, and the tokens that are near-ties with it.
 
-    ``left_out``: tokens that do not count. ``limit``: how far log p may be off (``slack``).
+    A memory's are found when it is first asked about, because a softmax over all words takes long.
+
+    Args:
+        log_p: of memories (n,), their log-probabilities (n, vocab).
+        memories: how many there are.
+        left_out: tokens that do not count.
+        limit: how far log p may be off (``slack``).
     """
-    error = slack(log_p, limit)
-    log_p = log_p.index_fill(1, torch.tensor(left_out, dtype=torch.long), -torch.inf)
-    may = log_p >= (log_p.amax(1) - error)[:, None]
-    return log_p.argmax(1) == token, may[:, token] & (may.sum(1) > 1)
+
+    def __init__(self, log_p: Callable[[torch.Tensor], torch.Tensor], memories: int, left_out: list[int], limit: float):
+        self.log_p, self.limit, self.left_out = log_p, limit, torch.tensor(left_out, dtype=torch.long)
+        self.top = torch.full((memories,), -1)
+        self.ties = torch.empty(2, 0, dtype=torch.long)  # memory, token: of memories that have more than one
+
+    def predicting(self, token: int, among: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return (memories,) whether a token is the most probable one, and whether that is a near-tie.
+
+        ``among``: (memories,) those that are asked about; of the others, neither is said.
+        """
+        for rows in (among & (self.top < 0)).nonzero()[:, 0].split(AT_ONCE):
+            self._find(rows)
+        tied = torch.zeros_like(among)
+        tied[self.ties[0, self.ties[1] == token]] = True
+        return among & (self.top == token), among & tied
+
+    def _find(self, rows: torch.Tensor) -> None:
+        log_p = self.log_p(rows)
+        error = slack(log_p, self.limit)
+        log_p = log_p.index_fill(1, self.left_out, -torch.inf)
+        self.top[rows] = log_p.argmax(1)
+        may = log_p >= (log_p.amax(1) - error)[:, None]
+        memory, token = (may & (may.sum(1) > 1)[:, None]).nonzero().unbind(1)
+        self.ties = torch.cat([self.ties, torch.stack([rows[memory], token])], 1)
 
 
 def together(results: list[Result]) -> Result:

@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.equations import AT_ONCE, Activations, Changed, held
-from ff_memories.audit.near_equal import USUAL, predicts
+from ff_memories.audit.equations import Activations, Changed, held
+from ff_memories.audit.near_equal import USUAL, Tops
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs import model_folder
 from ff_memories.model import families
@@ -59,8 +59,10 @@ class TransformersOracle:
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words[0])
+        self._besides: tuple[Any, ...] | None = None  # what a block gives besides its output, if it gives a tuple
         self._longest = float(self.words.norm(dim=1).max())
-        self._largest: dict[tuple[int, tuple[int, ...]], torch.Tensor] = {}
+        # of a layer's memories, the largest logit among a sample of words, and their tops
+        self._tops: dict[tuple[Any, ...], tuple[torch.Tensor, Tops]] = {}
 
     @property
     def keys(self) -> tuple[int, int]:
@@ -97,13 +99,28 @@ class TransformersOracle:
             rows.flatten(0, -2)[last] += vector
             return rows
 
-        hook = self.blocks[layer - 1].get_submodule(self.family.down).register_forward_hook(add)
+        block = self.blocks[layer - 1]
+        hook = block.get_submodule(self.family.down).register_forward_hook(add)
         try:
-            again = self.layers(tokens)
+            with self._given(layer, seen):
+                here, end = self._records([[self.start, *map(int, tokens)]], [block, self.blocks[-1]])
         finally:
             hook.remove()
         direct = self.direct(seen[layer - 1], layer, vector)
-        return Changed(seen[-1].output[-1], again[-1].output[-1], direct, again[layer - 1].ffn[-1])
+        return Changed(seen[-1].output[-1], end["output"][-1], direct, here["ffn"][-1])
+
+    @contextmanager
+    def _given(self, layer: int, seen: Sequence[Activations]) -> Iterator[None]:
+        """Have the blocks below a layer give what they gave when one sentence ran, without running again."""
+        below = self.blocks[: layer - 1]
+        given = seen[layer - 2].output[None].clone()  # some blocks add to it in place
+        for block in below:
+            block.forward = lambda *_, **__: given if self._besides is None else (given, *self._besides)
+        try:
+            yield
+        finally:
+            for block in below:
+                del block.forward
 
     def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
         """Run one sentence (ids without the first token) by itself; return layers 1 to ``until`` (all)."""
@@ -125,12 +142,20 @@ class TransformersOracle:
 
     def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
         """Run several sentences together, as ``layers`` does one."""
-        blocks = self.blocks[:until]
+        width = max(map(len, texts)) + 1  # tokens that fill a row stand behind its sentence, which does not see them
+        ids = [[self.start, *map(int, tokens), *[self.start] * (width - 1 - len(tokens))] for tokens in texts]
+        records = self._records(ids, self.blocks[:until])
+        out = []
+        for first, tokens in zip(range(0, len(texts) * width, width), texts, strict=True):
+            rows = slice(first, first + len(tokens) + 1)
+            out.append([self._seen({name: part[rows].clone() for name, part in record.items()}) for record in records])
+        return out
+
+    def _records(self, ids: list[list[int]], blocks: list[nn.Module]) -> list[dict[str, torch.Tensor]]:
+        """Run the model until the last of some blocks; return what their modules read and give (``_watch``)."""
         records: list[dict[str, torch.Tensor]] = [{} for _ in blocks]
         hooks = [hook for block, record in zip(blocks, records, strict=True) for hook in self._watch(block, record)]
         hooks.append(blocks[-1].register_forward_hook(_stop))
-        width = max(map(len, texts)) + 1  # tokens that fill a row stand behind its sentence, which does not see them
-        ids = [[self.start, *map(int, tokens), *[self.start] * (width - 1 - len(tokens))] for tokens in texts]
         try:
             self.model.base_model(input_ids=torch.tensor(ids), use_cache=False)
         except _Enough:
@@ -138,11 +163,7 @@ class TransformersOracle:
         finally:
             for hook in hooks:
                 hook.remove()
-        out = []
-        for first, tokens in zip(range(0, len(texts) * width, width), texts, strict=True):
-            rows = slice(first, first + len(tokens) + 1)
-            out.append([self._seen({name: part[rows].clone() for name, part in record.items()}) for record in records])
-        return out
+        return records
 
     def _watch(self, block: nn.Module, record: dict[str, torch.Tensor]) -> list[Any]:
         """Keep what the row's modules of one block read and give; copies, because some models add in place."""
@@ -155,6 +176,8 @@ class TransformersOracle:
 
         def given(_: nn.Module, args: Any, out: Any, name: str) -> None:
             record[name] = _rows(out)
+            if name == "output":
+                self._besides = out[1:] if isinstance(out, tuple) else None
 
         for name, at in reads.items():
             if at is not None:
@@ -206,24 +229,25 @@ class TransformersOracle:
         it the largest logit among a sample of words.
         """
         values = self.vectors("value", layer)
-        values = torch.cat([values, -values][: self.signs])
-        predicting, tied = torch.zeros(2, len(values), dtype=torch.bool)
         if token in left_out:
-            return predicting, tied
-        size = 2 * values.norm(dim=1) * self._longest + math.log(len(self.words))  # no log p is larger
-        margin = limit * (size / USUAL).clamp(min=1)
-        open_ = among & (values @ self.words[token] >= self._among_sample(layer, tuple(left_out)) - margin)
-        for rows in open_.nonzero()[:, 0].split(AT_ONCE):
-            predicting[rows], tied[rows] = predicts(self.of_memory(values[rows]), token, left_out, limit)
-        return predicting, tied
-
-    def _among_sample(self, layer: int, left_out: tuple[int, ...]) -> torch.Tensor:
-        """Return (memories,) the largest logit that a layer's values give one of a sample of words."""
-        if (layer, left_out) not in self._largest:
+            return torch.zeros_like(among), torch.zeros_like(among)
+        asked = (layer, tuple(left_out), limit, values.dtype)
+        if asked not in self._tops:
             counted = np.setdiff1d(np.arange(len(self.words)), left_out)
-            logits = self.vectors("value", layer) @ self.words[counted[:: len(counted) // SAMPLED + 1]].T
-            self._largest[layer, left_out] = torch.cat([logits.amax(1), -logits.amin(1)][: self.signs])
-        return self._largest[layer, left_out]
+            sampled = values @ self.words[counted[:: len(counted) // SAMPLED + 1]].T
+            largest = torch.cat([sampled.amax(1), -sampled.amin(1)][: self.signs])
+            self._tops[asked] = largest, Tops(partial(self._of_memories, layer), len(among), left_out, limit)
+        largest, tops = self._tops[asked]
+        size = 2 * values.norm(dim=1).repeat(self.signs) * self._longest + math.log(len(self.words))
+        margin = limit * (size / USUAL).clamp(min=1)  # no log p is larger than ``size``
+        logits = values @ self.words[token]
+        return tops.predicting(token, among & (torch.cat([logits, -logits][: self.signs]) >= largest - margin))
+
+    def _of_memories(self, layer: int, memories: torch.Tensor) -> torch.Tensor:
+        """Return the log p (n, vocab) of some of a layer's memories (n,)."""
+        values = self.vectors("value", layer)
+        sign = 1 - 2 * (memories >= len(values)).to(values.dtype)
+        return self.of_memory(sign[:, None] * values[memories % len(values)])
 
     def of_layer(self, h: torch.Tensor) -> torch.Tensor:
         """Return the log p (..., vocab) of residuals or layers' outputs (..., d), by the model's whole output layer."""

@@ -230,7 +230,8 @@ def _audit(check: Check) -> CheckedPart:
     data: dict[str, Any] = {"seed": aim.seed, "confidence": aim.confidence, "share": aim.share}
     data |= {"seed_was": "drawn" if aim.drawn else "given", "tables": of_tables}
     reference = "transformers" if run.config.model.has_tokenizer else "the equations"
-    line = f"random rows, recomputed with {reference} in float64; --seed {aim.seed} draws the same rows again"
+    how = f"recomputed with {reference}, in float64 wherever float32 differs"
+    line = f"random rows, {how}; --seed {aim.seed} draws the same rows again"
     return CheckedPart("audit", line, notes, faults, data)
 
 

@@ -90,6 +90,14 @@ def test_one_more_untrained_model_leaves_the_others_as_they_are(planted_copy):
 
 
 @pytest.mark.more
+def test_jobs_share_bytecode_where_libraries_have_none(planted_copy, tmp_path):
+    nowhere = {"PYTHONPYCACHEPREFIX": str(tmp_path / "none"), "PYTHONDONTWRITEBYTECODE": "1"}
+    snakemake(planted_copy, "--forcerun", "model", "--until", "model", **nowhere)
+    assert list((planted_copy / ".snakemake" / "bytecode").rglob("torch/__init__.*.pyc"))
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.more
 @pytest.mark.parametrize("arguments", [["--config", "seed=2"], ["--configfile", "my.yaml", "other.yaml"]])
 def test_config_overrides_are_refused(planted_copy, arguments):
     shutil.copy(planted_copy / "my.yaml", planted_copy / "other.yaml")
