@@ -21,6 +21,8 @@ from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.paper.layers import measures as layers_measures
 from ff_memories.paper.values import measures as values_measures
 
+# tables, run and seed to a frame with ``layer``, ``value``, ``low``, ``high``, ``n`` per layer: no rows if the tables
+# lack the numbers, and no interval without a seed
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
 MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
 CAUSAL, REMOVALS = BEYOND_PAPER
@@ -33,38 +35,21 @@ NUMBERS: dict[str, pl.DataType] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel, as ``panels.toml`` declares it.
+    """One panel, as ``panels.toml`` declares it."""
 
-    Attributes:
-        name: of its files.
-        title: above its axes.
-        axis: the title of its y axis.
-        section: the paper's section, or ``beyond`` (``report.outline.BEYOND``).
-        formula: what it shows, in symbols.
-        says: the same in words, and what to keep in mind.
-        measure: tables, run and seed to a frame with ``layer``, ``value``, ``low``, ``high``, ``n`` per layer; without
-            a seed, no interval. It returns no rows if the tables lack the numbers.
-        table: the table that it needs.
-        of: the units that are counted and resampled.
-        sections: the config sections that it depends on besides those that all do.
-        form: how its numbers are written: ``share``, ``change``, ``factor`` or ``correlation``.
-        together: panels with the same word share one axis.
-        chance: a level to compare with, and its name.
-    """
-
-    name: str
-    title: str
-    axis: str
-    section: str
-    formula: str
-    says: str
+    name: str  # of its files
+    title: str  # above its axes
+    axis: str  # the title of its y axis
+    section: str  # the paper's section, or ``beyond`` (``report.outline.BEYOND``)
+    formula: str  # what it shows, in symbols
+    says: str  # the same in words, and what to keep in mind
     measure: Measure
-    table: str
-    of: str
-    sections: Sequence[str]
-    form: str = "share"
-    together: str = ""
-    chance: tuple[float, str] | None = None
+    table: str  # the table that it needs
+    of: str  # the units that are counted and resampled
+    sections: Sequence[str]  # the config sections that it depends on besides those that all do
+    form: str = "share"  # how its numbers are written: ``share``, ``change``, ``factor`` or ``correlation``
+    together: str = ""  # panels with the same word share one axis
+    chance: tuple[float, str] | None = None  # a level to compare with, and its name
 
 
 def _named(frame: pl.DataFrame) -> pl.DataFrame:
@@ -160,9 +145,7 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
     and its ``_low`` and ``_high`` are the extremes; null if the run has no untrained models.
     """
     parts = [pl.DataFrame(schema=NUMBERS)]
-    for member in members:
-        if panel.table not in member.tables:
-            continue
+    for member in (member for member in members if panel.table in member.tables):
         by_layer = panel.measure(member.tables, member, member.seed)
         whose = {"panel": pl.lit(panel.name), "run": pl.lit(member.name), "label": pl.lit(member.label)}
         layer = pl.col("layer")
@@ -175,10 +158,9 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
 def _baseline(panel: Panel, member: Member) -> pl.DataFrame:
     """Return the mean and the extremes of the panel's number over the untrained models, per layer."""
     parts = [pl.DataFrame(schema={"layer": pl.Int64, "value": pl.Float64})]
-    for tables in member.untrained:
-        if panel.table in tables:
-            by_layer = panel.measure(tables, member, None)
-            parts.append(by_layer.select(pl.col("layer").cast(pl.Int64), pl.col("value").cast(pl.Float64)))
+    for tables in (tables for tables in member.untrained if panel.table in tables):
+        by_layer = panel.measure(tables, member, None)
+        parts.append(by_layer.select(pl.col("layer").cast(pl.Int64), pl.col("value").cast(pl.Float64)))
     value = pl.col("value")
     spread = {"untrained": value.mean(), "untrained_low": value.min(), "untrained_high": value.max()}
     return pl.concat(parts).group_by("layer").agg(**spread, untrained_seeds=pl.len()).sort("layer")

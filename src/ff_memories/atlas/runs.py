@@ -210,7 +210,7 @@ def _claims(path: Path) -> dict[str, dict[str, Any]]:
 SAME, RELATED, OTHER = "same", "related", "other"  # two runs' texts
 ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
 SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition", "causal", "removals")
-NAMES = ("corpus.source", "corpus.sha256", "files")  # what text it is, not what a run does with it
+NAMES = ("corpus.source", "corpus.sha256", ".files")  # what text it is, not what a run does with it
 
 
 def relation(one: Text, other: Text) -> tuple[str, str]:
@@ -256,19 +256,12 @@ def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
 
     A run whose config is unknown has ``None`` everywhere, and is left out of the comparison.
     """
-    settings = [
-        None if member.resolved is None else dict(flat({name: member.resolved[name] for name in SECTIONS}))
-        for member in members
-    ]
-    given = [values for values in settings if values is not None]
-    names = dict.fromkeys(name for values in given for name in values)
-    out = {}
-    for name in names:
-        if name in NAMES or name.endswith(".files"):
-            continue
-        if any(values.get(name) != given[0].get(name) for values in given):
-            out[name] = [None if values is None else values.get(name) for values in settings]
-    return out
+    of_run = lambda resolved: dict(flat({name: resolved[name] for name in SECTIONS})) if resolved else {}
+    settings = [of_run(member.resolved) for member in members]
+    known = [values for values in settings if values]
+    names = dict.fromkeys(name for values in known for name in values if not name.endswith(NAMES))
+    differs = lambda name: any(values.get(name) != known[0].get(name) for values in known)
+    return {name: [values.get(name) for values in settings] for name in filter(differs, names)}
 
 
 def without_folders(value: Any) -> Any:

@@ -106,10 +106,7 @@ def chosen(text: str) -> tuple[int, int, int]:
 def contexts(triggers: pl.DataFrame, corpus: Corpus, others: int, seed: int) -> np.ndarray:
     """Return the numbers of the sentences in the cache, ascending: those that trigger a key, and random others.
 
-    Args:
-        triggers: rows of the chosen keys.
-        others: how many other training sentences, or all of them if there are fewer.
-        seed: of the draw.
+    ``triggers``: rows of the chosen keys. ``others``: how many training sentences besides, or all if there are fewer.
     """
     triggering = triggers["sentence"].unique().to_numpy().astype(np.int64)
     rest = np.setdiff1d(np.arange(corpus.train), triggering)
@@ -119,11 +116,9 @@ def contexts(triggers: pl.DataFrame, corpus: Corpus, others: int, seed: int) -> 
 
 def asked(keys: list[tuple[int, int]], sentences: np.ndarray, corpus: Corpus) -> pl.DataFrame:
     """Return rows as of ``triggers`` that ask for the coefficients of (layer, key) along whole sentences."""
-    lengths = corpus.lengths[sentences]
-    layer, key = (np.repeat([one[i] for one in keys], len(sentences)) for i in (0, 1))
-    where = {"sentence": np.tile(sentences, len(keys)), "position": np.tile(lengths, len(keys))}
-    schema = {"layer": LAYER, "key": KEY, "sentence": SENTENCE, "position": POSITION}
-    return pl.DataFrame({"layer": layer, "key": key, **where}, schema=schema)
+    memories = pl.DataFrame(keys, schema={"layer": LAYER, "key": KEY}, orient="row")
+    ends = {"sentence": sentences, "position": corpus.lengths[sentences]}
+    return memories.join(pl.DataFrame(ends, schema={"sentence": SENTENCE, "position": POSITION}), how="cross")
 
 
 def tokens(sentences: np.ndarray, corpus: Corpus, start: int) -> tuple[np.ndarray, np.ndarray]:
@@ -143,10 +138,8 @@ def tokens(sentences: np.ndarray, corpus: Corpus, start: int) -> tuple[np.ndarra
 def entries(flat: np.ndarray, places: np.ndarray, latents: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Return locations (entries, 3) and activations (entries,) of one module, above ``LEAST``, in delphi's order.
 
-    Args:
-        flat: coefficients along sentences, latent after latent, as of ``shading.prefix_coefficients``.
-        places: from ``tokens``.
-        latents: the module's keys, ascending.
+    ``flat``: coefficients along sentences, latent after latent, as of ``shading.prefix_coefficients``. ``places``: from
+    ``tokens``. ``latents``: the module's keys, ascending.
     """
     coefficients = flat.reshape(len(latents), len(places)).T
     token, latent = np.nonzero(coefficients > LEAST)

@@ -180,17 +180,13 @@ def card(
 def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:
     """Return the card's YAML as plain data, with a config for each table."""
     identifier, licence_name = licence
-    configs: list[dict[str, Any]] = []
-    for name in names:
-        configs.append({"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]})
-        if name == "triggers":
-            configs[-1]["default"] = True
+    of_table = lambda name: {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]}
     return {
         "pretty_name": f"Feed-forward memories of the run {run}",
         "license": identifier,
         **({"license_name": licence_name} if licence_name else {}),
         "tags": list(TAGS),
-        "configs": configs,
+        "configs": [of_table(name) | ({"default": True} if name == "triggers" else {}) for name in names],
     }
 
 

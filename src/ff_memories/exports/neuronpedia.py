@@ -78,25 +78,15 @@ def run(args: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class Source:
-    """A source of Neuronpedia: a layer's memories of one sign.
+    """A source of Neuronpedia: a layer's memories of one sign."""
 
-    Attributes:
-        model: the model's id there.
-        layer: from 1.
-        sign: 1 or -1.
-        creator: the id of a user of the instance.
-        data: what the activations' text is called.
-        texts: of the tokens, from ``token_texts``.
-        neurons: d_m where both signs are memories of their own, else ``None``.
-    """
-
-    model: str
-    layer: int
-    sign: int
-    creator: str
-    data: str
-    texts: list[str]
-    neurons: int | None
+    model: str  # the model's id there
+    layer: int  # from 1
+    sign: int  # 1 or -1
+    creator: str  # the id of a user of the instance
+    data: str  # what the activations' text is called
+    texts: list[str]  # of the tokens, from ``token_texts``
+    neurons: int | None  # d_m where both signs are memories of their own
 
     @property
     def set(self) -> str:
@@ -165,9 +155,7 @@ def features(source: Source, own: Mapping[str, pl.DataFrame]) -> Iterator[Row]:
 def activations(source: Source, triggers: pl.DataFrame, shading: pl.DataFrame, corpus: Corpus) -> Iterator[Row]:
     """Yield the activations of a source, by key and rank: prefixes with the coefficient after each token.
 
-    Args:
-        triggers: its rows of the table `triggers`; the empty prefix is left out.
-        shading: its rows of the table `shading`.
+    ``triggers`` and ``shading``: its rows of these tables. The empty prefix is left out.
     """
     along = shading.sort("key", "rank", "position").group_by("key", "rank", maintain_order=True).agg("coefficient")
     rows = triggers.join(along.rename({"coefficient": "along"}), on=["key", "rank"], how="inner").sort("key", "rank")
@@ -212,9 +200,7 @@ def write_batches(folder: Path, rows: Iterable[Row]) -> int:
 def write_source(folder: Path, source: Source, sizes: Mapping[str, int], run: str, weights: str | None) -> None:
     """Write what a feature refers to: model.jsonl, release.jsonl, sourceset.jsonl and source.jsonl of one source.
 
-    Args:
-        sizes: the model's ``layers`` and ``neuronsPerLayer``.
-        weights: what quantised weights are.
+    ``sizes``: the model's ``layers`` and ``neuronsPerLayer``. ``weights``: what quantised weights are.
     """
     model, release = source.model, f"{source.model}-{SET}"
     which = "memories with negative coefficients, signs changed" if source.sign < 0 else "memories"
