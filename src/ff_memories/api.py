@@ -64,10 +64,8 @@ class Model:
         """Return the token ids (tokens,) of a text."""
         tokens = np.array(self.dictionary.encode(text.split()), dtype=np.int32)
         if len(tokens) > self.decoder.longest:
-            raise UserError(
-                f"the text has {len(tokens)} tokens, but the model takes at most {self.decoder.longest}",
-                "shorten the text",
-            )
+            what = f"the text has {len(tokens)} tokens, but the model takes at most {self.decoder.longest}"
+            raise UserError(what, "shorten the text")
         return tokens
 
     def text(self, tokens: Iterable[int]) -> str:
@@ -215,10 +213,8 @@ def value_predictions(model: Model, layer: int, key: int, top: int = 10, sign: i
         value = model.decoder.layers[layer - 1].values[memory : memory + 1]
         best = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(min(top, len(model.dictionary)))
     tokens = [model.dictionary[token] for token in best.indices.tolist()]
-    return pl.DataFrame(
-        {"rank": range(len(tokens)), "token": tokens, "probability": best.values.cpu().numpy()},
-        schema={"rank": pl.UInt32, "token": pl.String, "probability": pl.Float32},
-    )
+    schema = {"rank": pl.UInt32(), "token": pl.String(), "probability": pl.Float32()}
+    return pl.DataFrame([range(len(tokens)), tokens, best.values.cpu().numpy()], schema=schema)
 
 
 def trace(

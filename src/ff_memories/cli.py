@@ -120,9 +120,8 @@ def main(argv: list[str] | None = None) -> None:
         if modules()[words].stem == "__init__":
             print(listing(words[0]))
             sys.exit(0 if {"-h", "--help"} & set(argv) else 2)
-        parser = argparse.ArgumentParser(
-            prog=" ".join([PROGRAM, *words]), formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        layout = argparse.RawDescriptionHelpFormatter  # of a description: as its docstring is
+        parser = argparse.ArgumentParser(prog=" ".join([PROGRAM, *words]), formatter_class=layout)
         run = arguments(words, parser)
         args = _parsed(parser, argv[len(words) :])
         _cache_where_possible()

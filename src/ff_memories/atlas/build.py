@@ -47,15 +47,12 @@ def build(
     with replaced_folder(folder, PAGE, "an atlas", (PAGE, FIGURES, NUMBERS, SIDE_BY_SIDE, PLOTTED)) as partial:
         (partial / FIGURES).mkdir()
         figures = [_figure(panel, numbers, members, list(different), over, partial / FIGURES) for panel in shown]
-        html = page(members, warnings, notes, different, figures)
-        write_whole(partial / PAGE, html)
+        write_whole(partial / PAGE, page(members, warnings, notes, different, figures))
         every = pl.concat(numbers.values())
         write_whole(partial / NUMBERS, csv_text(every.columns, every.rows()))
         write_whole(partial / SIDE_BY_SIDE, side_by_side(members))
-        own = [
-            plotted((member.folder / FIGURES).glob("*.csv")).select(pl.lit(member.label).alias("run"), pl.all())
-            for member in members
-        ]
+        of_run = lambda member: plotted((member.folder / FIGURES).glob("*.csv"))
+        own = [of_run(member).select(pl.lit(member.label).alias("run"), pl.all()) for member in members]
         pl.concat(own, how="diagonal_relaxed").write_parquet(partial / PLOTTED)
     return warnings, notes
 

@@ -234,10 +234,8 @@ def relations(members: Sequence[Member], any_text: bool) -> list[tuple[str, str]
                 if not one.text.known:
                     hint = "put its config into the project's folder, or compare runs on any texts with --any-text"
                     raise UserError(f"{one.folder}: the text of this run is not recorded ({one.unknown})", hint)
-            raise UserError(
-                f"{member.folder}: read another text than {first.folder}, so their numbers do not compare",
-                "compare runs on the same text, or give --any-text",
-            )
+            what = f"{member.folder}: read another text than {first.folder}, so their numbers do not compare"
+            raise UserError(what, "compare runs on the same text, or give --any-text")
     return [(SAME, ""), *to_first]
 
 

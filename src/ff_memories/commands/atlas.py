@@ -11,9 +11,8 @@ from pathlib import Path
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="finished runs, such as results/demo")
     parser.add_argument("--out", type=Path, default=Path("atlas"), help="folder to write; default: atlas")
-    parser.add_argument(
-        "--label", action="append", default=[], metavar="RUN=TEXT", help="a run's label; default: its name"
-    )
+    says = "a run's label; default: its name"
+    parser.add_argument("--label", action="append", default=[], metavar="RUN=TEXT", help=says)
     says = "colour the lines by a number, such as updates: each run's label, or the number that its name ends with"
     parser.add_argument("--over", metavar="NAME", help=says)
     parser.add_argument("--any-text", action="store_true", help="also compare runs on unrelated texts")

@@ -18,15 +18,13 @@ from ff_memories.inputs.of_run import Inputs
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("names", nargs="*", metavar="SOURCE", help="sources to fetch")
     parser.add_argument("--configfile", help="fetch the sources and the model of this config file; no default")
-    parser.add_argument(
-        "--gguf", type=Path, metavar="FILE", help="convert this GGUF file to a folder of `transformers`"
-    )
+    says = "convert this GGUF file to a folder of `transformers`"
+    parser.add_argument("--gguf", type=Path, metavar="FILE", help=says)
     parser.add_argument("--sha256", help="the SHA-256 that the GGUF file must have")
     parser.add_argument("--hub", metavar="JSON", help="fetch files from the hub: a model's name, revision and files")
     parser.add_argument("--registry", nargs="?", help="use this registry's sources too, before the package's")
-    parser.add_argument(
-        "--offline", action="store_true", help="download nothing; list missing files and where to put them"
-    )
+    says = "download nothing; list missing files and where to put them"
+    parser.add_argument("--offline", action="store_true", help=says)
     parser.add_argument("--list", action="store_true", help="list all known sources and whether they are here")
 
 

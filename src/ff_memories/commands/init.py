@@ -58,9 +58,8 @@ def choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--validation", help=says, **several)
     parser.add_argument("--set", metavar="KEY=VALUE", help="set other keys, such as triggers.top=25", **several)
     parser.add_argument("--protocol", type=Path, help="a file of keys that several runs share, which this one names")
-    parser.add_argument(
-        "--time", type=seconds, metavar="20m", help="lower the samples' sizes until the run ends in this time here"
-    )
+    says = "lower the samples' sizes until the run ends in this time here"
+    parser.add_argument("--time", type=seconds, metavar="20m", help=says)
 
 
 def run(args: argparse.Namespace) -> None:

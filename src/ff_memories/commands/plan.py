@@ -32,9 +32,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=threads, help="CPU threads per job")
     says = "numbers of GPUs or machines to estimate the total time for"
     parser.add_argument("--devices", type=whole(), nargs="+", default=[1, 8, 64], help=says)
-    parser.add_argument(
-        "--on", metavar="CARD", choices=cards(), help=f"estimate for a GPU that is not here: {', '.join(cards())}"
-    )
+    says = f"estimate for a GPU that is not here: {', '.join(cards())}"
+    parser.add_argument("--on", metavar="CARD", choices=cards(), help=says)
     parser.add_argument("--json", metavar="FILE", help="also write the plan to this file as JSON")
 
 
@@ -96,11 +95,9 @@ def _show_sizes(run_: Run, planner: "Planner") -> None:
     text, pace = planner.text.read_by(config), 1 / (speed.layer * shape.layers * speed.over.get("trigger_shard", 1.0))
     memories = looked_at(config.triggers.keys, shape.keys // shape.signs, config.seed)
     some = f"of which the run looks at {memories}, " if memories else ""
-    print(
-        f"{config.run}: {shape.layers} layers of {shape.keys:,} keys, {some}{shape.vocab:,} types, {text.train:,} + "
-        f"{text.validation:,} tokens; {'there' if card else 'here'} {pace:,.0f} tokens/s on "
-        f"{card.name if card else planner.device}\n"
-    )
+    of_model = f"{shape.layers} layers of {shape.keys:,} keys, {some}{shape.vocab:,} types"
+    fast = f"{'there' if card else 'here'} {pace:,.0f} tokens/s on {card.name if card else planner.device}"
+    print(f"{config.run}: {of_model}, {text.train:,} + {text.validation:,} tokens; {fast}\n")
     if run_.inputs.model_folder and (weights := quantised(model_folder.made_from(run_.inputs.model_folder))):
         print(f"{weights}\n")
 

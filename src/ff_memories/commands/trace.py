@@ -26,9 +26,8 @@ from ff_memories.workflow.run import DEFAULT, refuse_unfinished
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT", help="the text, in quotes")
     opening.argument(parser)
-    parser.add_argument(
-        "--model", help="a model without a run: a GGUF file, a folder of `transformers`, or a name of `fetch --list`"
-    )
+    says = "a model without a run: a GGUF file, a folder of `transformers`, or a name of `fetch --list`"
+    parser.add_argument("--model", help=says)
     parser.add_argument("--out", type=Path, metavar="PAGE", help="HTML page to write")
     parser.add_argument("--json", type=Path, metavar="FILE", help="JSON file to write, with all numbers")
     parser.add_argument("--layer", type=whole(), nargs="+", action="extend", help="show only these layers, from 1")

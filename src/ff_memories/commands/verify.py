@@ -36,18 +36,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", nargs="+", type=Path, default=[], help="an archive's text: its file or files")
     opening.argument(parser)
     parser.add_argument("--confidence", type=float, default=Aim.confidence, help="confidence of the audit")
-    parser.add_argument(
-        "--share", type=float, default=Aim.share, help="largest share of wrong rows that may go unnoticed"
-    )
+    says = "largest share of wrong rows that may go unnoticed"
+    parser.add_argument("--share", type=float, default=Aim.share, help=says)
     parser.add_argument("--seed", type=whole(0), help="seed of the audit's sample; default: random, and printed")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write the findings to this file as JSON")
     says = "check only these parts, such as files (docs/verify.md)"
     parser.add_argument("--only", nargs="+", action="extend", metavar="PART", help=says)
     says = "begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show"
     parser.add_argument("--time", type=seconds, default=math.inf, help=says)
-    parser.add_argument(
-        "--cores", type=threads, default=os.cpu_count(), help="number of jobs at a time when rebuilding files"
-    )
+    says = "number of jobs at a time when rebuilding files"
+    parser.add_argument("--cores", type=threads, default=os.cpu_count(), help=says)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,11 +67,10 @@ def run(args: argparse.Namespace) -> int:
     from ff_memories.workflow import dvc_yaml
     from ff_memories.workflow.share import receive
 
-    certificate = args.certificate and args.certificate.absolute()
+    args.certificate = args.certificate and args.certificate.absolute()  # of this folder, not the archive's
     with tempfile.TemporaryDirectory(prefix="ff-memories-shared-") as folder:
         config, about = receive(args.archive, Path(folder), args.model, args.text)
         print(args.archive, *_words(about), sep="\n  ", flush=True)
-        args.certificate = certificate
         with chdir(folder):
             run_ = Run.read(config)
             dvc_yaml.write(run_)  # as the code here says; the archive has the record alone

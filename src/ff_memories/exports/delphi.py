@@ -39,17 +39,10 @@ WINDOW = 32  # tokens of an example: delphi cuts contexts into windows of this l
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
-    parser.add_argument(
-        "--keys",
-        required=True,
-        nargs="+",
-        action="extend",
-        metavar="LAYER/KEY",
-        help="keys by layer: 3/12; 3/17- is key 17's negative coefficients, in models that count both signs",
-    )
-    parser.add_argument(
-        "--others", type=whole(0), default=500, help="random sentences to add, as examples that do not activate a key"
-    )
+    says = "keys by layer: 3/12; 3/17- is key 17's negative coefficients, in models that count both signs"
+    parser.add_argument("--keys", required=True, nargs="+", action="extend", metavar="LAYER/KEY", help=says)
+    says = "random sentences to add, as examples that do not activate a key"
+    parser.add_argument("--others", type=whole(0), default=500, help=says)
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
     add_execution(parser)
 
