@@ -59,10 +59,8 @@ class Card:
 
         The time of the products follows the fastest product; the rest moves memory, and follows the bandwidth.
         """
-        share = min(
-            (share for share in shares() if share.step == step),
-            key=lambda s: (cards()[s.card] is not self, s.matrices != matrices, s.precision != precision),
-        )
+        unlike = lambda s: (cards()[s.card] is not self, s.matrices != matrices, s.precision != precision)
+        share = min((share for share in shares() if share.step == step), key=unlike)
         there = cards()[share.card]
         faster = self.product(precision) / there.product(share.precision)
         return 1 + (share.over - 1) * faster * there.bandwidth / self.bandwidth

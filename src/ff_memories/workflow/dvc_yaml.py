@@ -175,8 +175,7 @@ def declaration(run: Run, every: dict[str, Stage]) -> dict[str, Any]:
     for stage in every.values():
         _, of_many, model = stage.name.partition("@")
         entry = _entry(stage, run, up, model)
-        first = entries.setdefault(stage.key, entry)
-        if first != entry:
+        if entries.setdefault(stage.key, entry) != entry:
             raise ValueError(f"{stage.name}: other rules or files than another model's")
         if of_many:
             models.append(model)

@@ -201,11 +201,9 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
         return [f"the run takes about {duration(takes(2))} here: nothing was cut"]
     if (fastest := min(takes(0), takes(1))) > ROOM * wanted:
         minutes = math.ceil(SPARE * fastest / ROOM / 60)
-        raise UserError(
-            f"the run takes about {duration(fastest)} here with the smallest samples, more than nine tenths of "
-            f"{duration(wanted)}",
-            f"allow --time {minutes}m or more, or use a smaller model or a faster machine",
-        )
+        takes_long = f"the run takes about {duration(fastest)} here with the smallest samples"
+        hint = f"allow --time {minutes}m or more, or use a smaller model or a faster machine"
+        raise UserError(f"{takes_long}, more than nine tenths of {duration(wanted)}", hint)
     low = 1.0 if takes(1) <= ROOM * wanted else 0.0
     high = low + 1
     for _ in range(STEPS):

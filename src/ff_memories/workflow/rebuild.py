@@ -27,7 +27,7 @@ class Task:
     rule: str
     reads: list[str]
     makes: list[str]
-    log: str  # "" where there is none
+    log: str = ""
 
 
 def tasks(
@@ -39,15 +39,12 @@ def tasks(
     ``wanted``: tells the jobs to include, besides those that make, on the way, what these read; a job whose missing
     input no other of them makes is left out. Default: those that make an output of the run.
     """
-    texts = lambda files: list(map(str, files))
+    possible: list[Task] = []
     with workflow(run, forceall=True) as read:
-        possible = [
-            Task(
-                dvc_yaml.stage_of(job), job.rule.name, texts(job.input), texts(job.output), next(map(str, job.log), "")
-            )
-            for job in read.dag.jobs
-            if job.output and job.params.get("code") and not job.resources.get("device")
-        ]
+        for job in read.dag.jobs:
+            if job.output and job.params.get("code") and not job.resources.get("device"):
+                reads, makes, logs = (list(map(str, files)) for files in (job.input, job.output, job.log))
+                possible.append(Task(dvc_yaml.stage_of(job), job.rule.name, reads, makes, *logs))
     every = [task for task in possible if wanted(task)]
     lacking: set[str] = set()
     while True:
@@ -74,10 +71,9 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).symlink_to(Path(path).resolve())
     # inside the folder, so outputs which name the config's path, like the report, do not change
-    snakemake: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
-    options = ["--configfile", run.file, "--cores", str(cores), "--keep-going"]
-    rules = sorted({task.rule for task in todo})
-    command: list[str | Path] = [*snakemake, *options, "--quiet", "all", "--allowed-rules", *rules, "--", *outputs]
+    command: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
+    command += ["--configfile", run.file, "--cores", str(cores), "--keep-going", "--quiet", "all"]
+    command += ["--allowed-rules", *sorted({task.rule for task in todo}), "--", *outputs]
     temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it
     temporary.mkdir()
     environment = {**os.environ, "TMPDIR": str(temporary)}
@@ -113,10 +109,9 @@ def compare(
                 continue
             elif dvc_lock_file.content(folder / path) == expected(path):
                 same.append(path)
-            elif path in computed_here:
-                differ.append(f"{path}: the rebuilt file differs from the one here")
             else:
-                differ.append(f"{path}: the rebuilt file differs from {run.dvc_lock}")
+                other = "the one here" if path in computed_here else run.dvc_lock
+                differ.append(f"{path}: the rebuilt file differs from {other}")
     return same, differ
 
 
