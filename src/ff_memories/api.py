@@ -213,8 +213,8 @@ def value_predictions(model: Model, layer: int, key: int, top: int = 10, sign: i
         value = model.decoder.layers[layer - 1].values[memory : memory + 1]
         best = model.decoder.vocabulary.log_probabilities(value)[0].exp().topk(min(top, len(model.dictionary)))
     tokens = [model.dictionary[token] for token in best.indices.tolist()]
-    schema = {"rank": pl.UInt32(), "token": pl.String(), "probability": pl.Float32()}
-    return pl.DataFrame([range(len(tokens)), tokens, best.values.cpu().numpy()], schema=schema)
+    columns = {"rank": range(len(tokens)), "token": tokens, "probability": best.values.cpu().numpy()}
+    return pl.DataFrame(columns, schema={"rank": pl.UInt32, "token": pl.String, "probability": pl.Float32})
 
 
 def trace(

@@ -35,6 +35,7 @@ from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person
 from ff_memories.workflow import opening
 from ff_memories.workflow.run import Run, corpus_of, refuse_unfinished
 
+Licence = tuple[str, str | None]  # the hub's identifier, and a name if that is ``other``
 TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")
 TEXTS = {
     "texts": "the sentences that `triggers`, `examples` and `samples` name: their token ids, and their text. A trigger "
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
     revision = commit(Path(ff_memories.__file__).parent)
     made_with = f"ff-memories {version('ff-memories')}" + (f", commit `{revision}`" if revision else "")
     about = [*_about(run_, read_info(run_.path("model", "info.json"))), ("made with", made_with)]
-    licence: tuple[str, str | None] = args.licence or "unknown", None
+    licence: Licence = args.licence or "unknown", None
     if args.with_text and args.licence is None and text_licence:
         licence = "other", re.sub(r"[^a-z0-9.]+", "-", text_licence.lower()).strip("-")
     with atomic_folder(args.out) as folder:
@@ -148,36 +149,29 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
     named = [tables.read(found[name])["sentence"] for name in found if "sentence" in tables.TABLES[name].fields]
     numbers = pl.concat(named).unique().sort().to_list()
     ids = [corpus.sentence(number).tolist() for number in numbers]
-    texts = pl.DataFrame(
-        {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(of_sentence)) for of_sentence in ids]},
-        schema={"sentence": SENTENCE, "tokens": pl.List(TOKEN), "text": pl.String},
-    )
-    every = pl.DataFrame(
-        {"token": range(len(types)), "text": [types[token] for token in range(len(types))]},
-        schema={"token": TOKEN, "text": pl.String},
-    )
-    for (name, about), frame in zip(TEXTS.items(), (texts, every), strict=True):
+    texts = {"sentence": numbers, "tokens": ids, "text": [" ".join(types.words(tokens)) for tokens in ids]}
+    every = {"token": range(len(types)), "text": [types[token] for token in range(len(types))]}
+    sentences = pl.DataFrame(texts, schema={"sentence": SENTENCE, "tokens": pl.List(TOKEN), "text": pl.String})
+    token_types = pl.DataFrame(every, schema={"token": TOKEN, "text": pl.String})
+    for (name, about), frame in zip(TEXTS.items(), (sentences, token_types), strict=True):
         to = folder / "data" / f"{name}.parquet"
         tables.save(frame, to)
         contents.files[name] = frame.height, frame.columns, about, sha256(to)
 
 
 def card(
-    contents: Contents,
-    about: list[tuple[str, str]],
-    config: dict[str, Any],
-    licence: tuple[str, str | None],
-    text_licence: str | None,
+    contents: Contents, about: list[tuple[str, str]], config: dict[str, Any], licence: Licence, text_licence: str | None
 ) -> str:
-    """Return the card, YAML, then Markdown; ``licence``: the hub's identifier, and a name if that is ``other``."""
+    """Return the card, YAML, then Markdown."""
     plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
+    cell = lambda text: " ".join(text.split()).replace("|", "\\|")  # of a table in Markdown
     head, shown = front_matter(contents.files, licence, config["run"]), without_folders(config)
     said = {"run": config["run"], "about": about, "contents": contents, "licence": licence[0]}
-    said |= {"text_licence": text_licence, "head": plain_yaml(head), "config": plain_yaml(shown), "cell": _cell}
+    said |= {"text_licence": text_licence, "head": plain_yaml(head), "config": plain_yaml(shown), "cell": cell}
     return environment("exports").get_template("card.md.j2").render(said)
 
 
-def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str) -> dict[str, Any]:
+def front_matter(names: Iterable[str], licence: Licence, run: str) -> dict[str, Any]:
     """Return the card's YAML as plain data, with a config for each table."""
     identifier, licence_name = licence
     of_table = lambda name: {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]}
@@ -188,7 +182,3 @@ def front_matter(names: Iterable[str], licence: tuple[str, str | None], run: str
         "tags": list(TAGS),
         "configs": [of_table(name) | ({"default": True} if name == "triggers" else {}) for name in names],
     }
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

@@ -13,9 +13,8 @@ LOCK = Path("workflow/envs/constraints.txt")
 
 def pins(path: Path = LOCK) -> dict[str, str]:
     """Return {package: version} of the environment's lock, constraints.txt."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    matches = (re.match(r"([\w.-]+)==([^\s;]+)", line) for line in lines)
-    return {canonicalize_name(pin[1]): pin[2] for pin in matches if pin}
+    listed = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in listed}
 
 
 def needed() -> dict[Requirement, str]:
