@@ -1,7 +1,4 @@
-"""Write an atlas into a folder: the page, each panel as PDF, SVG, PNG and CSV, and all numbers.
-
-The page says what was compared, the verdicts of every run, and shows the figures with their numbers.
-"""
+"""Write an atlas into a folder: the page, each panel as PDF, SVG, PNG and CSV, and all numbers."""
 
 import json
 import re

@@ -1,7 +1,4 @@
-"""Measure the panels of an atlas: for each a number per run and layer, and the same number of untrained models.
-
-``panels.toml`` says what each shows.
-"""
+"""Measure the panels of an atlas: for each a number per run and layer, and the same number of untrained models."""
 
 import tomllib
 from collections.abc import Callable, Sequence
@@ -35,7 +32,7 @@ NUMBERS: dict[str, pl.DataType] = {
 
 @dataclass(frozen=True)
 class Panel:
-    """One panel, as ``panels.toml`` declares it."""
+    """One panel: what it shows, as ``panels.toml`` declares it."""
 
     name: str  # of its files
     title: str  # above its axes

@@ -44,11 +44,9 @@ def digest(step: str) -> str:
 @cache
 def declarations() -> dict[str, str]:
     """Return {table: a digest of its declaration}, without what steps do not read of it."""
-    digests: dict[str, str] = {}
-    for tree in (ast.parse(path.read_bytes()) for name, path in _modules().items() if TABLES.match(name)):
-        for name, row in (one for node in tree.body for one in _rows(node) or ()):
-            digests[name] = _digest(_tree(row, WORDS | OF_READERS))
-    return digests
+    trees = (ast.parse(path.read_bytes()) for name, path in _modules().items() if TABLES.match(name))
+    rows = (row for tree in trees for node in tree.body for row in _rows(node) or ())
+    return {name: _digest(_tree(row, WORDS | OF_READERS)) for name, row in rows}
 
 
 @cache

@@ -2,8 +2,6 @@
 
 A stage is a file of ``workflow/rules``: DVC says which stages have changed, and within a stage Snakemake decides which
 of its jobs are due. Jobs on the other models, with the wildcard ``{model}``, are one stage for each model.
-
-``dvc`` runs a command of DVC.
 """
 
 import hashlib

@@ -16,10 +16,7 @@ CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
 
 
 def faults(output: str, record: Any) -> Iterator[str]:
-    """Yield the reasons why an output here may not be its job's own result from the inputs here.
-
-    ``record``: Snakemake's, from ``persistence.metadata``.
-    """
+    """Yield why an output here may not be its job's own result from the inputs here; ``record``: Snakemake's of it."""
     if record is None or not os.path.exists(output):
         yield f"{output}: Snakemake did not write it here"
         return

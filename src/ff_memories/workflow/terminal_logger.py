@@ -169,8 +169,7 @@ def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     last = lines[-LAST:] if error_at is None else lines[error_at:]
     about = words.get(rule, rule).rstrip(".")
     fix = [] if any("fix: " in line for line in last) else [f"  fix: see {log} for all of it" for log in logs[:1]]
-    after = [f"  then {GOES_ON}"]
-    return "\n".join([f"failed: {about} ({rule})", *(f"  {line}" for line in last), *fix, *after])
+    return "\n".join([f"failed: {about} ({rule})", *(f"  {line}" for line in last), *fix, f"  then {GOES_ON}"])
 
 
 def _lines(log: Path) -> list[str]:
