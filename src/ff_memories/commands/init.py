@@ -216,9 +216,8 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
         source = registry.source(model)
         fetch(model, source)
         return {"source": model, **_converted(Path(source.folder), model, start), "licence": source.licence}
-    name, _, file = model.rpartition(":")
-    if gguf_file.looks_like(model) and (Path(model).expanduser().exists() or not name):
-        path = Path(model).expanduser()
+    path, (name, _, file) = Path(model).expanduser(), model.rpartition(":")
+    if gguf_file.looks_like(model) and (path.exists() or not name):
         return {"gguf": path.as_posix(), **_converted(from_gguf.folder(path), path.name, start)}
     if gguf_file.looks_like(model):
         pinned = hub.resolve_file(name, file, revision)
@@ -226,17 +225,16 @@ def _found(model: str, revision: str | None, start: str) -> dict[str, Any]:
         converted = _converted(from_gguf.folder(pinned.folder / file, pinned.files[file]), file, start)
         origin = {"hub": pinned.name, "revision": pinned.revision, "gguf": file}
         return origin | converted | {"licence": pinned.licence or converted["licence"]}
-    model_folder.refuse_file(Path(model).expanduser())
+    model_folder.refuse_file(path)
     if not _is_folder(model):
         pinned = _on_hub(model, revision, start)
         print(f"{pinned.name}: commit {pinned.revision}, licence: {pinned.licence or 'not named'}")
         return {"hub": pinned.name, "revision": pinned.revision, "files": pinned.files, "licence": pinned.licence}
-    folder = Path(model).expanduser()
-    if not folder.exists() and (close := did_you_mean(str(folder), _folders(folder.parent))):
-        raise UserError(f"{folder}: no such folder{close}", "give a folder that `transformers` saved a model in")
-    files = model_folder.files_of(folder)
-    model_folder.check(folder, start, str(folder))
-    return {"folder": folder.as_posix(), "files": model_folder.digests(folder, files), "licence": None}
+    if not path.exists() and (close := did_you_mean(str(path), _folders(path.parent))):
+        raise UserError(f"{path}: no such folder{close}", "give a folder that `transformers` saved a model in")
+    files = model_folder.files_of(path)
+    model_folder.check(path, start, str(path))
+    return {"folder": path.as_posix(), "files": model_folder.digests(path, files), "licence": None}
 
 
 def _on_hub(name: str, revision: str | None, start: str) -> hub.Pinned:

@@ -72,15 +72,14 @@ def _of_run(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple
     from ff_memories.corpus.text import moses
 
     refuse_unfinished(run_ := opening.opened(args.configfile))
-    weights, info = Path(run_.path("model", "model.safetensors")), Path(run_.path("model", "info.json"))
-    chosen = run_.resolved
+    info, chosen = read_info(run_.path("model", "info.json")), run_.resolved
     if chosen["corpus"]["tokenizer"] == "moses":
         text = " ".join(moses()(text))
-    described, residual = read_info(info), chosen["composition"]["residual"]
     reading = {key: chosen["values"][key] for key in ("projection", "projection_seed", "types")}
-    model = api.load_model(weights, run_.dictionary)
-    traced = api.trace(model, text, **shown, **reading, residual=residual, results=run_.results)
-    return {"run": run_.config.run, "scope": described["scope"], "weights": quantised(described)}, traced
+    reading["residual"] = chosen["composition"]["residual"]
+    model = api.load_model(run_.path("model", "model.safetensors"), run_.dictionary)
+    traced = api.trace(model, text, **shown, **reading, results=run_.results)
+    return {"run": run_.config.run, "scope": info["scope"], "weights": quantised(info)}, traced
 
 
 def _of_model(args: argparse.Namespace, text: str, shown: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
