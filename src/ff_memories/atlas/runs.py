@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
@@ -132,11 +133,9 @@ def _by_folder(labels: Sequence[str], folders: Sequence[Path]) -> dict[int, str]
 
 
 def _number(label: str, over: str) -> float:
-    try:
+    with suppress(ValueError):
         if math.isfinite(number := float(label.replace(",", "").replace("_", ""))):
             return number
-    except ValueError:
-        pass
     raise UserError(f"--over {over}: {label!r} is not a number", "give each run a number, as in --label RUN=512")
 
 

@@ -107,11 +107,10 @@ def _tree(node: Any, without: frozenset[str] = WORDS) -> Any:
 
 def _rows(node: ast.stmt) -> list[tuple[str, ast.expr]] | None:
     """Return the names and declarations of the tables that a statement declares; ``None`` for another statement."""
-    if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)):
-        return None
-    if ast.unparse(node.targets[0]) != "TABLES":
-        return None
-    return [(ast.literal_eval(key), row) for key, row in zip(node.value.keys, node.value.values, strict=True) if key]
+    match node:
+        case ast.Assign(targets=[ast.Name(id="TABLES")], value=ast.Dict(keys=keys, values=rows)):
+            return [(ast.literal_eval(key), row) for key, row in zip(keys, rows, strict=True) if key]
+    return None
 
 
 def _digest(tree: Any) -> str:

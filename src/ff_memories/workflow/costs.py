@@ -162,6 +162,7 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence / 4
     examples = config.composition.examples
     states = 3 * shape.layers * examples  # a layer's input, update and output are read
+    projected = states + a_value * others
     # each tested prefix runs once, and its changes, from their layers on, are read whole
     causal = config.causal
     tested = shape.layers * causal.keys_per_layer * causal.prefixes
@@ -173,18 +174,15 @@ def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -
     batch = min(prefixes, config.execution.tokens // rows + 1)  # prefixes
     coefficients = 4 * POOL * shape.layers + batch * rows  # bytes per memory: of the survey, and which a row removes
     tokens = (changes + removed + min(tested, POOL) * sentence) / 2 + prefixes * sentence + surveyed
+    products, reads = 2 * changes + 3 * removed, 8 * changes + 9 * removed
     coefficients_bytes = SURVEYED_BYTES + coefficients * shape.keys / shape.signs
     small = 0.02 * lists
     return {
         "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists, "trigger_shard"),
         "mutations": Work("triggers", mutated, 0, 0, lists, small, "trigger_shard"),
         "values": Work("triggers", 0, a_value * valued, looked, lists, small, "values"),
-        "composition": Work(
-            "values", examples * sentence, states + a_value * others, states + others, examples * cells / 8, small
-        ),
-        "interventions": Work(
-            "corpus", tokens, 2 * changes + 3 * removed, 8 * changes + 9 * removed, coefficients_bytes
-        ),
+        "composition": Work("values", examples * sentence, projected, states + others, examples * cells / 8, small),
+        "interventions": Work("corpus", tokens, products, reads, coefficients_bytes),
     }
 
 

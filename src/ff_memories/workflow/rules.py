@@ -98,8 +98,7 @@ def scatter(run: Run, workflow: Any) -> dict[str, int]:
     """
     limits, gpu = workflow.resource_settings, workflow.global_resources.get("gpu")
     on_cpu = computes_on_cpu(run, workflow.executor_plugin)
-    gpus = None if gpu is None or on_cpu else gpu.value
-    elsewhere = gpus or limits.nodes or limits.cores or 1
+    elsewhere = (gpu is not None and gpu.value) or limits.nodes or limits.cores or 1
     shards = run.config.execution.shards_for(at_once(run, workflow) if on_cpu else elsewhere)
     numbers = {"corpus": shards, "baselines": math.ceil(shards / len(run.config.baselines.names))}
     return numbers | dict(limits.overwrite_scatter)
