@@ -69,21 +69,15 @@ def names(group: str) -> list[str]:
 def resolve(words: list[str]) -> tuple[str, ...]:
     """Return the command of a command line, such as ``("export", "delphi")``. Raises ``UserError`` if there is none."""
     first, below = words[0], names(words[0])
-    if (first,) not in modules():
-        every = [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
-        two = " ".join(words[:2])
-        raise _unknown(two if two in WENT else first, first, every, f"{PROGRAM} --help")
-    if not below or len(words) < 2 or words[1].startswith("-"):
-        return (first,)
-    if words[1] not in below:
-        raise _unknown(f"{first} {words[1]}", words[1], below, f"{PROGRAM} {first} --help")
-    return first, words[1]
-
-
-def _unknown(typed: str, word: str, names: list[str], page: str) -> UserError:
-    if typed in WENT:
-        return UserError(f"{typed}: no such command any more", f"in a clone: {WENT[typed]}")
-    return UserError(f"{typed}: no such command{did_you_mean(word, names)}", f"run {page} for a list of commands")
+    command = tuple(words[:2] if below and len(words) > 1 and not words[1].startswith("-") else words[:1])
+    if command in modules():
+        return command
+    for typed in (" ".join(words[:2]), first):
+        if typed in WENT:
+            raise UserError(f"{typed}: no such command any more", f"in a clone: {WENT[typed]}")
+    known = below or [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
+    hint = f"run {' '.join([PROGRAM, *command[:-1]])} --help for a list of commands"
+    raise UserError(f"{' '.join(command)}: no such command{did_you_mean(command[-1], known)}", hint)
 
 
 def main(argv: list[str] | None = None) -> None:
