@@ -26,7 +26,7 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
-from ff_memories.schema import Rule, Schema
+from ff_memories.schema import Rule
 from ff_memories.tables import TABLES
 from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.dvc_yaml import is_shared
@@ -86,10 +86,6 @@ class Outcome:
     @property
     def table(self) -> str:
         return table_of(f"{self.name}.parquet") or ""
-
-    @property
-    def schema(self) -> Schema:
-        return TABLES[self.table]
 
     @property
     def shown(self) -> str:
@@ -282,7 +278,8 @@ def _compare_rows(
     out: Outcome, a: pl.DataFrame, b: pl.DataFrame, limits: Tolerances, moved: pl.DataFrame | None
 ) -> pl.DataFrame:
     """Compare two tables, open rows that differ or are of ``moved`` triggers to a recomputation; return their keys."""
-    key, rules, score = list(out.schema.key), out.schema.rules, out.schema.score
+    schema = TABLES[out.table]
+    key, rules, score = list(schema.key), schema.rules, schema.score
     for column in sorted(set(a.columns) ^ set(b.columns)):
         out.different.append(f"{out.shown}: only one of the runs has the column {column}")
     a, b = (frame.with_row_index("row") for frame in (a, b))
@@ -298,9 +295,9 @@ def _compare_rows(
     size = next((name for name, rule in rules.items() if name == score or rule == "count"), None)
     for frame in only:
         out.cells["rows"] = out.cells.get("rows", 0) + len(frame)
-        if out.schema.open_rows and size is not None:  # what one run lacks may be no more than noise
+        if schema.open_rows and size is not None:  # what one run lacks may be no more than noise
             frame = frame.filter(pl.col(size) > (noise if size == score else FEW_COUNTED))
-        if not out.schema.open_rows or size is not None:
+        if not schema.open_rows or size is not None:
             out.differs(frame, "only one of the runs has this row")
     both = a.join(b, on=key, suffix="_b", nulls_equal=True)
     columns = [name for name in rules if f"{name}_b" in both.columns]
@@ -313,15 +310,15 @@ def _compare_rows(
         out.cells[name] = int(judged[f"{name}_differs"].sum())
         if rules[name] not in ("exact", "follows"):
             out.within[name] = int((judged[f"{name}_differs"] & judged[f"{name}_near"]).sum())
-    out.follows = out.schema.compared == "follows" and any(out.cells.values())
-    of_model = out.schema.measured and model_of(out.folder) is not None
+    out.follows = schema.compared == "follows" and any(out.cells.values())
+    of_model = schema.measured and model_of(out.folder) is not None
     for name in columns if not of_model else [score] if score else []:
         out.differs(judged.filter(~pl.col(f"{name}_near")), f"{name} is {{{name}}} and {{{name}_b}}")
     if not of_model:
         return a.clear()
     beyond = judged.filter(~pl.all_horizontal(f"{name}_near" for name in columns if name != score))
     on_moved = judged.join(moved, on=TRIGGER, how="semi") if moved is not None else judged.clear()
-    excused = max(limits.excused, out.schema.tied) * max(out.rows) + FEW
+    excused = max(limits.excused, schema.tied) * max(out.rows) + FEW
     counted_ = [*only, beyond] if moved is None else [f.join(moved, on=TRIGGER, how="anti") for f in (*only, beyond)]
     out.near_ties = max(map(len, counted_[:2])) + len(counted_[2])
     opened = pl.concat([beyond, on_moved]).unique("row", maintain_order=True)
@@ -451,7 +448,7 @@ def page(found: Comparison) -> Iterator[str]:
         if outcome.follows and not outcome.different:
             state += "; it follows from tables that differ"
         if outcome.near_ties and not outcome.different:
-            unchecked = outcome.schema.measured and outcome.table not in ROWS
+            unchecked = TABLES[outcome.table].measured and outcome.table not in ROWS
             how = "not recomputed: no verdict rests on them" if unchecked else "by recomputation in float64"
             state += f"; {counted(outcome.near_ties, 'near-tie', 'near-ties')}, {how}"
         yield f"{name:18} {rows}: {state}"
