@@ -10,7 +10,6 @@ the table `triggers`. A table without text has the bytes of the run's own file.
 import argparse
 import re
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -162,23 +161,18 @@ def write_texts(folder: Path, contents: Contents, found: dict[str, Path], corpus
 def card(
     contents: Contents, about: list[tuple[str, str]], config: dict[str, Any], licence: Licence, text_licence: str | None
 ) -> str:
-    """Return the card, YAML, then Markdown."""
-    plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
-    cell = lambda text: " ".join(text.split()).replace("|", "\\|")  # of a table in Markdown
-    head, shown = front_matter(contents.files, licence, config["run"]), without_folders(config)
-    said = {"run": config["run"], "about": about, "contents": contents, "licence": licence[0]}
-    said |= {"text_licence": text_licence, "head": plain_yaml(head), "config": plain_yaml(shown), "cell": cell}
-    return environment("exports").get_template("card.md.j2").render(said)
-
-
-def front_matter(names: Iterable[str], licence: Licence, run: str) -> dict[str, Any]:
-    """Return the card's YAML as plain data, with a config for each table."""
-    identifier, licence_name = licence
+    """Return the card: YAML with a config for each table, then Markdown."""
+    run, (identifier, licence_name) = config["run"], licence
     of_table = lambda name: {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]}
-    return {
+    head = {
         "pretty_name": f"Feed-forward memories of the run {run}",
         "license": identifier,
         **({"license_name": licence_name} if licence_name else {}),
         "tags": list(TAGS),
-        "configs": [of_table(name) | ({"default": True} if name == "triggers" else {}) for name in names],
+        "configs": [of_table(name) | ({"default": True} if name == "triggers" else {}) for name in contents.files],
     }
+    plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
+    cell = lambda text: " ".join(text.split()).replace("|", "\\|")  # of a table in Markdown
+    said = {"run": run, "about": about, "contents": contents, "licence": identifier, "text_licence": text_licence}
+    said |= {"head": plain_yaml(head), "config": plain_yaml(without_folders(config)), "cell": cell}
+    return environment("exports").get_template("card.md.j2").render(said)
