@@ -301,11 +301,9 @@ def _compare_rows(
             out.differs(frame, "only one of the runs has this row")
     both = a.join(b, on=key, suffix="_b", nulls_equal=True)
     columns = [name for name in rules if f"{name}_b" in both.columns]
-    near = {name: _near(name, rules[name], limits, noise, "low" in columns, both.columns) for name in columns}
-    judged = both.with_columns(
-        *(pl.col(name).ne_missing(pl.col(f"{name}_b")).alias(f"{name}_differs") for name in columns),
-        *(expression.alias(f"{name}_near") for name, expression in near.items()),
-    )
+    differs = [pl.col(name).ne_missing(pl.col(f"{name}_b")).alias(f"{name}_differs") for name in columns]
+    near = [_near(name, rules[name], limits, noise, both.columns).alias(f"{name}_near") for name in columns]
+    judged = both.with_columns(*differs, *near)
     for name in columns:
         out.cells[name] = int(judged[f"{name}_differs"].sum())
         if rules[name] not in ("exact", "follows"):
@@ -330,8 +328,8 @@ def _compare_rows(
     return pl.concat([opened.select(key), *(frame.select(key) for frame in only)]).unique()
 
 
-def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: bool, columns: list[str]) -> pl.Expr:
-    """Return whether a column's cells agree within its class."""
+def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, columns: list[str]) -> pl.Expr:
+    """Return whether a column's cells agree within its class; ``columns``: of both runs, B's with the suffix ``_b``."""
     one, other = pl.col(name), pl.col(f"{name}_b")
     if rule == "exact":
         return one.eq_missing(other)
@@ -342,7 +340,7 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, interval: b
     size, width = pl.max_horizontal(one.abs(), other.abs()), pl.lit(0.0)
     if rule == "coefficient" and "coefficient" in columns:  # a changed coefficient is as exact as the one it was
         size = pl.max_horizontal(size, pl.col("coefficient").cast(pl.Float64).abs())
-    if rule == "statistic" and interval:
+    if rule == "statistic" and "low_b" in columns:
         each = [(pl.col(f"high{s}") - pl.col(f"low{s}")).abs().fill_null(0.0) for s in ("", "_b")]
         width = pl.min_horizontal(each)
     may = {
