@@ -53,8 +53,7 @@ def run(args: argparse.Namespace) -> None:
     traced = {"format": traced.pop("format"), **{name: told for name, told in about.items() if told}, **traced}
     from ff_memories.report.trace import lines, page
 
-    unknown = [p.get("written", p["token"]) for p in traced["positions"][1:] if p["unknown"]]
-    if unknown:
+    if unknown := [p.get("written", p["token"]) for p in traced["positions"][1:] if p["unknown"]]:
         print(f"the model does not know: {' '.join(map(escape_invisible, dict.fromkeys(unknown)))}", file=sys.stderr)
     if args.json is not None:
         write_json(args.json, traced, ensure_ascii=False, allow_nan=False)

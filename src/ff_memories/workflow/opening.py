@@ -24,10 +24,9 @@ def opened(given: Path) -> Run:
     if not given.is_dir():
         return Run.read(given)
     of_this_project = given.resolve().parent == Path("results").resolve()
-    run = run_of(given.resolve().name) if of_this_project else None
-    if run is None:
-        raise UserError(f"{given}: no folder of a run whose config is here", "name its config with --configfile")
-    return run
+    if of_this_project and (run := run_of(given.resolve().name)) is not None:
+        return run
+    raise UserError(f"{given}: no folder of a run whose config is here", "name its config with --configfile")
 
 
 def configs(run: str, root: Path = Path()) -> tuple[list[tuple[Path, Config]], list[Path]]:

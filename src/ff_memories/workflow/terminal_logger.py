@@ -164,17 +164,13 @@ def after_nothing(say: Callable[[], str]) -> Callable[[LogRecord], bool]:
 
 def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     """Return what to say of a step that failed: its words, its log's last lines, and what to do."""
-    lines = [line for log in logs if (path := Path(log)).is_file() for line in _lines(path)]
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in map(Path, logs) if path.is_file()]
+    lines = [line for line in "\n".join(texts).splitlines() if line.strip() and not line.startswith((MACHINE, MADE))]
     error_at = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
     last = lines[-LAST:] if error_at is None else lines[error_at:]
     about = words.get(rule, rule).rstrip(".")
     fix = [] if any("fix: " in line for line in last) else [f"  fix: see {log} for all of it" for log in logs[:1]]
     return "\n".join([f"failed: {about} ({rule})", *(f"  {line}" for line in last), *fix, f"  then {GOES_ON}"])
-
-
-def _lines(log: Path) -> list[str]:
-    text = log.read_text(encoding="utf-8", errors="replace")
-    return [line for line in text.splitlines() if line.strip() and not line.startswith((MACHINE, MADE))]
 
 
 def main() -> None:
