@@ -23,6 +23,4 @@ def run(args: argparse.Namespace) -> None:
     from ff_memories.atlas.runs import members
 
     warnings, notes = build(members(args.runs, args.label, args.over), args.out, args.any_text, args.over)
-    for line in [*(f"caution: {warning}" for warning in warnings), *notes]:
-        print(line)
-    print(args.out / PAGE)
+    print(*(f"caution: {warning}" for warning in warnings), *notes, args.out / PAGE, sep="\n")

@@ -252,8 +252,7 @@ def check(run: Run, every: dict[str, Stage] | None = None) -> dict[str, Stage]:
     """Return a run's stages; raise ``UserError`` if dvc.yaml does not match the Snakefile."""
     every = every or stages(run)
     for path, new in texts(run, every).items():
-        old = path.read_text(encoding="utf-8") if path.exists() else ""
-        if old != new:
+        if not path.exists() or path.read_text(encoding="utf-8") != new:
             raise UserError(f"{path} does not match the Snakefile", f"run ff-memories dvc-yaml{run.option}")
     return every
 
