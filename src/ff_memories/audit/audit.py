@@ -147,7 +147,7 @@ def _of_examples(aim: Aim, model: str, frame: pl.DataFrame) -> np.ndarray | None
 def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> list[RowResult]:
     """Return the result of every row; tables that cannot be read together are a fault.
 
-    Rows are recomputed in float32, and all that do not simply match again in float64.
+    Rows are recomputed in float32, and all that do not match, or are near-ties, again in float64.
     """
     matching, left = list[RowResult](), list(rows)
     with inputs.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 matches nothing
