@@ -140,7 +140,7 @@ def test_an_endless_line_is_refused(tmp_path):
     path = tmp_path / "my.txt"
     path.write_text((" ".join(PARAGRAPHS) + " ") * 4, encoding="utf-8")
     with pytest.raises(UserError, match="too short to be split"):
-        split(path, 1, tmp_path / "made")
+        split(path, tmp_path / "made")
     path.write_text("a word " * 400_000)
     with pytest.raises(UserError, match="line 1: has more than 2,097,152 bytes"):
         next(lines(path))

@@ -87,7 +87,8 @@ class Tops:
     def __init__(self, log_p: Callable[[torch.Tensor], torch.Tensor], memories: int, left_out: list[int], limit: float):
         self.log_p, self.limit, self.left_out = log_p, limit, torch.tensor(left_out, dtype=torch.long)
         self.top = torch.full((memories,), -1)
-        self.ties = torch.empty(2, 0, dtype=torch.long)  # memory, token: of memories that have more than one
+        self.flat = torch.zeros(memories, dtype=torch.bool)  # whether all tokens are near-ties, as of a value of zeros
+        self.ties = torch.empty(2, 0, dtype=torch.long)  # memory, token: of others that have more than one
 
     def predicting(self, token: int, among: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (memories,) whether a token is the most probable one, and whether that is a near-tie.
@@ -96,7 +97,7 @@ class Tops:
         """
         for rows in (among & (self.top < 0)).nonzero()[:, 0].split(AT_ONCE):
             self._find(rows)
-        tied = torch.zeros_like(among)
+        tied = self.flat & ~(self.left_out == token).any()
         tied[self.ties[0, self.ties[1] == token]] = True
         return among & (self.top == token), among & tied
 
@@ -106,7 +107,9 @@ class Tops:
         log_p = log_p.index_fill(1, self.left_out, -torch.inf)
         self.top[rows] = log_p.argmax(1)
         may = log_p >= (log_p.amax(1) - error)[:, None]
-        memory, token = (may & (may.sum(1) > 1)[:, None]).nonzero().unbind(1)
+        several = may.sum(1)
+        self.flat[rows] = several == may.shape[1] - len(self.left_out)
+        memory, token = (may & ((several > 1) & ~self.flat[rows])[:, None]).nonzero().unbind(1)
         self.ties = torch.cat([self.ties, torch.stack([rows[memory], token])], 1)
 
 

@@ -49,8 +49,7 @@ def choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dictionary", help="the checkpoint's dict.txt")
     parser.add_argument(
         "--text",
-        help="one text file, whose documents are split into both parts, seeded; or a text of `fetch --list`, such as "
-        "enwik8",
+        help="one text file, whose documents are split into both parts; or a text of `fetch --list`, such as enwik8",
     )
     several: dict[str, Any] = {"nargs": "+", "action": "extend", "default": []}
     parser.add_argument("--train", help="training text files, searched for triggers", **several)
@@ -108,7 +107,7 @@ def configured(args: argparse.Namespace) -> str:
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
     train, validation = args.train, args.validation
     if file is not None:
-        parts = one_text.split(file, data["seed"])
+        parts = one_text.split(file)
         train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
         print(f"{file}: split by {parts}")
     data["corpus"]["source"] = None if file else args.text

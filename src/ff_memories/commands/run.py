@@ -25,7 +25,7 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.files import atomic_write, home, require_file, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.commands import init
-from ff_memories.config import PROTOCOL, read_yaml, usual
+from ff_memories.config import PROTOCOL, read_yaml
 from ff_memories.inputs import one_text, registry
 from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
@@ -116,7 +116,7 @@ def _new(args: argparse.Namespace) -> Path:
             hint = f"run it with ff-memories run {args.config}, or choose another name with --name"
             raise UserError(f"{args.config}: the file already exists, and was made by other options", hint)
         if args.text is not None and args.text not in registry.sources():
-            one_text.split(Path(args.text), usual()["seed"])  # the same parts, or an error
+            one_text.split(Path(args.text))  # the same parts, or an error
         print(f"going on with {args.config}")
         return args.config
     if (results := Path("results", args.config.stem)).is_dir():

@@ -19,6 +19,7 @@ from ff_memories.corpus.text import BOUNDARY, lines
 PLACE = Path("data/text")  # outside the results
 SHARE = 0.1  # of the characters, for validation
 FEWEST = 10  # documents
+SEED = 1  # of every split, because runs with other seeds, and archives of runs, are of the same parts
 TITLE = re.compile(r"^\s*=\s[^=].*\s=\s*$")
 MARKED = "texts between marks of an end"
 BY = {MARKED: None, "articles": TITLE, "blocks between blank lines": re.compile(r"^\s*$"), "lines": re.compile("")}
@@ -40,8 +41,8 @@ class Split:
         )
 
 
-def split(text: Path, seed: int, place: Path = PLACE) -> Split:
-    """Write a text's training and validation parts; the same text and seed give the same bytes.
+def split(text: Path, place: Path = PLACE) -> Split:
+    """Write a text's training and validation parts; the same text gives the same bytes.
 
     Raises ``UserError`` where the file is missing, not UTF-8 or has too few documents, or another text's parts are
     there.
@@ -54,7 +55,7 @@ def split(text: Path, seed: int, place: Path = PLACE) -> Split:
         raise UserError(f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank", hint)
     chosen: set[int] = set()
     characters, wanted = 0, SHARE * sum(sizes)
-    for document in generator(seed, "validation documents").permutation(len(sizes)).tolist():
+    for document in generator(SEED, "validation documents").permutation(len(sizes)).tolist():
         if characters >= wanted or len(chosen) == len(sizes) - 1:
             break
         chosen.add(document)

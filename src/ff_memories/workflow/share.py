@@ -228,7 +228,7 @@ def _given(kind: str, given: list[Path], wanted: dict[str, str], folder: Path) -
         raise UserError(f"--{kind} {missing[0]}: no such file", hint)
     by_digest = {dvc_lock_file.digest(file, "sha256"): file for file in files if file.is_file()}
     if kind == "text" and len(files) == 1 and not by_digest.keys() >= {*wanted.values()}:
-        parts = one_text.split(files[0], configs.usual()["seed"], folder / ".split")  # as `ff-memories run` does
+        parts = one_text.split(files[0], folder / ".split")  # as `ff-memories run` does
         by_digest |= {dvc_lock_file.digest(part, "sha256"): part for part in (parts.train, parts.validation)}
     if lacking := [path for path, digest in wanted.items() if digest not in by_digest]:
         options = f"--{kind} {' '.join(map(str, given))}"
