@@ -95,8 +95,9 @@ class Tops:
 
         ``among``: (memories,) those that are asked about; of the others, neither is said.
         """
-        for rows in (among & (self.top < 0)).nonzero()[:, 0].split(AT_ONCE):
-            self._find(rows)
+        asked = (among & (self.top < 0)).nonzero()[:, 0]
+        for start in range(0, len(asked), AT_ONCE):
+            self._find(asked[start : start + AT_ONCE])
         tied = self.flat & ~(self.left_out == token).any()
         tied[self.ties[0, self.ties[1] == token]] = True
         return among & (self.top == token), among & tied
