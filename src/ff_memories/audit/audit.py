@@ -149,6 +149,8 @@ def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> list[RowResult]:
 
     Rows are recomputed in float32, and all that do not match, or are near-ties, again in float64.
     """
+    if not rows:
+        return []
     matching, left = list[RowResult](), list(rows)
     with inputs.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 matches nothing
         looked = list(judged(inputs.in_float32, rows))

@@ -9,6 +9,7 @@ layers by about 1e-6. Measured on the demo model, in units of a factor's roundin
 12 for a log-probability. The limits leave room for wider and deeper models.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -109,7 +110,7 @@ class Tops:
         self.top[rows] = log_p.argmax(1)
         may = log_p >= (log_p.amax(1) - error)[:, None]
         several = may.sum(1)
-        self.flat[rows] = several == may.shape[1] - len(self.left_out)
+        self.flat[rows] = (several > 1) & (several == may.shape[1] - len(self.left_out))
         memory, token = (may & ((several > 1) & ~self.flat[rows])[:, None]).nonzero().unbind(1)
         self.ties = torch.cat([self.ties, torch.stack([rows[memory], token])], 1)
 
@@ -206,6 +207,6 @@ class Comparer:
 
 def _number(column: str, recorded: float, found: float, scale: float, limit: float) -> Result:
     difference = abs(recorded - found) / max(scale, 1e-30)
-    if difference <= limit:
+    if difference <= limit and scale < math.inf:  # an overflow excuses nothing
         return Result(difference=difference)
     return Result(DIFFERS, f"{column} is {recorded:.7g}, recomputed {found:.7g}", difference)

@@ -59,7 +59,7 @@ class TransformersOracle:
         self.words = self.head.weight
         if reading == "scaled":
             self.words = self.words * _scale(self.norm, self.words[0])
-        self._besides: tuple[Any, ...] | None = None  # what a block gives besides its output, if it gives a tuple
+        self._besides: int | None = None  # how much a block gives besides its output, if it gives a tuple
         self._longest = float(self.words.norm(dim=1).max())
         # of a layer's memories, the largest logit among a sample of words, and their tops
         self._tops: dict[tuple[Any, ...], tuple[torch.Tensor, Tops]] = {}
@@ -115,7 +115,7 @@ class TransformersOracle:
         below = self.blocks[: layer - 1]
         given = seen[layer - 2].output[None].clone()  # some blocks add to it in place
         for block in below:
-            block.forward = lambda *_, **__: given if self._besides is None else (given, *self._besides)
+            block.forward = lambda *_, **__: given if self._besides is None else (given, *[None] * self._besides)
         try:
             yield
         finally:
@@ -177,7 +177,7 @@ class TransformersOracle:
         def given(_: nn.Module, args: Any, out: Any, name: str) -> None:
             record[name] = _rows(out)
             if name == "output":
-                self._besides = out[1:] if isinstance(out, tuple) else None
+                self._besides = len(out) - 1 if isinstance(out, tuple) else None
 
         for name, at in reads.items():
             if at is not None:
