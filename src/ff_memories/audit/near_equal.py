@@ -1,8 +1,8 @@
 """Decide whether a recomputed number equals a recorded one.
 
-Recorded numbers were computed in batches, in the run's declared precision; recomputed ones in float64, one sentence at
-a time. So numbers agree only up to ``tolerances``. Tokens or ranks may change places only if that precision cannot tell
-their scores apart: such a near-tie is counted separately and is not a difference.
+Recorded numbers were computed in batches, in the run's declared precision; recomputed ones by a reference model, where
+it matters in float64. So numbers agree only up to ``tolerances``. Tokens or ranks may change places only if that
+precision cannot tell their scores apart: such a near-tie is counted separately and is not a difference.
 
 A float32 sum of d products is off by about sqrt(d) roundings of its largest terms, each 6e-8 of them: after sixteen
 layers by about 1e-6. Measured on the demo model, in units of a factor's rounding: 2 for a layer's largest coefficient,
