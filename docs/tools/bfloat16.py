@@ -16,10 +16,10 @@ from pages import ROOT, options, renew, replaced
 
 from ff_memories import tables
 from ff_memories.base.files import write_whole
+from ff_memories.base.job_costs import costs
 from ff_memories.base.progress import duration
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
-from ff_memories.report.outcome import costs
 
 KEPT = Path("docs/data/bfloat16.json")
 VERDICT = ["shows", "training"]
@@ -74,9 +74,7 @@ def _same(both: pl.DataFrame, column: str) -> float:
 
 def _seconds(results: Path) -> dict[str, float]:
     """Return the processor seconds of some steps and, where it ended, of the whole run."""
-    known = {
-        cost.rule: cost.processor_seconds or 0.0 for cost in costs([str(p) for p in results.rglob("logs/**/*.tsv")])
-    }
+    known = {cost.rule: cost.processor_seconds for cost in costs(results / "logs")}
     whole = {WHOLE: sum(known.values())} if (results / "summary.md").is_file() else {}
     return {name: known[rule] for rule, name in STEPS.items() if rule in known} | whole
 

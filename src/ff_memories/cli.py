@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,9 +24,11 @@ from typing import Any, NoReturn
 from ff_memories import declaration
 from ff_memories.base import arithmetic, files, machine
 from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.job_costs import spent
 from ff_memories.base.machine import IN_LOG, MACHINE, MADE, hardware
 from ff_memories.base.text import SafeStream
 from ff_memories.commands import GROUPS
+from ff_memories.workflow import job_server
 
 PACKAGE = Path(__file__).parent
 PROGRAM = "ff-memories"
@@ -83,13 +86,12 @@ def resolve(words: list[str]) -> tuple[str, ...]:
 def main(argv: list[str] | None = None) -> None:
     """Run one command. On bad input, print a message to stderr and exit with status 2; no partial file remains."""
     argv = sys.argv[1:] if argv is None else argv
-    snakemake = os.environ.get(IN_LOG)
+    snakemake, begun = os.environ.get(IN_LOG), time.monotonic()
     if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
         arithmetic.use(chosen_arithmetic[-1])
     elif snakemake:
         arithmetic.use("portable")  # for a step without a model, ``fast`` gains nothing
-    if "OMP_WAIT_POLICY" not in os.environ:  # before torch: threads that spin for long starve other jobs, but small
-        os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # operations take twice as long if threads sleep at once
+    os.environ.update(job_server.waiting())  # before torch
     for category in (DeprecationWarning, SyntaxWarning):  # what packages cause as they are first compiled and imported
         warnings.filterwarnings("ignore", category=category)
     if argv[:1] == ["step"]:
@@ -102,6 +104,8 @@ def main(argv: list[str] | None = None) -> None:
         if not isinstance(stream := getattr(sys, name), SafeStream):
             setattr(sys, name, SafeStream(stream))
     try:
+        if snakemake and len(argv) > 1 and argv[0] == "step" and (status := job_server.ask(argv)) is not None:
+            sys.exit(status)
         if not argv or argv[0] in ("-h", "--help"):
             print(overview())
             sys.exit(0 if argv else 2)
@@ -123,7 +127,8 @@ def main(argv: list[str] | None = None) -> None:
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
         status = run(args)
         if snakemake:
-            print(f"{MADE}{json.dumps(files.digests())}", file=sys.stderr, flush=True)
+            print(f"{MADE}{json.dumps(files.digests())}", file=sys.stderr)
+            print(spent(begun), file=sys.stderr, flush=True)
         sys.stdout.flush()  # here, where a closed pipe is not an error
     except UserError as error:
         _fail(str(error))

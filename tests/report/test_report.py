@@ -2,7 +2,9 @@
 
 import csv
 import io
+import json
 import re
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from reports import (
     value,
 )
 
+from ff_memories.base.job_costs import SPENT, Cost, costs, spent
 from ff_memories.base.machine import hardware
 from ff_memories.base.progress import duration
 from ff_memories.base.text import cell, csv_text, escape_invisible, latex
@@ -31,7 +34,6 @@ from ff_memories.figures.registry import FIGURES
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.judge.register import register
 from ff_memories.report.html import inline, render
-from ff_memories.report.outcome import costs
 from ff_memories.report.outline import SECTIONS, part_of, section_of
 from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, table1, table2, table3
 
@@ -228,18 +230,15 @@ def test_methods_follow_the_config(tmp_path):
     assert "top 20 triggers" in html and "5.2 use validation-text prefixes from the file that the config names" in html
 
 
-BENCHMARK = "s\th:m:s\tmax_rss\tcpu_time\n"
-
-
-def test_costs_are_summed_by_rule_and_gaps_are_no_zeros(tmp_path):
-    for i in range(2):
-        (tmp_path / f"logs/{i}-of-2").mkdir(parents=True)
-    (tmp_path / "logs/values.tsv").write_text(BENCHMARK + "2.5\t0:00:02\tNA\t-\n")
+def test_costs_are_summed_by_rule_from_the_logs_of_jobs_that_ended_well(tmp_path):
     for i, memory in enumerate((100, 300)):
-        (tmp_path / f"logs/{i}-of-2/shard.tsv").write_text(BENCHMARK + f"10\t0:00:10\t{memory}\t8\n")
-    shard, values = costs([str(p) for p in Path(tmp_path).rglob("*.tsv")])
-    assert (shard.rule, shard.jobs, shard.seconds, shard.processor_seconds, shard.peak_mib) == ("shard", 2, 20, 16, 300)
-    assert (values.rule, values.seconds, values.processor_seconds, values.peak_mib) == ("values", 2.5, None, None)
+        (tmp_path / f"logs/{i}-of-2").mkdir(parents=True)
+        cost = {"seconds": 10, "processor_seconds": 8, "peak_mib": memory}
+        (tmp_path / f"logs/{i}-of-2/shard.log").write_text(f"read\n{SPENT}{json.dumps(cost)}\n")
+    (tmp_path / "logs/values.log").write_text("error: no space left\n")
+    assert costs(tmp_path / "logs") == [Cost("shard", 2, 20, 16, 300)]
+    line = spent(time.monotonic() - 5)
+    assert line.startswith(SPENT) and json.loads(line.removeprefix(SPENT))["seconds"] >= 5
     assert [duration(s) for s in (0.04, 59.96, 185, 7800)] == ["0.0 s", "1 min 00 s", "3 min 05 s", "2 h 10 min"]
 
 

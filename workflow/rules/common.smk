@@ -15,7 +15,8 @@ from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
-from ff_memories.workflow import code_digest, constraints, costs, rules as all_rules
+from ff_memories.workflow import code_digest, constraints, costs, job_server
+from ff_memories.workflow import rules as all_rules
 from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
+from ff_memories.base.job_costs import Cost, costs
 from ff_memories.base.parameters import threads, whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.inputs import model_folder
 from ff_memories.model.info import quantised
 from ff_memories.report.answers import looked_at
-from ff_memories.report.outcome import Cost, costs
 from ff_memories.workflow import opening
 from ff_memories.workflow.cards import cards
 from ff_memories.workflow.rules import refuse_bad_sample
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
     planner = Planner.of(run_, args.threads, cards()[args.on] if args.on else None)
     config, plan = run_.config, planner.steps(run_.config)
     elapsed = {n: planner.elapsed(config, n) for n in args.devices}
-    measured = {cost.rule: cost for cost in costs([str(p) for p in Path(run_.path("logs")).rglob("*.tsv")])}
+    measured = {cost.rule: cost for cost in costs(Path(run_.path("logs")))}
     if planner.card:
         print(_on_card(planner, config))
     elif planner.device == "cpu" and planner.elapsed(config) > LONG:
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
     print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
     if args.json:
-        spent = lambda c: c and {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib and c.peak_mib * 2**20}
+        spent = lambda c: c and {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib * 2**20}
         of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}
         whole = {
             "device": planner.device,
@@ -110,7 +110,7 @@ def _show_steps(config: Config, planner: "Planner", plan: list["Planned"], measu
     for step in plan:
         gpu = f"{step.device_memory / 1e9:.1f} GB" if planner.device == "cuda" and step.device_memory else ""
         was = measured.get(step.rule)
-        before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was and was.peak_mib else ""
+        before = f"{duration(was.seconds)}, {was.peak_mib / 953.7:.1f} GB" if was else ""
         if card:
             before = "measured" if card.measures(step.rule, precision, planner.shape.matrices) else "computed"
         time = duration(step.jobs * step.seconds) if step.seconds else "download"

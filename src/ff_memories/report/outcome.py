@@ -1,46 +1,14 @@
-"""What a finished run says on the terminal: its verdicts, its first lines, its cost, and where to look.
+"""What a finished run says on the terminal: its verdicts, its first lines, its cost, and where to look."""
 
-The cost is that of Snakemake's benchmark files. Costs vary, so no check compares them.
-"""
-
-import csv
 import json
 import shutil
 import textwrap
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ff_memories.base.job_costs import costs
 from ff_memories.base.progress import duration
 from ff_memories.judge import wording
-
-MEASURED = ("s", "cpu_time", "max_rss")  # columns of a benchmark file
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Total cost of one rule's jobs, in s and MiB; ``None``: all of them ended before Snakemake could measure it."""
-
-    rule: str
-    jobs: int
-    seconds: float
-    processor_seconds: float | None
-    peak_mib: float | None
-
-
-def costs(paths: list[str]) -> list[Cost]:
-    """Return the costs by rule, slowest first. A file is named after its rule, in a folder for each of several jobs."""
-    jobs: dict[str, list[dict[str, str]]] = {}
-    for path in map(Path, sorted(paths)):
-        with path.open(encoding="utf-8", newline="") as file:
-            jobs.setdefault(path.stem, []).extend(csv.DictReader(file, delimiter="\t"))
-    by_rule = []
-    for rule, rows in jobs.items():
-        values = ([float(row[name]) for row in rows if row[name] not in ("-", "NA")] for name in MEASURED)
-        seconds, processor, memory = values
-        by_rule.append(Cost(rule, len(rows), sum(seconds), sum(processor) or None, max(memory, default=None)))
-    return sorted(by_rule, key=lambda cost: (-cost.seconds, cost.rule))
-
 
 SLOWEST = 5  # rules whose time it says
 WIDTH = 100  # of a line, at most
@@ -58,7 +26,7 @@ def outcome(results: Path) -> str:
         return ""
     verdicts = wording.line(results.name, scope, wording.counts(claims))
     lines = [verdicts, *(wording.first_lines(page, verdicts) or [])]
-    if spent := costs([str(path) for path in (results / "logs").rglob("*.tsv")]):
+    if spent := costs(results / "logs"):
         slowest = ", ".join(f"{cost.rule} {duration(cost.seconds)}" for cost in spent[:SLOWEST])
         total = duration(sum(cost.seconds for cost in spent))
         lines.append(f"Time of all jobs, one after the other: {total}; the most: {slowest}.")

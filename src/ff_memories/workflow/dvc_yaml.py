@@ -108,7 +108,7 @@ def stages(run: Run) -> dict[str, Stage]:
         every = list(read.rules)
     for stage in out.values():
         stage.reads -= stage.writes
-        # files: Snakemake runs a rule that is a target again if its benchmark is not here
+        # files, because a rule's jobs may be of several stages
         words = shlex.join(sorted(stage.writes))
         stage.cmd = f"{run.program} --allowed-rules {' '.join(_allowed(stage, every))} -- {words}"
     return dict(sorted(out.items()))

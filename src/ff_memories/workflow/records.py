@@ -18,8 +18,8 @@ from typing import Any
 from ff_memories.base import foreign, machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json, write_whole
+from ff_memories.base.job_costs import costs
 from ff_memories.inputs.fetch import fetch
-from ff_memories.report.outcome import costs
 from ff_memories.workflow import dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
 from ff_memories.workflow.run import Run
@@ -282,7 +282,7 @@ def keep_machines(run: Run) -> None:
     """Save what the logs here say; of rules without logs here, keep what is known."""
     rows, logs = machines(run), Path(run.path("logs"))
     by_rule = {name: log for log in sorted(logs.rglob("*.log")) for name in (log.stem, log.parent.name)}
-    for cost in costs([str(path) for path in logs.rglob("*.tsv")]):
+    for cost in costs(logs):
         description = machine.of_log(by_rule[cost.rule]) if cost.rule in by_rule else ""
         row = {"jobs": cost.jobs, "seconds": round(cost.seconds, 1), "peak_mib": cost.peak_mib, "machine": description}
         rows[cost.rule] = row

@@ -142,18 +142,17 @@ def words(rules: Iterable[Any]) -> dict[str, str]:
 
 
 def name_logs(rules: Iterable[Any], folder: str) -> None:
-    """Give every rule with a command a log and, beside it, a file with the job's time and memory, named after it.
+    """Give every rule with a command a log that is named after it; a job's wildcards name its folder.
 
-    A job's wildcards name its folder. The rule also gets the environment that ``--sdm conda`` makes for it.
+    The rule also gets the environment that ``--sdm conda`` makes for it.
     """
     for rule in (rule for rule in rules if rule.shellcmd):
         rule.conda_env = "../envs/environment.yaml"  # from the rule's file
         if not rule.log:
             folders = {"model": "{model}", "shard": "{shard}"}  # whose values end with a slash
             folder_of_job = "".join(folders.get(name, f"{{{name}}}/") for name in sorted(rule.wildcard_names))
-            rule.log_modifier = rule.benchmark_modifier = rule.output_modifier
+            rule.log_modifier = rule.output_modifier
             rule.set_log(f"{folder}/{folder_of_job}{rule.name}.log")
-            rule.benchmark = f"{folder}/{folder_of_job}{rule.name}.tsv"
 
 
 def find_producers_by_path(rules: Iterable[Any]) -> None:

@@ -26,6 +26,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 from tqdm import tqdm
 
+from ff_memories.base.job_costs import SPENT
 from ff_memories.base.machine import MACHINE, MADE
 from ff_memories.base.progress import TERMINAL, duration
 from ff_memories.base.text import shown
@@ -165,7 +166,8 @@ def after_nothing(say: Callable[[], str]) -> Callable[[LogRecord], bool]:
 def failure(rule: str, words: dict[str, str], logs: list[str]) -> str:
     """Return what to say of a step that failed: its words, its log's last lines, and what to do."""
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in map(Path, logs) if path.is_file()]
-    lines = [line for line in "\n".join(texts).splitlines() if line.strip() and not line.startswith((MACHINE, MADE))]
+    data = (MACHINE, MADE, SPENT)
+    lines = [line for line in "\n".join(texts).splitlines() if line.strip() and not line.startswith(data)]
     error_at = next((at for at, line in enumerate(lines) if line.startswith("error: ")), None)
     last = lines[-LAST:] if error_at is None else lines[error_at:]
     about = words.get(rule, rule).rstrip(".")

@@ -15,6 +15,7 @@ from running import ROOT
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
+from ff_memories.base.job_costs import SPENT
 from ff_memories.config import load, parse
 from ff_memories.gallery import coefficient_sample, promoted
 from ff_memories.inputs import registry
@@ -166,7 +167,8 @@ def test_every_steps_time_memory_and_disk_are_stated_and_beside_them_what_was_me
     small()
     logs = tmp_path / "results/small/logs"
     logs.mkdir(parents=True)
-    (logs / "values.tsv").write_text("s\tcpu_time\tmax_rss\n61.0\t60\t953.7\n")
+    cost = {"seconds": 61.0, "processor_seconds": 60.0, "peak_mib": 953.7}
+    (logs / "values.log").write_text(f"{SPENT}{json.dumps(cost)}\n")
     assert run("--json", "plan.json", "--devices", "1", "2") == 0
     shown = capsys.readouterr().out
     for word in ("tokens/s on cpu", "trigger_shard", "composition", "1 min 01 s, 1.0 GB", "total on   2 devices: "):
