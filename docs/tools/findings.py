@@ -63,8 +63,9 @@ PAGE = """\
 A [memory](paper.md#memory) is a key with its value. A key's [triggers](paper.md#trigger) are the prefixes that give it
 the highest coefficients. A value agrees if its most likely token is the one that follows its key's top trigger. The
 most confident values give theirs the highest probability. The [residual](paper.md#residual) is what a layer's
-feed-forward adds to. Upper layers are the last six of the paper's 16, and as large a part here. The demo leaves out
-tokens that its model was never trained to predict; *among all types* counts them too.
+feed-forward adds to. Upper layers are the last six of the paper's 16, and here whole layers in the same part of the
+depth. Where not most random networks have a number, that of all of them together stands for their mean. The demo leaves
+out tokens that its model was never trained to predict; *among all types* counts them too.
 
 {counted}
 

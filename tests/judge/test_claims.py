@@ -10,14 +10,14 @@ from refusing import ended
 from scipy.stats import binom, norm
 
 from ff_memories import tables
-from ff_memories.base.draws import interval, resamples
+from ff_memories.base.draws import interval
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge import statistics
 from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.measurement import Judged, Limit, Measurement
 from ff_memories.judge.register import BEYOND, register
-from ff_memories.judge.statistics import expanded, highest, lowest_of_joint, share_interval, wilson
+from ff_memories.judge.statistics import highest, lowest_of_joint, share_interval, wilson
 from ff_memories.judge.verdicts import PROXY, judge, verdicts
 from ff_memories.judge.wording import beyond, natural
 from ff_memories.paper.keys import claims as keys_
@@ -549,8 +549,8 @@ def test_a_number_of_layers_is_seldom_judged_wrongly(margins, limit, never):
     rng, wrong, trials = np.random.default_rng(1), 0, 300
     for _ in range(trials):
         seen = np.array(margins) + rng.standard_normal(16)
-        drawn = seen + rng.standard_normal((400, 16)) < 0
-        layers = dict(enumerate((seen < 0).tolist(), 1)), dict(enumerate(drawn.T, 1))
+        sides = zip(norm.cdf(seen).tolist(), norm.sf(seen).tolist(), strict=True)
+        layers = dict(enumerate((seen < 0).tolist(), 1)), dict(enumerate(sides, 1))
         judged, _text = statistics.in_layers(*layers, 16, Limit(limit), None)
         assert judged is not None and judged.low <= judged.value <= judged.high
         wrong += judged.shows == never
@@ -559,10 +559,19 @@ def test_a_number_of_layers_is_seldom_judged_wrongly(margins, limit, never):
 
 @pytest.mark.parametrize("keys", [3, 5, 20])
 def test_a_layer_of_few_keys_is_seldom_judged_wrongly(keys):
-    rng, wrong, trials = np.random.default_rng(1), 0, 1000
-    for seen in rng.standard_normal((trials, keys)):
-        wrong += (expanded(resamples(seen, 1), seen.mean(), keys) >= 0).mean() <= 0.025
-    assert wrong / trials <= 0.05
+    """Also where many layers are tested, and each needs a p-value of a thousandth."""
+    rng, trials = np.random.default_rng(1), 10_000
+    against = np.array([statistics.below_zero(seen)[0] for seen in rng.standard_normal((trials, keys))])
+    assert [(against <= level).mean() / level <= 1.6 for level in (0.025, 0.001)] == [True, True]
+
+
+@pytest.mark.parametrize("layers, keys, true", [(28, 4, 14), (30, 10, 12)])
+def test_few_keys_do_not_make_a_number_of_layers_too_high(layers, keys, true):
+    rng, wrong, trials = np.random.default_rng(1), 0, 300
+    for _ in range(trials):
+        seen = rng.standard_normal((layers, keys)) - 3 * (np.arange(layers) < true)[:, None]
+        wrong += statistics.surely([statistics.below_zero(layer)[0] for layer in seen]) > true
+    assert wrong / trials <= 0.06
 
 
 def test_a_layer_of_one_key_is_sure_on_neither_side():

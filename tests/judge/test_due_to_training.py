@@ -110,7 +110,7 @@ def grouped(shows="yes", models=5, holding=0, sample=0.9, same=1, claim=SHARE, n
     if not numbers:
         untrained |= {"measured": None}
     if together:
-        every |= {(claim.id, "together"): {"measured": 0.41, "low": 0.35, "high": 0.45, "holding": 0} | together}
+        every |= {(claim.id, "together"): {"measured": 0.41, "error": 0.02, "holding": 0} | together}
     columns, why = training.groups(claim, shows, Limit(15.0), every)
     assert columns["random_models"] == (models or None) and columns["also_random"] == (holding if models else None)
     return columns["group"], why
@@ -136,7 +136,23 @@ def test_random_networks_that_are_too_small_alone_are_judged_together():
     assert (few, half, most[0]) == (("signal", ""), ("signal", ""), "open")
     assert grouped(numbers=False) == ("open", "no random network has such a number")
     assert grouped(numbers=False, judged=0.4) == ("signal", "")
-    assert grouped(numbers=False, judged=0.4, high=0.95) == ("open", "one more random network could have this number")
+    for error in (0.1, None):  # one of five has √5 times the error of all together
+        assert grouped(numbers=False, judged=0.4, error=error) == (
+            "open",
+            "one more random network could have this number",
+        )
+
+
+def test_models_with_too_few_rows_each_have_the_interval_for_one_more_of_all_together():
+    """Here one more model has half or a third as many rows: the interval must be of one model, not of their pool."""
+    rng, inside, trials = np.random.default_rng(1), 0, 2000
+    for _ in range(trials):
+        *five, one_more = 0.5 + 0.1 * rng.standard_normal(6)
+        pool = {"measured": float(np.mean(five)), "error": 0.1 / 5**0.5}
+        alone = of_models(five) | {"measured": None, "runs": 0, "models": 5}
+        row = compared(SHARE, None, alone, together=pool)
+        inside += row["baseline_low"] <= one_more <= row["baseline_high"]
+    assert inside / trials >= 0.95
 
 
 def test_what_a_run_does_not_show_needs_no_random_network():

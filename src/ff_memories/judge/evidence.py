@@ -33,6 +33,7 @@ class Evidence:
     Attributes:
         tables: by name; tables that the run did not make are absent.
         layers, keys, vocab: L, d_m and the number of token types of the model. A memory with both signs counts once.
+        signs: 2 if both signs of a coefficient are memories.
         seed: of the bootstrap; without one, measurements have no intervals and no tests.
         mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
         prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
@@ -50,6 +51,7 @@ class Evidence:
     layers: int
     keys: int
     vocab: int
+    signs: int = 1
     seed: int | None = 1
     mean: str = "of_ratios"
     prediction: str = "ffn_top"
@@ -71,7 +73,8 @@ class Evidence:
         return cls(
             tables=tables,
             layers=info["layers"],
-            keys=info.get("neurons", info["keys"]),
+            keys=(keys := info.get("neurons", info["keys"])),
+            signs=info["keys"] // keys,
             vocab=info["vocab"],
             seed=config.seed,
             mean=config.mutations.mean,

@@ -14,6 +14,7 @@ from ff_memories.base.draws import RESAMPLES as DRAWS
 from ff_memories.judge.measurement import Judged, Limit
 
 Share = tuple[float, float, float]  # with its 95 % interval
+Sides = tuple[float, float]  # p-values that something does not hold, and that its opposite does not
 OUTSIDE = 0.05  # share of the resamples outside an interval, half at either end
 MEDIANS = 400  # resamples of medians, which cost more than means
 PAPER = 16  # layers
@@ -45,15 +46,14 @@ def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
     return interval(hits, seed) if 0 < cases < len(hits) else wilson(cases, len(hits))
 
 
-def surely(against: Sequence[np.ndarray]) -> int:
+def surely(p_values: Sequence[float]) -> int:
     """Return the lower end of the 95 % interval of the number of layers in which something holds.
 
-    Percentiles of the resampled numbers would be wrong: a number at its highest can only fall. So each layer is tested
-    instead (partial conjunction, with Hochberg's levels), by whether resamples (draws,) are ``against`` it: at least u
-    of n layers hold if n − u + 1 times the u-th smallest of their p-values is below the level.
+    Percentiles of resampled numbers would be wrong: a number at its highest can only fall. So each layer is tested
+    instead (partial conjunction, with Hochberg's levels): at least u of n layers hold if n − u + 1 times the u-th
+    smallest of their p-values is below the level.
     """
-    p_values = np.sort([draws.mean() for draws in against])
-    clear = np.arange(len(p_values), 0, -1) * p_values <= OUTSIDE / 2
+    clear = np.arange(len(p_values), 0, -1) * np.sort(p_values) <= OUTSIDE / 2
     return int(np.flatnonzero(clear).max(initial=-1)) + 1
 
 
@@ -180,6 +180,20 @@ def within_layers(frame: pl.DataFrame, value: str, seed: int | None) -> dict[int
     }
 
 
+def below_zero(values: np.ndarray, ties: bool = False) -> Sides | None:
+    """Return the p-values of Student's test that the mean of values (n,) is not below zero, and that it is not above.
+
+    ``None`` for one value, which has no spread. Resamples of few values have too light tails for tests of many layers.
+    ``ties``: whether zero itself counts as below.
+    """
+    if len(values) < 2:
+        return None
+    mean, error = float(values.mean()), float(values.std(ddof=1)) / len(values) ** 0.5
+    without_spread = float(mean > 0 or (mean == 0 and not ties))
+    p = float(t.cdf(mean / error, len(values) - 1)) if error else without_spread
+    return p, 1 - p
+
+
 def expanded(draws: np.ndarray, mean: float, n: int) -> np.ndarray:
     """Return resamples of the mean of ``n`` units, at least two, with the spread of Student's t.
 
@@ -286,22 +300,22 @@ def at(layer: int, layers: int) -> int:
 
 
 def in_layers(
-    holding: Mapping[int, bool], again: Mapping[int, np.ndarray], layers: int, needed: Limit, clear: bool | None
+    holding: Mapping[int, bool], tests: Mapping[int, Sides], layers: int, needed: Limit, clear: bool | None
 ) -> tuple[Judged | None, str]:
     """Judge "in at least ``needed`` of 16 layers", scaled to a model's depth, by the number of layers, and explain.
 
-    No judgement if the layers without data would decide: ``holding`` has those with data, and ``again`` resamples
-    (draws,) of each. ``clear``: whether the claim's direction is clear over all layers.
+    No judgement if the layers without data would decide: ``holding`` has those with data, and ``tests`` p-values of
+    those that can be tested. ``clear``: whether the claim's direction is clear over all layers.
     """
     number, limit = sum(holding.values()), (needed.low or 0) * layers / PAPER
     unknown = layers - len(holding)
     text = f"in {number} of {layers} layers" + (f", {unknown} without data" if unknown else "")
     if number < limit <= number + unknown:
         return None, text
-    draws = list(again.values())
-    if not draws or not all(map(len, draws)):
+    if not tests:
         return Judged(number, None, None, Limit(limit), clear), text
-    low, high = surely([~of_layer for of_layer in draws]), layers - surely(draws)
+    against, towards = zip(*tests.values(), strict=True)
+    low, high = surely(against), layers - surely(towards)
     return Judged(number, low, high, Limit(limit), clear), text
 
 

@@ -38,27 +38,30 @@ def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]
     models, s their standard deviation, at least one model's own sampling error, and t has n − 1 degrees of freedom.
     The test of the run's own number joins that spread with its sampling error (Welch and Satterthwaite). If all
     untrained models have one number, without any error, their spread is unknown, not zero: such is the layer with the
-    fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models. If none
-    of them has a number, that of all of them together stands for it. ``measured``: rows of the table ``baselines``.
+    fewest active memories. Then p is at least the chance that the run is the odd one out of n + 1 equal models. If not
+    most of them have a number, that of all of them together stands for it, with √n times its sampling error for s.
+    ``measured``: rows of the table ``baselines``.
     """
     out = dict.fromkeys(COLUMNS)
     sample, untrained, shuffled = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED, SHUFFLED))
     out["shuffled"] = shuffled and shuffled["measured"]
     if sample is not None:
         out |= {"sample": sample["measured"], "sample_low": sample["low"], "sample_high": sample["high"]}
-    if untrained is None or untrained["measured"] is None:
-        together = measured.get((claim.id, TOGETHER)) or {}
-        columns = {"baseline": "measured", "baseline_low": "low", "baseline_high": "high"}
-        return out | {column: together.get(of) for column, of in columns.items()}
-    out["baseline"] = mean = untrained["measured"]
-    if (n := untrained["runs"]) < 2:
+    alone = untrained or {}
+    mean, n, deviation = alone.get("measured"), alone.get("runs", 0), alone.get("deviation") or 0.0
+    deviation = max(deviation, alone.get("error") or 0.0)
+    if together := mean is None:
+        row, n = measured.get((claim.id, TOGETHER)) or {}, alone.get("models", 0)
+        mean, deviation = row.get("measured"), (row.get("error") or 0.0) * math.sqrt(n)
+    out["baseline"] = mean
+    if mean is None or n < 2 or (together and not deviation):
         return out
     # the standard error of predicting one more untrained model's number by the mean of these
-    spread = float(max(untrained["deviation"] or 0.0, untrained["error"] or 0.0) * math.sqrt(1 + 1 / n))
+    spread = float(deviation * math.sqrt(1 + 1 / n))
     reach = float(t.ppf(1 - LEVEL / 2, n - 1)) * spread
     least, most = BOUNDS.get(claim.unit, (-math.inf, math.inf))
     out |= {"baseline_low": max(least, mean - reach), "baseline_high": min(most, mean + reach)}
-    if sample is None or sample["measured"] is None:
+    if sample is None or sample["measured"] is None or together:
         return out
     own, gap = sample["error"] or 0.0, sample["measured"] - mean
     error = math.sqrt(spread**2 + own**2)
@@ -103,7 +106,7 @@ def groups(
         why = "it is not seen on the random networks' sentences"
     elif numbers["baseline"] is None:
         why = "no random network has such a number"
-    elif low is not None and low <= number <= high:
+    elif low is None or low <= number <= high:
         why = "one more random network could have this number"
     elif of_layers and limit and any(limit.reached(end) for end in every if end is not None):
         why = "random networks reach the limit, though not clearly"

@@ -110,15 +110,16 @@ def together(models: Sequence[Tables]) -> Tables:
 def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Tables]]) -> pl.DataFrame:
     """Return the table ``baselines`` of (name, tables) of each, once per draw, with the run's sizes and settings.
 
-    Untrained models stand before all of them together, which are measured if no single one has a number, or if a claim
-    is judged by another number than that.
+    Untrained models stand before all of them together, which are measured if not most of them have a number, or if a
+    claim is judged by another number than that. A mean of fewer would be of those that happen to have one: there is
+    none then.
     """
     measurements: dict[tuple[str, str], list[Measurement]] = {}
     for name, tables in measured:
         baseline = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
         for claim in claims:
             alone = measurements.get((claim.id, UNTRAINED), [])
-            if name == TOGETHER and not claim.judged_by_another and any(map(_counts, alone)):
+            if name == TOGETHER and not claim.judged_by_another and _most_count(alone):
                 continue
             if name in claim.baselines:
                 of_claim = measurements.setdefault((claim.id, name), [])
@@ -128,11 +129,11 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
     for (claim_id, name), models in measurements.items():
         runs = [one for one in models if _counts(one)]
         judged = [one.judged.value for one in runs if one.judged is not None]
-        values = [one.value for one in runs if one.value is not None]
+        values = [one.value for one in runs if one.value is not None and _most_count(models)]
         low, high = min(values, default=None), max(values, default=None)
         if name in (SAME_SAMPLE, TOGETHER) and runs:
             low, high = runs[0].low, runs[0].high
-        errors = [one.error for one in runs if one.error is not None]
+        errors = [one.error for one in runs if one.error is not None and _most_count(models)]
         rows.append(
             {
                 "claim": claim_id,
@@ -140,7 +141,7 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
                 "measured": fmean(values) if values else None,
                 "low": low,
                 "high": high,
-                "runs": len(values),
+                "runs": len(runs),
                 "models": len(models),
                 "judged": fmean(judged) if judged else None,
                 "judged_low": min(judged, default=None),
@@ -155,6 +156,10 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
 
 def _counts(measurement: Measurement) -> bool:
     return measurement.value is not None and not measurement.few
+
+
+def _most_count(models: Sequence[Measurement]) -> bool:
+    return 2 * sum(map(_counts, models)) > len(models)
 
 
 def _by_layer(tables: Tables, keys: int, seed: int) -> dict[str, pl.DataFrame]:

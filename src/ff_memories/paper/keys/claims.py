@@ -14,9 +14,9 @@ from ff_memories.judge.numbers import measured
 from ff_memories.judge.statistics import (
     OUTSIDE,
     average,
+    below_zero,
     between,
     by_layer,
-    expanded,
     in_layers,
     mean_of,
     percent,
@@ -49,18 +49,16 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     def outweighs(margin: Any) -> Any:
         return (margin < 0) | (ties & (margin == 0))
 
-    keys_in = dict(paired.group_by("layer").len().iter_rows())
-    layer_draws = {
-        layer: expanded(resampled, margins[layer], keys_in[layer])
-        for layer, resampled in within_layers(paired, "margin", evidence.seed).items()
-        if keys_in[layer] > 1  # one key has no spread, so its layer is sure on neither side
-    }
+    tests = {}
+    for (layer,), keys_in in paired.group_by("layer", maintain_order=True) if evidence.seed is not None else ():
+        if (sides_ := below_zero(keys_in["margin"].to_numpy(), ties)) is not None:
+            tests[layer] = sides_
     differences = paired["margin"].to_numpy()
     draws = resamples(differences, evidence.seed)
     small = near_zero_keys(mutations, evidence.near_zero)
     judged, text = in_layers(
         {layer: bool(outweighs(m)) for layer, m in margins.items()},
-        {layer: outweighs(resampled) for layer, resampled in layer_draws.items()},
+        tests,
         evidence.layers,
         limit,
         is_clear(draws, below=True),

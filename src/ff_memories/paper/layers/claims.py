@@ -15,6 +15,7 @@ from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, 
 from ff_memories.judge.measures import boxes, means
 from ff_memories.judge.statistics import (
     PAPER,
+    Sides,
     at,
     average,
     between,
@@ -23,6 +24,7 @@ from ff_memories.judge.statistics import (
     joint_medians,
     joint_shares,
     lowest_of_joint,
+    p_value,
     percent,
     pooled_draws,
     pooled_share,
@@ -123,7 +125,8 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
     layer, share, _, _, n = lowest.row(0)
     ends_ = lowest_of_joint(zero, evidence.seed)
     found = _of_active(evidence, Measurement(share, *ends_, n, limit=limit, reason=f"in layer {layer}"))
-    if values.select("layer", "key").n_unique() < evidence.layers * evidence.keys:  # active memories are among all
+    memories = evidence.signs * evidence.layers * evidence.keys
+    if values.select("layer", "key").n_unique() < memories:  # active memories are among all
         return found
     by_chance = zero_agreement_by_chance(evidence.table("composition"), values, evidence.prediction)
     rows = zero.join(by_chance, on=["example", "layer"], maintain_order="left")
@@ -245,8 +248,8 @@ def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
     return _of_examples(evidence, table, hit, limit=limit, null=MOST, reason=reason, draws=draws)
 
 
-def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, np.ndarray]]:
-    """Compare two kinds: the share of ``most`` among both, and in which layers it is larger, with resamples of that.
+def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, Sides]]:
+    """Compare two kinds: the share of ``most`` among both, and in which layers it is larger, with tests of that.
 
     Layers with neither kind do not count.
     """
@@ -261,18 +264,19 @@ def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, d
     resampled = joint_shares(more, evidence.seed)
     draws = pooled_draws(both, larger, "example", evidence.seed)
     holding = {layer: margins[layer] > 0 for layer in layers}
-    more_often = {layer: resampled[:, every.index(layer)] > 0 for layer in layers}
-    return _of_examples(evidence, both, larger, draws=draws), holding, more_often
+    more_often = {layer: resampled[:, every.index(layer)] for layer in layers if len(resampled)}
+    tests = {layer: (p_value(d, 0.0, "greater"), p_value(d, 0.0, "less")) for layer, d in more_often.items()}
+    return _of_examples(evidence, both, larger, draws=draws), holding, tests
 
 
 def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K27: when the residual's prediction is unchanged, the feed-forward usually predicts another, by layers."""
-    measurement, holding, more_often = _compared(evidence, "residual", "agreement")
+    measurement, holding, tests = _compared(evidence, "residual", "agreement")
     if measurement.value is None:
         return replace(
             measurement, reason="no layer leaves a prediction unchanged" if measurement.reason != EMPTY else EMPTY
         )
-    judged, text = in_layers(holding, more_often, evidence.layers, limit, is_clear(measurement.draws, MOST))
+    judged, text = in_layers(holding, tests, evidence.layers, limit, is_clear(measurement.draws, MOST))
     return replace(measurement, judged=judged, reason=f"the larger share {text}")
 
 
