@@ -38,6 +38,7 @@ FREE_IT = "let what else runs on the GPU end first, or use one with more memory,
 WENT = {  # commands of versions before 0.1, and what does their work
     **dict.fromkeys(["annotate answers", "annotate prompts", "annotate score"], "python -m contrib.language_model"),
     "annotate simulate": "python -m contrib.simulated_annotators",
+    "export delphi": "python -m contrib.delphi export",
     "crate": "python -m contrib.ro_crate.crate",
     **dict.fromkeys(
         [f"export {name}" for name in ("agreement", "dim", "layer", "sample", "texts", "triggers")],
@@ -70,7 +71,7 @@ def names(group: str) -> list[str]:
 
 
 def resolve(words: list[str]) -> tuple[str, ...]:
-    """Return the command of a command line, such as ``("export", "delphi")``. Raises ``UserError`` if there is none."""
+    """Return the command of a command line, such as ``("step", "values")``. Raises ``UserError`` if there is none."""
     first, below = words[0], names(words[0])
     command = tuple(words[:2] if below and len(words) > 1 and not words[1].startswith("-") else words[:1])
     if command in modules():

@@ -187,7 +187,7 @@ def test_people_are_called_by_number(tmp_path):
     assert read("annotation_scores")["who"].to_list() == ["person-2", "people", "proxy"]
 
 
-@pytest.mark.parametrize("export", [("hf-dataset",), ("neuronpedia",), ("delphi", "--keys", "1/0")], ids=lambda e: e[0])
+@pytest.mark.parametrize("export", [("hf-dataset",), ("neuronpedia",)], ids=lambda e: e[0])
 def test_results_of_another_model_than_the_configs_are_refused(here, capsys, tmp_path, export):
     settings = yaml.safe_load((here / "my.yaml").read_text(encoding="utf-8"))
     settings["model"]["files"] = {"model.safetensors": "0" * 64}

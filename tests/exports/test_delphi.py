@@ -6,12 +6,13 @@ from contextlib import chdir
 import numpy as np
 import polars as pl
 import pytest
-from pipeline import step
+from pipeline import line
 from safetensors.numpy import load_file
 
+from contrib.delphi import __main__ as program
+from contrib.delphi import export as delphi
 from ff_memories import api
 from ff_memories.corpus import store
-from ff_memories.exports import delphi
 
 RESULTS, KEYS = "results/small", 160
 WINDOW = 32  # the default of delphi's ConstructorConfig.example_ctx_len
@@ -19,7 +20,7 @@ WINDOW = 32  # the default of delphi's ConstructorConfig.example_ctx_len
 
 def export(out, *keys, others=20):
     options = ("--configfile", "my.yaml", "--others", others, "--device", "cpu", "--threads", 1)
-    step("export", "delphi", *options, "--out", out, "--keys", *keys)
+    program.main(line(["export", *options, "--out", out, "--keys", *keys]))
     return out
 
 
@@ -120,13 +121,13 @@ def test_a_long_sentence_has_several_contexts_and_none_without_text():
     ("4/1", "layers 1 to 3"), ("1/160", "keys 0 to 159"), ("1/x", "not a key"), ("12", "not a layer and a key"),
 ])  # fmt: skip
 def test_keys_that_are_none_are_refused(here, capsys, tmp_path, key, said):
-    with pytest.raises(AssertionError):
+    with pytest.raises(SystemExit, match="2"):
         export(tmp_path / "x", key)
     assert said in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_a_fairseq_model_is_refused(fairseq, monkeypatch, capsys, tmp_path):
     monkeypatch.chdir(fairseq)
-    with pytest.raises(AssertionError):
-        step("export", "delphi", "--configfile", "my.yaml", "--out", tmp_path / "x", "--keys", "1/2")
+    with pytest.raises(SystemExit, match="2"):
+        export(tmp_path / "x", "1/2")
     assert "delphi reads tokens with a tokenizer of transformers" in capsys.readouterr().err

@@ -1,1 +1,1 @@
-"""Write a run's tables in formats of other tools: Hugging Face, Neuronpedia, delphi."""
+"""Write a run's tables in formats of other tools: Hugging Face, Neuronpedia."""
