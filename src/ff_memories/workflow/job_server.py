@@ -43,7 +43,7 @@ def start(kind: str, threads: int) -> None:
     if sys.platform != "linux":
         return
     name = f"ff-memories-{secrets.token_hex(8)}"
-    with socket.socket(socket.AF_UNIX) as listener:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as listener:  # where sockets are forbidden, there is none
         listener.bind(f"\0{name}")  # a name that is no file
         listener.listen(WAITING)
         settings = dict.fromkeys(THREADS, str(threads)) | waiting() | arithmetic.environment(kind)
@@ -52,7 +52,7 @@ def start(kind: str, threads: int) -> None:
         options: dict[str, Any] = {"env": os.environ | settings, "pass_fds": [listener.fileno()]}
         nothing = subprocess.DEVNULL  # what libraries say as they are imported is no job's
         _servers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, **options))
-    os.environ[SERVER] = f"{name} {_settings(settings)}"
+        os.environ[SERVER] = f"{name} {_settings(settings)}"
 
 
 def waiting() -> dict[str, str]:
