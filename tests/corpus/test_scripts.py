@@ -1,12 +1,20 @@
 """Sentences of texts in many scripts: where they end, and how words longer than a model's window are cut."""
 
+import json
+from types import SimpleNamespace
+
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from ff_memories import tables
 from ff_memories.base.errors import UserError
+from ff_memories.config.sections import CorpusSection
 from ff_memories.corpus.segment import line, raw_rule
 from ff_memories.corpus.text import of_sentences, sentences
 from ff_memories.corpus.tokenizer import Tokenizer as Types
+from ff_memories.corpus.tokenizer import write_types
+from ff_memories.model.info import NEEDED
+from ff_memories.steps import corpus
 
 SENTENCES = {  # `|` stands between sentences
     "Chinese": "今天很冷。|我们回家吧！|你饿了吗？|他说：“好的。”|然后关上了门，没有回头。",
@@ -94,6 +102,22 @@ def test_texts_without_such_words_have_no_more_columns_and_counts(tmp_path):
     *_, split = read(tmp_path / "my.txt", "One. Two three four five six seven.\n", 12, too_long="split")
     assert split.frame("train", 0).columns[-1] == "tokens" and "words_cut" not in split.counts
     assert split.counts["sentences_split"] == 1
+
+
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_one_split_alone_may_have_sentences_that_end_inside_a_word(tmp_path, split):
+    texts = {"train": "A fox ran.", "validation": "An owl slept.", split: "今天很好。我们走吧！"}
+    for name, content in texts.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+    names = ("train", "validation", "types.json", "info.json", "sentences.parquet", "corpus", "counts")
+    train, validation, types, info, *made = (tmp_path / name for name in names)
+    write_types(BYTES, types)
+    info.write_text(json.dumps(dict.fromkeys(NEEDED, 99) | {"scope": "model"}))
+    keys = CorpusSection(source="any", sha256=None, train={"files": []}, validation={"files": []}, tokenizer="model")
+    corpus.run(SimpleNamespace(corpus=keys), [train], [validation], types, info, [], None, *made)
+    table = tables.read(made[0])
+    assert table.columns[-2:] == ["first_character", "characters"] and table["characters"].null_count() == 1
+    assert "".join(of_sentences(table, BYTES).values()) == "".join(texts.values())
 
 
 @pytest.mark.parametrize(

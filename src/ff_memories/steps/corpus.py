@@ -69,7 +69,7 @@ def run(
     if source is not None and source.sampled_from is not None and source.sampled_from == described.get("source"):
         reasons[tables.SAMPLED] = sum(map(len, (part.tokens for part in splits.values())))
     tables.write_counts("corpus", reasons, counts)
-    tables.write(pl.concat(frames), sentences)
+    tables.write(pl.concat(frames, how="diagonal"), sentences)  # one split alone may have optional columns
 
 
 def _segmenter(keys: CorpusSection, files: list[Path], folder: Path | None, processes: int) -> Segmenter:
