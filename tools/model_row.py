@@ -23,19 +23,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from ff_memories.base.errors import UserError
 from ff_memories.model.families import FAMILIES, LEFT_OUT, Family, Wiring
 from ff_memories.model.files import config_file
-from ff_memories.model.proof import (
-    EQUATIONS,
-    TOLERANCES,
-    Call,
-    error,
-    full_precision,
-    prove,
-    readout,
-    some_tokens,
-    watch,
-)
+from ff_memories.model.proof import EQUATIONS, TOLERANCES, Call, error, full_precision, prove, some_tokens, watch
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import attention, layers_of, matrix
+from ff_memories.model.transformer.hooked import output_layer
 
 HINT = "this wiring is none that families.py can say; its memories are not the paper's"
 
@@ -84,7 +75,7 @@ def propose(model: Any) -> Family:
     final = [Part(n, m, *seen["model", n][0]) for n, m in outside.items() if once("model", n)]
     top = seen["last"][0].made
     for part in filter(_is_norm, final):
-        if finder.same(part.given, top) and finder.same(readout(model, part.module, top), logits):
+        if finder.same(part.given, top) and finder.same(output_layer(model, part.module).logits(top), logits):
             return Family(name, final_norm=part.name, packed=packed, positions=_positions(model, outside), **found)
     raise UserError(f"{name}: its logits are not those of its output layer behind a norm of the last layer", HINT)
 

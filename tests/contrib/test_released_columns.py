@@ -54,7 +54,7 @@ def test_scaling_moves_some_memories_predictions(tmp_path):
 
     write_inputs(tmp_path, TYPES, seed=3)
     description, weights = checkpoint.read(tmp_path / "model.pt")
-    vocabulary = Vocabulary(description, {n: t.double() for n, t in weights.items()})
+    vocabulary = Vocabulary(description.output_cutoffs, {n: t.double() for n, t in weights.items()})
     draw = torch.Generator().manual_seed(0)
     values = torch.randn(300, 16, generator=draw, dtype=torch.float64) * 4
     coefficients = torch.relu(torch.randn(9, 300, generator=draw, dtype=torch.float64) * 0.3)

@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -113,8 +114,9 @@ def test_one_split_alone_may_have_sentences_that_end_inside_a_word(tmp_path, spl
     train, validation, types, info, *made = (tmp_path / name for name in names)
     write_types(BYTES, types)
     info.write_text(json.dumps(dict.fromkeys(NEEDED, 99) | {"scope": "model"}))
-    keys = CorpusSection(source="any", sha256=None, train={"files": []}, validation={"files": []}, tokenizer="model")
-    corpus.run(SimpleNamespace(corpus=keys), [train], [validation], types, info, [], None, *made)
+    keys = {"source": "any", "sha256": None, "train": {"files": []}, "validation": {"files": []}, "tokenizer": "model"}
+    config: Any = SimpleNamespace(corpus=CorpusSection.model_validate(keys))
+    corpus.run(config, [train], [validation], types, info, [], None, *made)
     table = tables.read(made[0])
     assert table.columns[-2:] == ["first_character", "characters"] and table["characters"].null_count() == 1
     assert "".join(of_sentences(table, BYTES).values()) == "".join(texts.values())

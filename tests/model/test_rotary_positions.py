@@ -98,7 +98,7 @@ def gives_what_each_sentence_gives_alone(name, made):
     ours = tiny.analysed(made, row)
     texts = sentences([n for n in LENGTHS if n <= ours.longest])
     seen, output = tiny.run(ours, texts)
-    logits = proof.readout(ours.model, ours.model.get_submodule(row.final_norm), output)
+    logits = ours.vocabulary.logits(output)
     start = 0
     for text in texts:
         truths, expected = tiny.alone(made, row, text)

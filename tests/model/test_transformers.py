@@ -1,5 +1,6 @@
 """Models of `transformers`: what is read from them is what they compute, and a row that says otherwise is refused."""
 
+import json
 import math
 import sys
 from dataclasses import asdict, replace
@@ -22,6 +23,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import Settings
 from ff_memories.config.sections import Composition, Mutations, Values
 from ff_memories.corpus.store import Corpus, Words
+from ff_memories.inputs.proved_model import take_in
 from ff_memories.model import decoder, families, proof
 from ff_memories.model import drawn as drawn_models
 from ff_memories.model.batches import packed
@@ -30,6 +32,8 @@ from ff_memories.model.matmul import Scoring, attention
 from ff_memories.model.proof import TOLERANCES, prove
 from ff_memories.model.transformer import load
 from ff_memories.model.transformer.describe import describe, matrix, scale_of
+from ff_memories.model.transformer.hooked import HookedModel, output_layer
+from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.keys import mutations
 from ff_memories.paper.layers import composition
 
@@ -132,6 +136,18 @@ def test_other_attention_than_the_models_is_found(monkeypatch):
     with pytest.raises(UserError, match="layer 1: a layer gives the same for packed sentences does not hold"):
         made = tiny.model("gemma2", change={"attn_logit_softcapping": 0.05})
         prove(made, tiny.family("gemma2"))
+
+
+def test_a_cap_that_config_json_lacks_is_that_of_its_class_and_what_layers_are_read_by_is_proved(tmp_path, monkeypatch):
+    path = tiny.save(tmp_path / "model", "gemma2") / "config.json"
+    content = json.loads(path.read_text())
+    assert content.pop("final_logit_softcapping") == 30
+    path.write_text(json.dumps(content))
+    made, *_, shape, _, _ = take_in(path.parent)
+    assert HookedModel(made, shape, tiny.family("gemma2")).vocabulary.cap == 30
+    monkeypatch.setattr(Vocabulary, "_whole", lambda self, logits: logits)
+    with pytest.raises(UserError, match=r"logits = cap.* does not hold"):
+        prove(tiny.model("gemma2", change={"final_logit_softcapping": 0.5}), tiny.family("gemma2"))
 
 
 def test_a_layer_that_scales_what_it_hands_on_is_refused():
@@ -281,7 +297,7 @@ def test_the_residual_is_what_is_added_to_or_what_a_parallel_block_reads(name):
             for layer, truth in enumerate(layers):
                 given = x if row.wiring == "parallel" else truth.residual[-1:]
                 for seen, r in ((added, truth.residual[-1:]), (read, given)):
-                    said = proof.readout(made, norm, r)[0].log_softmax(0)
+                    said = output_layer(made, norm).logits(r)[0].log_softmax(0)
                     assert seen["residual_top"][example, layer] == int(said.argmax())
                     own = math.log(seen["residual_probability"][example, layer])
                     assert abs(own - float(said[seen["output_top"][example, -1]])) < 1e-4
@@ -616,7 +632,7 @@ def test_a_model_of_odd_width_and_odd_heads_is_proved_and_read(name):
         rows = slice(begin, begin := begin + len(sentence) + 1)
         for one, truth in zip(seen, truths, strict=True):
             assert proof.error(one.coefficients[rows], truth.coefficients) <= 1e-5
-        assert proof.error(proof.readout(ours.model, ours.vocabulary.norm, last[rows]), logits) <= 1e-5
+        assert proof.error(ours.vocabulary.logits(last[rows]), logits) <= 1e-5
 
 
 def test_what_a_gated_memory_reads_and_writes_and_what_the_output_layer_hardly_reads_follow_from_the_weights():

@@ -16,7 +16,7 @@ MODELS = {"adaptive": {}, "untied": {"tie_adaptive_proj": False}, "plain": {"ada
 def load(tmp_path, dtype=torch.float64, **options):
     model, _ = write_checkpoint(tmp_path / "model.pt", TYPES, seed=4, **options)
     description, weights = checkpoint.read(tmp_path / "model.pt")
-    return model, Vocabulary(description, {n: t.to(dtype) for n, t in weights.items()})
+    return model, Vocabulary(description.output_cutoffs, {n: t.to(dtype) for n, t in weights.items()})
 
 
 def vectors(n, d=16, seed=0):

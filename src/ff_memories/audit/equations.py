@@ -118,7 +118,7 @@ class Equations:
         self._tops: dict[tuple[int, tuple[int, ...], float], Tops] = {}
         self._other: Vocabulary | None = None  # how values are read, if it is not the model's own softmax
         if self.reading != "adaptive":
-            self._other = Vocabulary(self.about, self.own).reading(self.reading, self.seed)
+            self._other = Vocabulary(self.about.output_cutoffs, self.own).reading(self.reading, self.seed)
 
     @property
     def keys(self) -> tuple[int, int]:

@@ -337,7 +337,7 @@ class Decoder(LanguageModel):
         self.positions = sinusoids(description.max_positions + 1, description.model) if learned is None else learned
         self.positions = self.positions.to(self.device, dtype)
         self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
-        self.vocabulary = Vocabulary(description, weights, precision=precision)
+        self.vocabulary = Vocabulary(description.output_cutoffs, weights, precision)
 
     def embed(self, batch: Batch | PrefixTree) -> Tensor:
         """Return the input of the first layer (rows, d): scaled embeddings plus positions."""

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
 from ff_memories.base.draws import generator
@@ -23,6 +22,7 @@ from ff_memories.model.families import Family
 from ff_memories.model.files import config_file
 from ff_memories.model.matmul import widened
 from ff_memories.model.transformer.describe import attention, layers_of, matrix, rows_of
+from ff_memories.model.transformer.hooked import output_layer
 
 SENTENCES, ROWS = 2, 11  # what the forward pass runs over
 TOLERANCES = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float64: 1e-6}  # several families sum in float32
@@ -110,7 +110,7 @@ def prove(model: Any, family: Family) -> Proof:
     tokens = some_tokens(model)
     with full_precision(), narrow_windows(model), attention(model, "eager" if family.packed else None):
         all_calls, logits = watch(model, tokens, modules)
-    below = None
+    below: Any = None
     for index, layer in enumerate(layers):
         calls = {name: _one(book, index, name, all_calls[index, name]) for name in ("", *names)}
         beside = [call.made for name, _ in layer.named_children() for call in all_calls[index, "." + name]]
@@ -123,9 +123,8 @@ def prove(model: Any, family: Family) -> Proof:
             _check_packing(book, model, tokens, layers, [all_calls[index, ""][0] for index in range(len(layers))])
         else:
             _check_causal(book, model, tokens, logits)
-    book.check(
-        "readout", family.final_norm, readout(model, book.part("the model", model, family.final_norm), below), logits
-    )
+    final = output_layer(model, book.part("the model", model, family.final_norm))  # as layers are read
+    book.check("readout", family.final_norm, final.logits(below), logits)
     return Proof(book.name, len(layers), tokens.numel(), str(dtype).removeprefix("torch."), book.tolerance, book.errors)
 
 
@@ -267,14 +266,6 @@ def named_lengths(reader: Any) -> list[int]:
     longest = min(reader.description.max_positions, LONGEST[reader.forests])
     named = numbers(reader.model.config.to_dict(), False)
     return sorted({2, ROWS, *(n for n in named if 2 <= n <= longest)})
-
-
-def readout(model: Any, norm: Any, o: Any) -> torch.Tensor:
-    """Return the logits (tokens, vocab) of the last layer's output (tokens, d) by the readout's formula."""
-    head = model.get_output_embeddings()
-    logits = F.linear(norm(o), head.weight, head.bias)
-    cap = getattr(model.config.get_text_config(decoder=True), "final_logit_softcapping", None)
-    return logits if cap is None else cap * torch.tanh(logits / cap)
 
 
 def some_tokens(model: Any) -> torch.Tensor:

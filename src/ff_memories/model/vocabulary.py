@@ -11,7 +11,7 @@ and a vector whose best head word (for ranks: whose target) lies above that boun
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.model import random_projections
 from ff_memories.model.batches.batching import retry_smaller
-from ff_memories.model.files.converted import Description, Weights
+from ff_memories.model.files.converted import Weights
 from ff_memories.model.matmul import linear, widened
 
 TILE = 4096  # words of a tail projected at once: what is done to their logits is done in the cache
@@ -192,10 +192,10 @@ class Tail:
 
 
 class Vocabulary:
-    """The model's output layer; ``kind`` is how vectors are read (``reading``)."""
+    """The model's output layer: its clusters end at ``ends``, and ``kind`` is how vectors are read (``reading``)."""
 
-    def __init__(self, description: Description, weights: Weights, precision: Precision = "float32"):
-        self.size, self.precision = description.vocab, precision
+    def __init__(self, ends: Sequence[int], weights: Weights, precision: Precision = "float32"):
+        self.size, self.precision = ends[-1], precision
         self.norm: Callable[[Tensor], Tensor] | None = None
         if "final_norm.weight" in weights:
             norm = weights["final_norm.weight"], weights["final_norm.bias"]
@@ -208,7 +208,7 @@ class Vocabulary:
         head = Cluster(0, weights["output.head"], weights.get("output.head_projection"))
         tails = [
             Cluster(start, weights[f"output.{k}.embedding"], weights[f"output.{k}.projection"])
-            for k, start in enumerate(description.output_cutoffs[:-1])
+            for k, start in enumerate(ends[:-1])
         ]
         self.clusters, self.classes = [head, *tails], weights.get("output.classes") if tails else None
         self._weights, self.kind = weights, "adaptive"
@@ -278,6 +278,10 @@ class Vocabulary:
         if self.bias is not None:
             logits = logits + self.bias
         return logits if self.cap is None else self.cap * torch.tanh(logits / self.cap)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Return the logits (rows, vocab) of ``read`` in full, of a ``plain`` vocabulary."""
+        return self._whole(self.clusters[0].logits(self._projected(self.output(h))))
 
     def log_probabilities(self, h: Tensor, whole: bool = False) -> Tensor:
         """Return log p (rows, vocab) in full. For small cases; ``predict`` never builds it."""

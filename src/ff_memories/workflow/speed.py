@@ -7,8 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import torch
@@ -62,8 +60,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     sentences = max(64, min(batch_tokens, 4096)) // (SENTENCE + 1) + 1
     batch = Batch.pack([np.full(SENTENCE, 5)] * sentences, device)
     x, head, vectors = random(len(batch.tokens), d), random(shape.head, d).to(factor), random(ROWS, d)
-    described: Any = SimpleNamespace(vocab=shape.head, output_cutoffs=(shape.head,))
-    vocabulary = Vocabulary(described, {"output.head": head})
+    vocabulary = Vocabulary((shape.head,), {"output.head": head})
     target = torch.zeros(len(vectors), dtype=torch.long, device=device)
     with torch.inference_mode():
         token = _seconds(lambda: layer(x, batch).coefficients.amax(0), device) / len(batch.tokens)

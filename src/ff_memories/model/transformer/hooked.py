@@ -204,11 +204,9 @@ class HookedModel(LanguageModel):
             for handle in layer.handles:
                 self._changes.push(handle)
         self.embedding = model.get_input_embeddings().weight.detach()
-        head, norm = model.get_output_embeddings(), model.get_submodule(family.final_norm)
-        self.vocabulary = Vocabulary(description, {"output.head": head.weight.detach()}, precision=precision)
-        self.vocabulary.norm, self.vocabulary.scale = norm, describe.scale_of(norm, head.weight.shape[1])
-        self.vocabulary.bias = None if head.bias is None else head.bias.detach()
-        self.vocabulary.cap = description.config.get("final_logit_softcapping")
+        norm = model.get_submodule(family.final_norm)
+        self.vocabulary = output_layer(model, norm, precision)
+        self.vocabulary.scale = describe.scale_of(norm, description.model)
 
     def close(self) -> None:
         """Take out of the model what was put in to read it; it then runs as `transformers` made it."""
@@ -272,6 +270,15 @@ class HookedModel(LanguageModel):
             finally:
                 setattr(holder, name, self._stack)
         return catchers[0].x, [(c.args, c.kwargs) for c in catchers]
+
+
+def output_layer(model: Any, norm: Any, precision: Precision = "float32") -> Vocabulary:
+    """Return a model's output layer behind a norm; its cap is in the class's config even where config.json lacks it."""
+    head = model.get_output_embeddings()
+    vocabulary = Vocabulary(head.weight.shape[:1], {"output.head": head.weight.detach()}, precision)
+    vocabulary.norm, vocabulary.bias = norm, None if head.bias is None else head.bias.detach()
+    vocabulary.cap = getattr(model.config.get_text_config(decoder=True), "final_logit_softcapping", None)
+    return vocabulary
 
 
 def _by_token(arguments: list[Arguments], tokens: int) -> list[Tensor]:
