@@ -1,6 +1,7 @@
 """Changed memories: each equals the whole model run with the change, one prefix at a time, in float64."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -189,6 +190,11 @@ def test_memories_that_nothing_can_be_said_of_are_passed_over_and_counted():
         "layers_without_active_prefixes": 0, "memories_missing": 1, "prefixes_missing": 0, "rows_missing": 4,
         "values_of_zero_length": 3,
     }  # fmt: skip
+    single = replace(survey_of([[1, 2]]), others=0)  # no mean: of a survey of a single prefix
+    made = drawn_of(single, prefixes=1)
+    assert set(made.select("intervention", "control").rows()) == {("zero", c) for c in ("none", "matched", "direction")}
+    assert causal.reasons(made, 1, 0, options.model_copy(update={"prefixes": 1}))["rows_missing"] == 2 * 2
+    assert drawn_of(single, interventions=["mean", "resample"]).is_empty()
 
 
 def test_a_matched_memory_has_a_value_as_long_and_is_active_as_often():

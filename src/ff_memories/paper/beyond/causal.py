@@ -45,11 +45,12 @@ def sample(
     """Draw memories of every layer, of those looked at, (layer, key) (``None``: all), prefixes, and controls.
 
     Memories that are active nowhere are passed over. Half of the prefixes of a memory have its largest coefficients,
-    the others are drawn where it is active. Controls take the first intervention. Returns rows of the table without
-    what changes: ``at`` is the number in the survey of the prefix that is run, and ``moved`` the memory whose value is
-    added: another one for a matched control, -1 for a random direction.
+    the others are drawn where it is active. Controls take the first intervention; a mean needs other prefixes. Returns
+    the table's rows without what changes: ``at`` is the number in the survey of the prefix that is run, and ``moved``
+    the memory whose value is added: another one for a matched control, -1 for a random direction.
     """
     layers, memories = surveyed.fires.shape
+    interventions = [name for name in options.interventions if surveyed.others or name in ("zero", "double")]
     asked = None if looked_at is None else set(looked_at)
     rows: list[tuple[Any, ...]] = []
     for layer in range(1, layers + 1):
@@ -62,7 +63,7 @@ def sample(
         )
         for memory in sorted(islice(able, options.keys_per_layer)):
             for at in _tested(surveyed, layer, memory, options.prefixes, seed):
-                rows += _rows(surveyed, layer, memory, at, options.interventions, seed)
+                rows += _rows(surveyed, layer, memory, at, interventions, seed)
     frame = pl.DataFrame(rows, schema=DRAWN, orient="row")
     numbers = pl.Series(corpus.offsets[surveyed.sentence] + surveyed.position - 1)  # of a prefix: its last token's
     frame = frame.with_columns(prefix=numbers.gather(frame["tested"]), other_prefix=numbers.gather(frame["other"]))
@@ -83,7 +84,7 @@ def _rows(
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a memory at one prefix; a control that there is none of has no row."""
     rng = generator(seed, f"causal rows of memory {layer} {memory} {at}")
-    m, neurons, first = surveyed.of(layer, memory), surveyed.mean.shape[1], interventions[0]
+    m, neurons, first = surveyed.of(layer, memory), surveyed.mean.shape[1], next(iter(interventions), "")
     elsewhere = int((at + 1 + rng.integers(len(m) - 1)) % len(m)) if len(m) > 1 else None
     twin = matched_memory(surveyed, layer, memory, at)
     changes = [(intervention, "none", memory) for intervention in interventions]
