@@ -86,6 +86,7 @@ def test_a_word_longer_than_the_window_is_cut_between_characters_and_counted(tmp
     assert split.counts["words_cut"] == (2 if kind == "between words" else 1)
     cut = sentences([tmp_path / "my.txt"], BYTES, raw_rule, 61, too_long="split", max_sentences=4)
     assert list(of_sentences(cut.frame("train", 0), BYTES).values()) == by_ids[:4]
+    assert all(part.counts["tokens"] == len(part.tokens) for part in (split, cut))
     with pytest.raises(UserError, match="too_long: split"):
         read(tmp_path / "my.txt", content, 61)
 

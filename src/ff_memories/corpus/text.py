@@ -122,8 +122,6 @@ def sentences(
                     ids = [UNK if i == PAD else i for i in ids]  # fairseq would skip padding
                 else:
                     ids, begins = dictionary.encode_words(piece)
-                out.counts["tokens"] += len(ids)
-                out.counts["tokens_unknown"] += 0 if dictionary.unknown is None else ids.count(dictionary.unknown)
                 if len(ids) > max_tokens:
                     if too_long == "refuse":
                         raise UserError(
@@ -142,6 +140,8 @@ def sentences(
                     if cut := len({word for word, at, *_ in pieces if at}):
                         out.counts["words_cut"] = out.counts.get("words_cut", 0) + cut
                 for word, at, part, own, starts_word in pieces:
+                    out.counts["tokens"] += len(own)
+                    out.counts["tokens_unknown"] += 0 if dictionary.unknown is None else own.count(dictionary.unknown)
                     if part != words[start + word : start + word + len(part)]:  # it begins or ends inside a word
                         out.inside[len(out)] = (at + (0 if word else first), len(" ".join(part)))
                     out.add(own, path.as_posix(), number, base + start + word, starts_word)
