@@ -206,8 +206,8 @@ class Values(Section):
     )
     types: Literal["all", "trained"] = Field(
         "all",
-        description="token types that a value can predict: all (paper) | trained (without types that are never a "
-        "training target, such as `<s>`); the tables have both",
+        description="token types that a value can predict: all (paper) | trained (without those never trained: `<s>`, "
+        "`<pad>` and counts of zero; in a `transformers` model, types without text); the tables have both",
     )
 
 
