@@ -38,19 +38,10 @@ def read(tmp_path, dictionary, text=WIKITEXT, **options):
     return made, [[dictionary[i] for i in made.tokens[a:b]] for a, b in itertools.pairwise(ends)]
 
 
-@pytest.mark.parametrize(
-    "text, starts",
-    [
-        ("a b . c d .", [0, 3]),
-        ('he said : " yes ! " then left .', [0, 7]),
-        ('" no . " , he said . " yes . "', [0, 4, 8]),
-        ("( see below . ) next", [0, 5]),
-        ("really ? ! yes", [0, 3]),
-        ("wait ... what", [0]),
-        (".", [0]),
-        ("", []),
-    ],
-)
+@pytest.mark.parametrize("text, starts", [
+    ("a b . c d .", [0, 3]), ('he said : " yes ! " then left .', [0, 7]), ('" no . " , he said . " yes . "', [0, 4, 8]),
+    ("( see below . ) next", [0, 5]), ("really ? ! yes", [0, 3]), ("wait ... what", [0]), (".", [0]), ("", []),
+])  # fmt: skip
 def test_the_rule_cuts_after_ends_and_the_closers_that_belong_to_them(text, starts):
     assert rule(text.split()) == starts
 

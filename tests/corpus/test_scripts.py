@@ -1,6 +1,5 @@
 """Sentences of texts in many scripts: where they end, and how words longer than a model's window are cut."""
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,8 +12,6 @@ from ff_memories.config.sections import CorpusSection
 from ff_memories.corpus.segment import line, raw_rule
 from ff_memories.corpus.text import of_sentences, sentences
 from ff_memories.corpus.tokenizer import Tokenizer as Types
-from ff_memories.corpus.tokenizer import write_types
-from ff_memories.model.info import NEEDED
 from ff_memories.steps import corpus
 
 SENTENCES = {  # `|` stands between sentences
@@ -107,17 +104,16 @@ def test_texts_without_such_words_have_no_more_columns_and_counts(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["train", "validation"])
-def test_one_split_alone_may_have_sentences_that_end_inside_a_word(tmp_path, split):
+def test_one_split_alone_may_have_sentences_that_end_inside_a_word(tmp_path, monkeypatch, split):
     texts = {"train": "A fox ran.", "validation": "An owl slept.", split: "今天很好。我们走吧！"}
     for name, content in texts.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
-    names = ("train", "validation", "types.json", "info.json", "sentences.parquet", "corpus", "counts")
-    train, validation, types, info, *made = (tmp_path / name for name in names)
-    write_types(BYTES, types)
-    info.write_text(json.dumps(dict.fromkeys(NEEDED, 99) | {"scope": "model"}))
+    monkeypatch.setattr(corpus, "read_types", lambda _: BYTES)
+    monkeypatch.setattr(corpus, "read_info", lambda _: {"max_positions": 99})
     keys = {"source": "any", "sha256": None, "train": {"files": []}, "validation": {"files": []}, "tokenizer": "model"}
     config: Any = SimpleNamespace(corpus=CorpusSection.model_validate(keys))
-    corpus.run(config, [train], [validation], types, info, [], None, *made)
+    train, validation, *made = (tmp_path / name for name in (*texts, "sentences.parquet", "corpus", "counts"))
+    corpus.run(config, [train], [validation], train, train, [], None, *made)
     table = tables.read(made[0])
     assert table.columns[-2:] == ["first_character", "characters"] and table["characters"].null_count() == 1
     assert "".join(of_sentences(table, BYTES).values()) == "".join(texts.values())

@@ -34,15 +34,10 @@ from ff_memories.paper.beyond.survey import Survey, survey
 INTERVENTIONS: list[Any] = ["mean", "zero", "resample", "double"]
 
 
-@pytest.fixture(
-    params=[
-        "gpt2",
-        "llama",
-        "adaptive",
-        "final norm",
-        *(pytest.param(name, marks=pytest.mark.more) for name in ("gemma2", "olmo2", "gpt_neox", "falcon")),
-    ]
-)
+MORE = [pytest.param(name, marks=pytest.mark.more) for name in ("gemma2", "olmo2", "gpt_neox", "falcon")]
+
+
+@pytest.fixture(params=["gpt2", "llama", "adaptive", "final norm", *MORE])
 def truth(request, tmp_path):
     if request.param == "adaptive":
         return OfFairseq(tmp_path)
@@ -286,11 +281,7 @@ def circuits():
     first.c_proj.weight[:2] = feature(1)
     second.c_fc.weight[:, :2] = feature(1, scale / 2)[:, None]
     second.c_fc.bias.copy_(torch.tensor([0.0, -1.0, 1.0]))
-    second.c_proj.weight[0], second.c_proj.weight[1], second.c_proj.weight[2] = (
-        feature(2),
-        -feature(2),
-        feature(3, size),
-    )
+    second.c_proj.weight.copy_(torch.stack([feature(2), -feature(2), feature(3, size)]))
     return tiny.analysed(made, tiny.family("gpt2"))
 
 
