@@ -16,7 +16,7 @@ from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
 from ff_memories.workflow import code_digest, constraints, costs, job_server
-from ff_memories.workflow import rules as all_rules
+from ff_memories.workflow import rules as all_rules, snakemake_metadata
 from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
@@ -25,7 +25,6 @@ from ff_memories.workflow.private_api import remember_checksums
 from ff_memories.workflow.opening import refuse_taken
 from ff_memories.workflow.run import Run
 from ff_memories.workflow.snakefile import home
-from ff_memories.workflow.snakemake_metadata import refuse_edited, remove_not_own
 from ff_memories.workflow.terminal_logger import after_nothing, brief
 from snakemake.exceptions import WorkflowError
 from snakemake.io import strip_wildcard_constraints
@@ -66,6 +65,8 @@ try:
         all_rules.refuse_bad_sample(run_)
         for line in run_.inputs.missing:
             logger.warning(f"{run_.file}: {line}")
+        if not (INSIDE_DVC or {"-t", "--touch"} & {*sys.argv}):
+            snakemake_metadata.refuse_replaced(run_)
 except UserError as error:
     raise WorkflowError(str(error))
 

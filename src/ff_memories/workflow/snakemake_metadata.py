@@ -1,6 +1,7 @@
 """Compare Snakemake's record of a finished job with the files that are here now."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.workflow import private_api
 from ff_memories.workflow.dvc_lock_file import digest
 from ff_memories.workflow.jobs import is_intermediate
+from ff_memories.workflow.run import Run
 
 LOCKS = Path(".snakemake/locks")
 CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
@@ -25,6 +27,29 @@ def faults(output: str, record: Any) -> Iterator[str]:
     for path, recorded in record.input_checksums.items():
         if os.path.exists(path) and _checksum(path) != recorded:
             yield f"{output}: its input {path} has changed since"
+
+
+def refuse_replaced(run: Run) -> None:
+    """Raise ``UserError`` if an older file replaced one from outside that a job read: Snakemake reads newer ones only.
+
+    Its bytes are read only if it, or its folder, changed after the job.
+    """
+    latest = lambda what, *paths: max(getattr(look(path), what) for path in paths for look in (os.stat, os.lstat))
+    record_of, replaced = private_api.recorded_jobs(), set[str]()
+    readers = [run.path("model", "model.json"), run.path("corpus", "corpus.safetensors"), *run.inputs.model_files]
+    readers += [run.path("golden", "golden.json"), run.table("examples"), run.table("annotation_plan")]
+    for out, record in ((out, record_of(out)) for out in readers if os.path.exists(out)):
+        for path, recorded in record.input_checksums.items() if record else ():
+            if not os.path.exists(path) or record_of(path) is not None:
+                continue
+            older = latest("st_mtime", path) <= os.stat(out).st_mtime
+            came_since = latest("st_ctime", path, os.path.dirname(path) or path) > record.endtime
+            if older and came_since and _checksum(path) != recorded:
+                replaced.add(path)
+    if replaced:
+        files = shlex.join(sorted(replaced))
+        hint = f"touch {files}, then run the workflow again"
+        raise UserError(f"replaced by an older file since a job read it: {files}", hint)
 
 
 def remove_not_own(command: list[str]) -> None:

@@ -1,14 +1,17 @@
 """A stage of DVC makes again what is not its jobs' own result, which Snakemake would leave by its time."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pipeline import config
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import private_api, snakemake_metadata
 from ff_memories.workflow.dvc_lock_file import digest
+from ff_memories.workflow.run import Run
 
 TABLE, SHARD, INPUT = "results/r/tables/t.parquet", "results/r/shards/1-of-2/t.parquet", "text.txt"
 
@@ -64,3 +67,18 @@ def older_input(records):
 def test_what_no_job_wrote_of_them_is_removed(records, change, removed):
     change(records)
     assert left(TABLE) == {TABLE, SHARD, INPUT} - removed
+
+
+@pytest.mark.parametrize("name, time, refused", [("y", 1, True), ("y", 2**33, False), (INPUT, 1, False)])
+def test_another_input_is_refused_only_if_it_is_older_because_snakemake_reads_newer_ones(records, name, time, refused):
+    corpus = Path("results/r/corpus/corpus.safetensors")
+    corpus.parent.mkdir()
+    corpus.touch()
+    records[str(corpus)] = records.pop(SHARD)
+    run = Run(config(run="r"))
+    snakemake_metadata.refuse_replaced(run)
+    Path("new").write_text(name)
+    os.utime("new", (time, time))
+    os.replace("new", INPUT)
+    with pytest.raises(UserError, match=r"text\.txt\n  fix: touch text\.txt") if refused else nullcontext():
+        snakemake_metadata.refuse_replaced(run)
