@@ -95,6 +95,10 @@ def _refuse_unfinished(run: Run) -> None:
             missing = f", {gone[0]} is missing" if gone else ""
             raise UserError(f"{run.results}: not finished{missing}", f"run ff-memories run {run.file}")
         snakemake_metadata.refuse_edited(found, runs=False)
+        given = {*run.annotations}.union(*inputs(run).values())
+        outs = [(str(out), found.persistence.metadata(out)) for job in jobs for out in job.output]
+        if changed := [line for out in outs for line in snakemake_metadata.changed_inputs(*out, given)]:
+            raise UserError(changed[0], f"run ff-memories run {run.file}")
 
 
 def portable(run: Run) -> tuple[dict[str, Any], dict[str, str]]:

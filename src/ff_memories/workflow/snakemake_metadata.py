@@ -24,8 +24,13 @@ def faults(output: str, record: Any) -> Iterator[str]:
         return
     if _touched(output, record):
         yield f"{output}: changed since {record.rule} wrote it"
-    for path, recorded in record.input_checksums.items():
-        if os.path.exists(path) and _checksum(path) != recorded:
+    yield from changed_inputs(output, record, set(record.input_checksums))
+
+
+def changed_inputs(output: str, record: Any, of: set[str]) -> Iterator[str]:
+    """Yield which inputs of an output, of some files, differ from those that its job read."""
+    for path in sorted(of & (record.input_checksums.keys() if record else set())):
+        if os.path.exists(path) and _checksum(path) != record.input_checksums[path]:
             yield f"{output}: its input {path} has changed since"
 
 

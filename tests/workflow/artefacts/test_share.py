@@ -177,6 +177,17 @@ def test_a_run_that_was_stopped_is_not_shared(archive, tmp_path):
     ]
 
 
+@pytest.mark.more
+@pytest.mark.workflow
+def test_a_run_on_another_text_than_the_one_here_is_not_shared(archive, inputs):
+    text = inputs / "train.txt"
+    whole = text.read_bytes()
+    text.write_bytes(whole + b"a blue cat runs .\n")
+    done = command("ff-memories", "share", "my.yaml", "--out", "x.zip", cwd=archive.parent, check=False)
+    text.write_bytes(whole)
+    assert done.returncode == 2 and f"its input {text} has changed since" in done.stderr, done.stderr
+
+
 @pytest.mark.long
 def test_an_archive_of_a_fairseq_checkpoint_is_verified_elsewhere(planted_copy, tmp_path):
     command("ff-memories", "share", "results/planted", cwd=planted_copy)
