@@ -1,6 +1,7 @@
 """Write sources.yaml: for each stage of a run, a digest of its commands, its code and its part of the config.
 
-`dvc repro` runs it first, and compares the digests with its record. Comments and docstrings do not change them.
+`dvc repro` runs it first, and compares the digests with its record. Comments and docstrings do not change them. It
+fails if dvc.yaml does not match the Snakefile: DVC would see neither other files nor other jobs.
 """
 
 import argparse
@@ -12,4 +13,4 @@ arguments = opening.argument
 
 def run(args: argparse.Namespace) -> None:
     run_ = opening.opened(args.configfile)
-    print(dvc_yaml.write_sources(run_, dvc_yaml.stages(run_)))
+    print(dvc_yaml.write_sources(run_, dvc_yaml.check(run_)))

@@ -129,8 +129,9 @@ def test_a_dvc_yaml_that_no_longer_follows_is_named_and_made_anew(tmp_path):
     shutil.copytree(ROOT / "workflow", tmp_path / "workflow")
     whole = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
     (tmp_path / "dvc.yaml").write_text(whole.replace("  composition:\n", "  otherwise:\n", 1), encoding="utf-8")
-    refused = command("ff-memories", "dvc-yaml", "--check", cwd=tmp_path, check=False)
-    assert refused.returncode == 2 and "dvc.yaml does not match the Snakefile" in refused.stderr
+    for arguments in (["dvc-yaml", "--check"], ["sources"]):
+        refused = command("ff-memories", *arguments, cwd=tmp_path, check=False)
+        assert refused.returncode == 2 and "dvc.yaml does not match the Snakefile" in refused.stderr
     command("ff-memories", "dvc-yaml", cwd=tmp_path)
     assert (tmp_path / "dvc.yaml").read_text(encoding="utf-8") == whole
 
