@@ -49,9 +49,9 @@ def adopt(run: Run) -> list[str]:
         new = [out for out in every if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
         edited = [line for out in new for line in snakemake_metadata.faults(str(out), read.persistence.metadata(out))]
     if edited:
-        undo = f"dvc checkout, ff-memories restore{run.option}, {run.again()}"
+        undo = f"dvc checkout, ff-memories restore{run.option}" if before else "delete them"
         lines = "\n  ".join(["not adopted:", *dict.fromkeys(edited)])
-        raise UserError(lines, f"if only times changed, {run.program} --touch; else {undo}")
+        raise UserError(lines, f"if only times changed, {run.program} --touch; else {undo}, {run.again()}")
     dvc_yaml.look_at(run)
     dvc_yaml.dvc("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
     after = dvc_lock_file.read(run)

@@ -94,7 +94,7 @@ def _refuse_unfinished(run: Run) -> None:
         if gone or any(found.persistence.params_changed(job) for job in jobs):
             missing = f", {gone[0]} is missing" if gone else ""
             raise UserError(f"{run.results}: not finished{missing}", f"run ff-memories run {run.file}")
-        snakemake_metadata.refuse_edited(found, runs=False)
+        snakemake_metadata.refuse_edited(found, run, runs=False)
         given = {*run.annotations}.union(*inputs(run).values())
         outs = [(str(out), found.persistence.metadata(out)) for job in jobs for out in job.output]
         if changed := [line for out in outs for line in snakemake_metadata.changed_inputs(*out, given)]:

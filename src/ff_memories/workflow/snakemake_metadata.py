@@ -82,24 +82,25 @@ def remove_not_own(command: list[str]) -> None:
         is_removed(path)
 
 
-def refuse_edited(workflow: Any, runs: bool = True) -> None:
+def refuse_edited(workflow: Any, run: Run, runs: bool = True) -> None:
     """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
 
     The checksums that its readers recorded distinguish an edited file from a touched one. ``runs``: jobs that are due
     run now, so their outputs do not matter.
     """
     waiting = set(workflow.dag.needrun_jobs()) if runs else set()
-    edited = []
+    edited = dict[str, str]()
     for job in workflow.dag.jobs:
         for out in job.output if job not in waiting else ():
             record = workflow.persistence.metadata(out)
             if record and os.path.exists(out) and _touched(out, record):
                 readers = [after for after, files in workflow.dag.depending[job].items() if out in files]
                 if _differs_from_read(workflow, out, readers):
-                    edited.append(f"{out} (made by {job.rule.name})")
+                    edited[str(out)] = job.rule.name
     if edited:
-        hint = "run ff-memories restore with the run's --configfile, then the workflow again"
-        raise UserError("these outputs have changed since they were made: " + ", ".join(edited), hint)
+        again = f"run ff-memories restore{run.option}" if run.dvc_lock.is_file() else f"delete {shlex.join(edited)}"
+        made = ", ".join(f"{out} (made by {rule})" for out, rule in edited.items())
+        raise UserError(f"these outputs have changed since they were made: {made}", f"{again}, then run the workflow")
 
 
 def _differs_from_read(workflow: Any, path: Any, readers: list[Any]) -> bool:

@@ -4,6 +4,7 @@ import os
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from pipeline import config
@@ -82,3 +83,17 @@ def test_another_input_is_refused_only_if_it_is_older_because_snakemake_reads_ne
     os.replace("new", INPUT)
     with pytest.raises(UserError, match=r"text\.txt\n  fix: touch text\.txt") if refused else nullcontext():
         snakemake_metadata.refuse_replaced(run)
+
+
+def test_an_edited_output_is_restored_from_the_record_and_without_one_deleted(records):
+    Path(SHARD).write_text("edited")
+    os.utime(SHARD, (1, 1))
+    maker, reader = Mock(output=[SHARD]), Mock(output=[TABLE])
+    dag = SimpleNamespace(jobs=[maker], depending={maker: {reader: {SHARD}}})
+    workflow, run = SimpleNamespace(dag=dag, persistence=SimpleNamespace(metadata=records.get)), Run(config(run="r"))
+    with pytest.raises(UserError, match=rf"fix: delete {SHARD}, then run the workflow"):
+        snakemake_metadata.refuse_edited(workflow, run, runs=False)
+    run.dvc_lock.parent.mkdir(parents=True)
+    run.dvc_lock.touch()
+    with pytest.raises(UserError, match="fix: run ff-memories restore"):
+        snakemake_metadata.refuse_edited(workflow, run, runs=False)
