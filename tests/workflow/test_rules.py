@@ -41,3 +41,13 @@ def test_a_model_of_the_baselines_has_their_sizes_of_samples(run):
     assert (own["mutations"]["top"], other["mutations"]["top"]) == (40, MUTATED_TRIGGERS)
     assert other["causal"]["keys_per_layer"] == CHANGED_MEMORIES < own["causal"]["keys_per_layer"]
     assert own["values"] == other["values"] and own["triggers"] == other["triggers"]
+
+
+def test_a_section_that_is_given_its_defaults_changes_no_param_but_dvc_watches_it(run):
+    given = config()
+    given["gallery"] = {"tokens": run.config.gallery.tokens}
+    without = {key: value for key, value in given.items() if key != "gallery"}
+    one, other = (step_params(Run(settings), "gallery_tables", "values extraction seed triggers gallery.tokens gallery")
+                  for settings in (given, without))  # fmt: skip
+    assert {key: value(OWN) for key, value in one.items()} == {key: value(OWN) for key, value in other.items()}
+    assert {*one["config"].watched("")} - {*other["config"].watched("")} == {"gallery", "gallery.tokens"}

@@ -102,7 +102,8 @@ def stages(run: Run) -> dict[str, Stage]:
                 stage.rules[job.rule.name] = job.rule
                 stage.reads |= {_annotators(str(path)) for path in job.input if not is_intermediate(path)}
                 stage.writes |= {path for path in outputs if not is_intermediate(path)}
-                stage.keys |= set(job.params.get("watched", []))
+                if config := job.rule.params.get("config"):
+                    stage.keys |= set(config.watched(job.wildcards_dict.get("model")))
                 parts = [str(job.params.get(param)) for param in ("code", "config", "tables", "command", "joined")]
                 stage.does.add((job.rule.name, *parts))
         every = list(read.rules)

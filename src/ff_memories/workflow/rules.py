@@ -26,11 +26,11 @@ SMALL = 100_000_000  # bytes of a model's files: on a smaller one, only the sear
 def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
     """Return a rule's ``params``: what its step depends on besides its inputs.
 
-    ``config`` has the declared sections as JSON for the step, ``watched`` has their names for DVC, and ``code`` is a
-    digest of the step's code. Snakemake compares these values with its records, and ``sources.yaml`` has them for DVC,
-    so both tools rerun a step for the same reasons. In a rule with a wildcard ``model``, a model of the baselines has
-    their sizes of samples. ``keys``: sections of the config, or single keys of one, with blanks between them. Raises
-    ``UserError`` if the step reads a section that its rule does not pass.
+    ``config`` has the declared sections as JSON for the step, and ``code`` is a digest of the step's code. Snakemake
+    compares these values with its records, and ``sources.yaml`` has them for DVC, so both tools rerun a step for the
+    same reasons. For DVC alone, ``config.watched`` gives the sections' names. In a rule with a wildcard ``model``, a
+    model of the baselines has their sizes of samples. ``keys``: sections of the config, or single keys of one, with
+    blanks between them. Raises ``UserError`` if the step reads a section that its rule does not pass.
     """
     keys = tuple(" ".join(keys).split())
     looks_at_all = {"triggers"} if run.config.triggers.keys is None else set()
@@ -48,11 +48,9 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
                 part.setdefault(section, {}).update({k: v for k, v in every[section].items() if k == key})
         return json.dumps(part, sort_keys=True)
 
-    return {
-        "config": sections,
-        "watched": lambda wildcards: _watched(run, (*keys, "baselines") if getattr(wildcards, "model", "") else keys),
-        "code": lambda wildcards: code_digest.digest(name),
-    }
+    # no value of params: Snakemake would compare it, and rerun all if the config gives a section its defaults
+    sections.watched = lambda model: _watched(run, (*keys, "baselines") if model else keys)  # type: ignore[attr-defined]
+    return {"config": sections, "code": lambda wildcards: code_digest.digest(name)}
 
 
 def _watched(run: Run, keys: tuple[str, ...]) -> list[str]:
