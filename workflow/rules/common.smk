@@ -91,7 +91,9 @@ if TERMINAL not in os.environ:  # `ff-memories run` shows jobs' progress itself
 shell.prefix(f"set -euo pipefail; export {IN_LOG}=1; ")
 
 
-CUT = bool(workflow.resource_settings.overwrite_scatter)  # --set-scatter
+# a module of ours before this one has filled in what --set-scatter leaves out
+SET_SCATTER = workflow.resource_settings.overwrite_scatter
+CUT = bool(vars(workflow).setdefault("set_scatter", SET_SCATTER))
 if workflow.is_main_process:  # which tells its jobs on other machines
     workflow.resource_settings.overwrite_scatter = all_rules.scatter(run_, workflow)
 

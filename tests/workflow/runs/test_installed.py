@@ -105,6 +105,20 @@ def test_somebody_elses_workflow_takes_ours_as_a_module(installed, tmp_path):
 
 
 @pytest.mark.more
+@pytest.mark.workflow
+def test_two_modules_of_one_workflow_are_cut_alike(tmp_path):
+    ours = transformers_run.prepare(tmp_path, "gpt2", train=20, validation=10)
+    ours["execution"]["shards"] = "auto"
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump({"a": ours, "b": {**ours, "run": "other"}}))
+    module = f'module {{0}}:\n    snakefile: "{ROOT}/workflow/Snakefile"\n    config: config["{{0}}"]\n'
+    forms = [f"{module.format(name)}use rule * from {name} as {name}_*\n" for name in "ab"]
+    (tmp_path / "Snakefile").write_text("\n".join(['configfile: "my.yaml"', *forms]))
+    planned = command("snakemake", "-n", "--cores", "2", "a_all", "b_all", cwd=tmp_path)
+    rules = re.findall(r"^([ab])_(\w+) +(\d+)$", (planned.stdout + planned.stderr).partition("\ntotal")[0], re.M)
+    assert {row[1:] for row in rules if row[0] == "a"} == {row[1:] for row in rules if row[0] == "b"} != set()
+
+
+@pytest.mark.more
 def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_path):
     dry = run(*NEW, *SMALL, "seed=2", "--dry-run")
     assert "split by lines" in dry.stdout and "results go to results/tried/" in dry.stdout
