@@ -136,6 +136,7 @@ def _work(connection: socket.socket, teaching: socket.socket, run: Callable[[lis
         os.umask(umask)
         os.environ.clear()
         os.environ.update(environment | {SERVER: ""})
+        os.register_at_fork(after_in_child=connection.close)  # else who asked would wait for the forks of a step, too
         threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
         run(argv)
     except SystemExit as end:

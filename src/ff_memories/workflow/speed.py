@@ -21,6 +21,7 @@ from ff_memories.model.vocabulary import ROWS, Vocabulary
 from ff_memories.workflow.costs import SENTENCE, Shape, Speed
 
 READ = 1.5e8  # parameters that a job reads per second
+FORKED = 1.0  # seconds to start a job on this machine's CPU (``job_server``)
 
 
 def measured(shape: Shape, device: str, execution: ExecutionSection, threads: int, precision: Precision) -> Speed:
@@ -67,7 +68,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
         logits = len(vectors) * shape.head
         product = _seconds(lambda: vocabulary.clusters[0].logits(vectors), device) / logits
         both = _seconds(lambda: vocabulary.predict(vectors, target), device) / logits
-    start = Speed.start + shape.parameters / READ
+    start = (FORKED if device == "cpu" else Speed.start) + shape.parameters / READ
     return Speed(layer=token, logit=product / d, read=max(0.0, both - product), start=start)
 
 
