@@ -30,7 +30,7 @@ from ff_memories.audit.near_equal import tolerances
 from ff_memories.audit.sampling import Aim
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_whole
+from ff_memories.base.files import home, write_whole
 from ff_memories.base.progress import duration
 from ff_memories.base.text import counted
 from ff_memories.base.text import environment as templates
@@ -357,7 +357,7 @@ def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str) 
         "model": scope,
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
-        "commit": commit(),
+        "commit": commit(home()),  # of the code; git obeys the settings of the folder where it runs
         "dvc_lock_sha256": dvc_lock_file.digest(run.dvc_lock, "sha256"),
         "machine": machine.hardware(),
         "parts": {
@@ -366,7 +366,7 @@ def certificate(parts: list[CheckedPart], seconds: float, run: Run, scope: str) 
     }
 
 
-def commit(folder: Path = Path()) -> str | None:
+def commit(folder: Path) -> str | None:
     """Return the commit of a folder's repository, with a ``+`` if tracked files differ from it.
 
     ``None`` outside of git, or if the repository does not track the folder.

@@ -67,6 +67,7 @@ def run(args: argparse.Namespace) -> int:
     from ff_memories.workflow import dvc_yaml
     from ff_memories.workflow.share import receive
 
+    os.environ["PYTHONSAFEPATH"] = "1"  # processes import nothing from the folder where they start, the archive's
     args.certificate = args.certificate and args.certificate.absolute()  # of this folder, not the archive's
     with tempfile.TemporaryDirectory(prefix="ff-memories-shared-") as folder:
         config, about = receive(args.archive, Path(folder), args.model, args.text)

@@ -71,7 +71,9 @@ def make(folder: Path, todo: list[Task], run: Run, cores: int = 1) -> None:
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).symlink_to(Path(path).resolve())
     # inside the folder, so outputs which name the config's path, like the report, do not change
-    command: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", snakefile().resolve()]
+    rules = snakefile().resolve()
+    command: list[str | Path] = [Path(sys.executable).with_name("snakemake"), "--snakefile", rules]
+    command += ["--workflow-profile", rules.parent / "profiles/default"]  # else one in the folder, of any input
     command += ["--configfile", run.file, "--cores", str(cores), "--keep-going", "--quiet", "all"]
     command += ["--allowed-rules", *sorted({task.rule for task in todo}), "--", *outputs]
     temporary = folder / "temporary"  # removed with the folder, whatever Snakemake leaves in it

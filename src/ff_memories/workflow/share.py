@@ -1,9 +1,10 @@
 """Share a run as a zip archive that anybody can verify: its config, its record, its tables, and SHA256SUMS.
 
-What shows text is left out (``dvc_yaml.SHARED``): who verifies makes it again. Inputs outside the run's folder get a
+What shows text is left out (``dvc_yaml.SHARED``): who verifies makes it again. Inputs that are not in ``data/`` get a
 new path, below ``GIVEN``. Model and text are found by their digests, among files that are given or fetched by name.
 
-An archive is hostile input: it chooses no path outside the folder, and it unpacks to a bounded size.
+An archive is hostile input: it unpacks to a bounded size, and its files lie in a few folders where nothing looks for
+code or settings, as Snakemake, Python and git do at the top.
 """
 
 import copy
@@ -34,9 +35,11 @@ from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, work
 from ff_memories.workflow.run import Run, refuse_unfinished
 
 SUMS = "SHA256SUMS"
-HEAD = re.compile(r"# ff-memories ([\w.+!-]{1,40}): (.+)")  # the first line of SHA256SUMS: version and config
+CONFIG = r"(?:config/)?\w[\w .-]*\.ya?ml"
+HEAD = re.compile(rf"# ff-memories ([\w.+!-]{{1,40}}): ({CONFIG})")  # the first line of SHA256SUMS: version and config
 ROW = re.compile(r"([0-9a-f]{64})  (.+)")
 GIVEN = "given"  # folder of the inputs whose own path is not shared
+INPUTS = ("data/", f"{GIVEN}/")
 NAMES = {("model", "folder"), ("model", "gguf"), ("model", "checkpoint"), ("model", "dictionary")}
 NAMES |= {("composition", "sample_file")}  # keys of the config with one path each
 TIME = (1980, 1, 1, 0, 0, 0)  # of every file, so the same run makes the same archive
@@ -82,8 +85,9 @@ def pack(run: Run, to: Path) -> list[str]:
 
 def _refuse_unfinished(run: Run) -> None:
     refuse_unfinished(run)
-    if run.file.startswith("..") or os.path.isabs(run.file):
-        raise UserError(f"{run.file}: outside of this folder", "copy the config into the folder, and run it there")
+    if not re.fullmatch(CONFIG, run.file):
+        hint = "copy the config there, and run it"
+        raise UserError(f"{run.file}: not a .yaml file at the top of this folder, or in its folder config", hint)
     if run.config.sources.registry is not None:
         hint = "name files of model and text instead"
         raise UserError(f"{run.file}: sources.registry names sources that nobody else has", hint)
@@ -102,13 +106,13 @@ def _refuse_unfinished(run: Run) -> None:
 
 
 def portable(run: Run) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return a run's config without paths that lead out of its folder, and {path of an input: its path there}."""
+    """Return a run's config with the paths of an archive, and {path of an input: its path there}."""
     config, moved = copy.deepcopy(run.given), {}
 
     def inside(path: str, *place: str) -> str:
-        if not (os.path.isabs(path) or ".." in Path(path).parts or path.startswith("~")):
+        if _is_below(INPUTS, path):
             return path
-        moved[path] = "/".join([GIVEN, *place, Path(os.path.abspath(path)).name])
+        moved[path] = "/".join([GIVEN, *place, Path(os.path.abspath(path)).name.lstrip(".")])
         return moved[path]
 
     for section, key in sorted(NAMES):
@@ -180,7 +184,7 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
 
 
 def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
-    """Return an archive's run, version and {path: digest}; refuse paths outside, and files gone, changed or foreign."""
+    """Return an archive's run, version and {path: digest}; refuse other paths, and files gone, changed or foreign."""
     if not (folder / SUMS).is_file():
         raise UserError(f"{archive}: has no {SUMS}", "verify it with the version that wrote it")
     first, *rows = (folder / SUMS).read_text(encoding="utf-8", errors="replace").split("\n")
@@ -188,7 +192,6 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
     if head is None or None in sums:
         raise UserError(f"{archive}: {SUMS} cannot be read", ANOTHER)
     made_by, config, digests = head[1], head[2], {row[2]: row[1] for row in sums if row}
-    _refuse_outside(archive, [config, *digests])
     try:
         data = read_yaml(folder / config)
         if isinstance(data, dict) and configs.PROTOCOL in data:
@@ -197,17 +200,19 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
     except (UserError, OSError) as error:
         reason = str(error).partition("\n")[0].replace(f"{folder}/", "")
         raise UserError(f"{archive}: its config cannot be read: {reason}", ANOTHER) from None
-    _refuse_outside(archive, named)
+    _refuse_elsewhere(archive, named, INPUTS)
     run = Run(data, config)
     if run.config.sources.registry is not None:
         raise UserError(f"{archive}: refused, because its config names a registry of sources of its own")
     with chdir(folder):
-        recorded = dvc_lock_file.outputs(run)
-    _refuse_outside(archive, recorded)
+        recorded, stages = dvc_lock_file.outputs(run), dvc_lock_file.read(run).values()
+    read = [dep["path"] for stage in stages for dep in stage.get("deps", [])]
+    paths = {*digests, *recorded, *read} - {config, str(constraints.LOCK), str(run.dvc_lock)}
+    _refuse_elsewhere(archive, paths, (*INPUTS, f"{run.results}/", f"{run.annotation_folder}/"))
     belongs = {config, str(constraints.LOCK), str(run.dvc_lock), run.annotation_folder}
     belongs |= {path for path in recorded if path.startswith(f"{run.results}/")}
     for path in (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()):
-        if path != SUMS and not belongs & {path, *map(str, PurePosixPath(path).parents)}:  # a Snakefile would be run
+        if path != SUMS and not belongs & {path, *map(str, PurePosixPath(path).parents)}:
             raise UserError(f"{archive}: refused, because {path!r} does not belong to the run")
         if path != SUMS and digests.get(path) != dvc_lock_file.digest(folder / path, "sha256"):
             raise UserError(f"{archive}: {path} is not as {SUMS} says", ANOTHER)
@@ -216,12 +221,16 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
     return run, made_by, digests
 
 
-def _refuse_outside(archive: Path, paths: Iterable[str]) -> None:
-    """Raise ``UserError`` for a path that could lead out of the folder."""
+def _is_below(folders: tuple[str, ...], path: str) -> bool:
+    """Return whether a path is one of ``folders`` or leads below it, by names that do not begin with a dot."""
+    plain = PurePosixPath(path)
+    return f"{plain}/".startswith(folders) and not any(part.startswith(".") for part in plain.parts)
+
+
+def _refuse_elsewhere(archive: Path, paths: Iterable[str], folders: tuple[str, ...]) -> None:
     for path in paths:
-        parts = PurePosixPath(path).parts
-        if not parts or path.startswith(("/", "~", "-")) or ".." in parts or "\\" in path or ":" in path:
-            raise UserError(f"{archive}: refused, because the path {path!r} leads out of the archive")
+        if not _is_below(folders, path):
+            raise UserError(f"{archive}: refused, because an archive has nothing at the path {path!r}")
 
 
 def _given(kind: str, given: list[Path], wanted: dict[str, str], folder: Path) -> dict[str, Path]:

@@ -17,7 +17,9 @@ from transformers_run import prepare
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import home
 from ff_memories.workflow.share import receive
+from ff_memories.workflow.snakefile import in_clone, snakefile
 
 RECORD, TABLES = "runs/small/dvc.lock", "results/small/tables"
 COUNT, ALL = ("--share", "0.0005", "--seed", "1"), ("--only", "record", "files", "rebuilt", "audit")
@@ -142,7 +144,8 @@ def unsigned(files):
 
 REFUSED = {
     hidden: "does not belong to the run", without: f"lacks {TABLES}/values.parquet",
-    elsewhere: "leads out of the archive", unsigned: f"{TABLES}/values.parquet is not as SHA256SUMS says",
+    elsewhere: "an archive has nothing at the path '/etc/passwd'",
+    unsigned: f"{TABLES}/values.parquet is not as SHA256SUMS says",
 }  # fmt: skip
 
 
@@ -215,8 +218,8 @@ HOSTILE: dict[str, list[tuple[str, str | bytes]]] = {
     "unpacks to more": [("SHA256SUMS", HEAD), ("zeros", b"\0" * 40_000_000)],
     "has no SHA256SUMS": [("shared.json", "{}")],
     "SHA256SUMS cannot be read": [("SHA256SUMS", b"\xff")],
-    "the path '../my.yaml' leads out": [("SHA256SUMS", HEAD.replace("my.yaml", "../my.yaml"))],
-    "the path '/etc/passwd' leads out": [("SHA256SUMS", f"{HEAD}{'0' * 64}  /etc/passwd\n")],
+    "SHA256SUMS cannot": [("SHA256SUMS", HEAD.replace("my.yaml", "../my.yaml"))],
+    "SHA256SUMS can": [("SHA256SUMS", HEAD.replace("my.yaml", "Snakefile"))],
     "contains SHA256SUMS twice": [("SHA256SUMS", HEAD), ("SHA256SUMS", HEAD)],
 }
 
@@ -232,3 +235,39 @@ def test_a_hostile_archive_is_refused_and_leaves_nothing(tmp_path, says):
     made.write_bytes(made.read_bytes()[:-30])
     with pytest.raises(UserError, match="cut off"):
         receive(made, tmp_path / "held", [], [])
+
+
+ELSEWHERE = ("/etc/passwd", "given/../Snakefile", "Snakefile", "multiprocessing.py", "profiles/default/config.yaml",
+             ".git/config", "data/.git/config", "results/evil/t.txt")  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["text", "model", "recorded", "listed"])
+def test_no_file_of_an_archive_is_where_something_looks_for_code(tmp_path, place):
+    for number, path in enumerate(ELSEWHERE[: None if place in ("text", "model") else -1]):
+        at = {"text": "given/t.txt", "model": "data/model", "recorded": "results/evil/x", "listed": "given/x"}
+        at[place] = path
+        texts = {split: {"files": [at["text"]]} for split in ("train", "validation")}
+        corpus = {"source": None, "sha256": None, **texts}
+        files = {
+            "my.yaml": {
+                "run": "evil",
+                "model": {"folder": at["model"], "files": {"config.json": "0" * 64}},
+                "corpus": corpus,
+            },
+            "runs/evil/dvc.lock": {"stages": {"a": {"deps": [{"path": at["recorded"], "md5": "0" * 32}]}}},
+        }
+        written = [(name, yaml.safe_dump(data)) for name, data in files.items()]
+        sums = HEAD + "".join(f"{hashlib.sha256(data.encode()).hexdigest()}  {name}\n" for name, data in written)
+        sums += f"{'0' * 64}  {at['listed']}\n"
+        made = zipped(tmp_path / f"{number}.zip", ("SHA256SUMS", sums), *written)
+        with pytest.raises(UserError, match=re.escape(f"nothing at the path '{path}")):
+            receive(made, tmp_path / f"held{number}", [], [])
+
+
+def test_a_folder_that_looks_like_a_clone_is_none(tmp_path, monkeypatch):
+    (tmp_path / "src/ff_memories").mkdir(parents=True)
+    (tmp_path / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    assert snakefile() == home() / "Snakefile" and not in_clone()
+    monkeypatch.chdir(home())
+    assert in_clone()
