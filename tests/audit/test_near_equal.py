@@ -50,7 +50,9 @@ def test_a_change_and_ties_of_a_value_are_judged_by_the_size_of_the_logits(size)
 def test_a_flipped_sign_that_rounding_may_flip_is_a_near_tie_and_no_match():
     logits = torch.linspace(-1, 1, 500, dtype=torch.float64)
     assert NEAR.shift("total", 2e-6, 1e-6, logits, logits).state == MATCH
-    assert NEAR.shift("total", -2e-6, 1e-6, logits, logits).state == NEAR_TIE
+    for recorded, found in ((-2e-6, 1e-6), (0.0, 1e-6), (1e-6, 0.0)):
+        assert NEAR.shift("total", recorded, found, logits, logits).state == NEAR_TIE
+    assert NEAR.shift("total", 0.0, 0.0, logits, logits).state == MATCH
     assert NEAR.shift("total", -0.01, 0.01, logits, logits).state == DIFFERS
 
 

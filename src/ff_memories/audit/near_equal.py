@@ -178,12 +178,12 @@ class Comparer:
         """Compare how much logits (vocab,) or log p change, relative to itself, or to them; ``after``: they, changed.
 
         It is the difference of two numbers, whose errors are shares of their own size, however small the change is.
-        The sign of a change that is smaller than its error cannot be told: another one is a near-tie.
+        The sign of a change that is smaller than its error cannot be told: another one, or none, is a near-tie.
         """
         usual = self.limits.probability * max(abs(found), OF_LOGIT * float(logits.abs().max()))
         scale = self._with_its_own(torch.stack([logits, after]), usual) / self.limits.probability
         result = _number(column, recorded, found, scale, self.limits.probability)
-        other = recorded * found < 0 and abs(recorded - found) > self.limits.probability * abs(found)
+        other = recorded * found <= 0 and abs(recorded - found) > self.limits.probability * abs(found)
         if result.state == DIFFERS or not other:
             return result
         return Result(NEAR_TIE, f"{column} is {recorded:.7g}, recomputed {found:.7g}", result.difference)
