@@ -372,6 +372,8 @@ def test_the_sample_is_as_large_as_the_statement_needs():
     assert said(10**6, 398) == shown
     assert aim.bound(398, 0) <= 0.0075
     assert said(40, 40) == "40 of 40 rows of values match: these are all rows"
+    near = statement([Finding(LEFT_OUT, 40, recomputed=40, near_ties=39)], aim)
+    assert "(39 near-ties, which hold none that scores clearly higher): these are all rows" in near
     assert aim.bound(398, 2) > 2 / 398
     first, same, other = (Aim(seed=seed).draw("rows", 10_000).tolist() for seed in (1, 1, 2))
     assert first == same == sorted(set(first)) != other

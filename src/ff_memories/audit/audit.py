@@ -34,6 +34,7 @@ from ff_memories.audit.sampling import Aim
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
+from ff_memories.base.text import counted
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, available
 from ff_memories.model.info import read_info
@@ -94,7 +95,10 @@ def statement(found: Sequence[Finding], aim: Aim) -> str:
         match, other = "sentences hold no unlisted trigger", f"of {first.rows:,} do"
     elif first.model != OWN:
         match, other = f"rows of {first.what} in {len(found)} other models match", "of each one's differ"
-    matching = f"{recomputed - differ:,} of {recomputed:,} {match}"
+    matching, near = f"{recomputed - differ:,} of {recomputed:,} {match}", sum(f.near_ties for f in found)
+    if near:
+        only = ", which hold none that scores clearly higher" if first.what == LEFT_OUT else ""
+        matching += f" ({counted(near, 'near-tie', 'near-ties')}{only})"
     bounds = [100 * aim.bound(f.recomputed, len(f.differ)) for f in found if f.recomputed < f.rows]
     if not bounds:
         return f"{matching}: these are all rows"

@@ -216,10 +216,7 @@ def _audit(check: Check) -> CheckedPart:
     notes = []
     if (precision := run.config.extraction.precision) != "float32":
         notes.append(f"the run was measured in {precision}, with wider limits (docs/verify.md)")
-    for every in check.tables.values():
-        near = sum(finding.near_ties for finding in every)
-        shown = f" ({counted(near, 'near-tie', 'near-ties')})" if near else ""
-        notes.append(audit.statement(every, aim) + shown)
+    notes += [audit.statement(every, aim) for every in check.tables.values()]
     faults += [difference for finding in check.found for difference in finding.differ]
     usual, of_tables = Aim(), dict[str, Any]()
     for f in check.found:
