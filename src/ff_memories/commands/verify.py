@@ -95,7 +95,7 @@ def leave(number: int, _: FrameType | None) -> NoReturn:
 
 def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]) -> int:
     """Check a run and print the findings; return the exit status. ``more``: what else the certificate says."""
-    from ff_memories.audit.verify import PARTS, certificate, faultless, page, verified, verify
+    from ff_memories.audit.verify import PARTS, CheckedPart, certificate, faultless, page, verified, verify
     from ff_memories.base.files import write_json
     from ff_memories.model.info import ABOUT, read_info
 
@@ -103,7 +103,12 @@ def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]
     print(f"{run_.results}, {ABOUT[scope]}", flush=True)
     begun = time.monotonic()
     say = lambda part: print(*page(part), sep="\n", flush=True)
-    parts = verify(run_, aim, args.cores, args.only or list(PARTS), say, begun + args.time)
+    given = {kind: more["archive"][kind] for kind in ("model", "text") if more}
+    open_ = [f"the {kind} that you gave may not be {its['name']}" for kind, its in given.items() if not its["known"]]
+    parts = [CheckedPart("inputs", "only the archive says their digests", open=open_)] if open_ else []
+    for part in parts:
+        say(part)
+    parts += verify(run_, aim, args.cores, args.only or list(PARTS), say, begun + args.time)
     made = certificate(parts, time.monotonic() - begun, run_, scope) | more
     if args.certificate:
         write_json(args.certificate, made)

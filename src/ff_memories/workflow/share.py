@@ -156,7 +156,8 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
 
     ``model`` and ``text`` are files, or folders of files, to take these from. If they are empty, these are fetched by
     name to ``data/`` of the working folder, as ``ff-memories fetch`` does. Also return what the certificate says:
-    digest, version, and by kind of input its name, whether it was given, and its files' digests. Raises ``UserError``
+    digest, version, and by kind of input its name, whether it was given, whether that is known to be what has the name,
+    and its files' digests. Raises ``UserError``
     if the archive is damaged or refused, or its model or text cannot be had.
     """
     require_file(archive)
@@ -175,7 +176,10 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         files = _given(kind, given, wanted, folder) if given and wanted else _by_name(kind, run, paths)
         for path, file in files.items():
             _place(archive, folder, path, file)
-        about[kind] = {"name": names(run)[kind], "given": bool(given), "files": wanted}
+        pins = wanted if kind == "text" and run.config.corpus.sha256 else run.inputs.pinned | run.inputs.gguf
+        name = names(run)[kind]
+        known = not given or name is None or wanted.items() <= pins.items()  # to be what the config names
+        about[kind] = {"name": name, "given": bool(given), "known": known, "files": wanted}
     for gguf, digest in run.inputs.gguf.items():
         converted = from_gguf.folder(folder / gguf, digest)
         for path in run.inputs.model_files:

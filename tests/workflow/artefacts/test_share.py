@@ -241,27 +241,42 @@ ELSEWHERE = ("/etc/passwd", "given/../Snakefile", "Snakefile", "multiprocessing.
              ".git/config", "data/.git/config", "results/evil/t.txt")  # fmt: skip
 
 
+def of_one_step(path, corpus, listed, model="data/model", recorded="results/evil/x"):
+    """Write an archive without an output; ``listed``: the digests of its inputs."""
+    digest = listed.get("data/model/config.json", "0" * 64)
+    config = {"run": "evil", "model": {"folder": model, "files": {"config.json": digest}}, "corpus": corpus}
+    record = {"stages": {"a": {"deps": [{"path": recorded, "md5": "0" * 32}]}}}
+    held = {"my.yaml": yaml.safe_dump(config), "runs/evil/dvc.lock": yaml.safe_dump(record)}
+    sums = {name: hashlib.sha256(data.encode()).hexdigest() for name, data in held.items()} | listed
+    head = HEAD + "".join(f"{digest}  {name}\n" for name, digest in sums.items())
+    return zipped(path, ("SHA256SUMS", head), *held.items())
+
+
 @pytest.mark.parametrize("place", ["text", "model", "recorded", "listed"])
 def test_no_file_of_an_archive_is_where_something_looks_for_code(tmp_path, place):
     for number, path in enumerate(ELSEWHERE[: None if place in ("text", "model") else -1]):
         at = {"text": "given/t.txt", "model": "data/model", "recorded": "results/evil/x", "listed": "given/x"}
         at[place] = path
         texts = {split: {"files": [at["text"]]} for split in ("train", "validation")}
-        corpus = {"source": None, "sha256": None, **texts}
-        files = {
-            "my.yaml": {
-                "run": "evil",
-                "model": {"folder": at["model"], "files": {"config.json": "0" * 64}},
-                "corpus": corpus,
-            },
-            "runs/evil/dvc.lock": {"stages": {"a": {"deps": [{"path": at["recorded"], "md5": "0" * 32}]}}},
-        }
-        written = [(name, yaml.safe_dump(data)) for name, data in files.items()]
-        sums = HEAD + "".join(f"{hashlib.sha256(data.encode()).hexdigest()}  {name}\n" for name, data in written)
-        sums += f"{'0' * 64}  {at['listed']}\n"
-        made = zipped(tmp_path / f"{number}.zip", ("SHA256SUMS", sums), *written)
+        corpus, listed = {"source": None, "sha256": None, **texts}, {at["listed"]: "0" * 64}
+        made = of_one_step(tmp_path / f"{number}.zip", corpus, listed, at["model"], at["recorded"])
         with pytest.raises(UserError, match=re.escape(f"nothing at the path '{path}")):
             receive(made, tmp_path / f"held{number}", [], [])
+
+
+@pytest.mark.parametrize("pin", [None, "0" * 64])
+def test_text_that_is_given_may_not_be_what_the_config_names_unless_its_digest_is_pinned(tmp_path, pin):
+    corpus = {"source": "wikitext-103", "sha256": pin, "train": {"files": []}, "validation": {"files": []}}
+    listed = {}
+    for path in (
+        "model/config.json",
+        *(f"wikitext-103/wiki.{split}.{raw}" for split in ("train", "valid") for raw in ("raw", "tokens")),
+    ):
+        (tmp_path / Path(path).name).write_text(path)
+        listed[f"data/{path}"] = hashlib.sha256(path.encode()).hexdigest()
+    made = of_one_step(tmp_path / "a.zip", corpus, listed)
+    _, about = receive(made, tmp_path / "held", [tmp_path / "config.json"], sorted(tmp_path.glob("wiki*")))
+    assert [about[kind]["known"] for kind in ("model", "text")] == [True, pin is not None]
 
 
 def test_a_folder_that_looks_like_a_clone_is_none(tmp_path, monkeypatch):
