@@ -274,7 +274,8 @@ def _beside(check: Check) -> list[str]:
     """Return the measured tables and numbers, below the run's folder, that the audit does not recompute."""
     made = {path for task in check.again[0] for path in task.makes}
     left = (path.removeprefix(f"{check.run.results}/") for path in dvc_lock_file.outputs(check.run) if path not in made)
-    names = ((path, re.match(r"sensitivity/|(?:models/[^/]+/)?(?:perplexity|tables/(\w+))\.", path)) for path in left)
+    named = re.compile(r"(?:sensitivity|golden)/|(?:models/[^/]+/)?(?:perplexity|tables/(\w+))\.")
+    names = ((path, named.match(path)) for path in left)
     return sorted({re.sub("models/[^/]+/", "models/*/", path) for path, name in names if name and name[1] not in ROWS})
 
 
