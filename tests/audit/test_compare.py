@@ -100,6 +100,16 @@ def test_logs_and_text_are_no_part_of_a_run(two):
     assert compare.compare(a, b).answer == "identical"
 
 
+def test_figures_that_an_archive_lacks_are_no_difference(two):
+    a, b = two
+    shutil.rmtree(b)
+    shutil.copytree(a, b)
+    (b / "figures/figure3.csv").unlink()
+    assert compare.compare(a, b).answer == compare.compare(b, a).answer == "identical"
+    (b / "claims.json").unlink()
+    assert compare.compare(a, b).different == ["claims.json: only one of the runs has this file"]
+
+
 def recorded(folder, name="dvc.lock"):
     """Write a dvc.lock of a run's shared files, which are in DVC's cache."""
     side = compare.opened(folder)
@@ -216,6 +226,11 @@ def test_what_differs_is_named_or_recomputed_or_made_again_by_its_rule(name):
     (found,) = compare_tables(one, other).values()
     assert [line.rpartition(": ")[2] for line in found.different] == ([says] if " " in says else [])
     assert bool(found.open["a"]) == (says == "open") and found.follows == (name in ("claims", "counts"))
+
+
+def test_another_group_of_a_claim_is_a_difference():
+    one, other = ({"tables/claims": frame("claims", [CLAIM | {"group": of}])} for of in ("signal", "common"))
+    assert compare_tables(one, other)["tables/claims"].different == ["claims, claim K1: group is signal and common"]
 
 
 @pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan])

@@ -106,7 +106,7 @@ TABLES = {
             "limit_source": Column(pl.Enum(LIMITS), null=True),
             "also_random": Column(pl.UInt16, null=True),
             "random_models": Column(pl.UInt16, null=True),
-            "group": Column(pl.Enum(GROUPS), null=True),
+            "group": Column(pl.Enum(GROUPS), null=True, compared="exact"),
             "expected": NUMBER,
             "training": Column(pl.Enum(TRAINING), null=True),
             **bounded("sample"),
