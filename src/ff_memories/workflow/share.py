@@ -33,6 +33,7 @@ from ff_memories.inputs.of_run import Inputs
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, records, snakemake_metadata
 from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, workflow
 from ff_memories.workflow.run import Run, refuse_unfinished
+from ff_memories.workflow.snakefile import in_clone
 
 SUMS = "SHA256SUMS"
 CONFIG = r"(?:config/)?\w[\w .-]*\.ya?ml"
@@ -184,6 +185,9 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         converted = from_gguf.folder(folder / gguf, digest)
         for path in run.inputs.model_files:
             _place(archive, folder, path, (converted / Path(path).name).resolve())
+    with chdir(folder):
+        if in_clone():  # whose Snakefile would be run
+            raise UserError(f"{archive}: refused, because it looks like a clone of this project")
     return run.file, about
 
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ff_memories.base.files import PACKAGE, home
+from ff_memories.base.files import home
 
 
 def packaged() -> dict[str, Path]:
@@ -14,8 +14,8 @@ def packaged() -> dict[str, Path]:
 
 
 def in_clone() -> bool:
-    """Return whether the working folder is the clone that this package is in: no other folder's Snakefile is run."""
-    return Path("src/ff_memories").resolve() == PACKAGE.resolve()
+    """Return whether the working folder is a clone of the project."""
+    return Path("Snakefile").is_file() and Path("src/ff_memories").is_dir()
 
 
 def snakefile() -> Path:

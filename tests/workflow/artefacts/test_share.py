@@ -17,9 +17,8 @@ from transformers_run import prepare
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import home
+from ff_memories.workflow import share
 from ff_memories.workflow.share import receive
-from ff_memories.workflow.snakefile import in_clone, snakefile
 
 RECORD, TABLES = "runs/small/dvc.lock", "results/small/tables"
 COUNT, ALL = ("--share", "0.0005", "--seed", "1"), ("--only", "record", "files", "rebuilt", "audit")
@@ -279,10 +278,13 @@ def test_text_that_is_given_may_not_be_what_the_config_names_unless_its_digest_i
     assert [about[kind]["known"] for kind in ("model", "text")] == [True, pin is not None]
 
 
-def test_a_folder_that_looks_like_a_clone_is_none(tmp_path, monkeypatch):
-    (tmp_path / "src/ff_memories").mkdir(parents=True)
-    (tmp_path / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path)
-    assert snakefile() == home() / "Snakefile" and not in_clone()
-    monkeypatch.chdir(home())
-    assert in_clone()
+def test_what_looks_like_a_clone_is_refused_wherever_files_may_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(share, "_refuse_elsewhere", lambda *_: None)
+    for name in ("Snakefile", "config.json"):
+        (tmp_path / name).write_text(name)
+    listed = {path: hashlib.sha256(path.encode()).hexdigest() for path in ("Snakefile", "config.json")}
+    listed["data/model/config.json"] = listed["src/ff_memories/config.json"] = listed.pop("config.json")
+    texts = {split: {"files": ["Snakefile"]} for split in ("train", "validation")}
+    made = of_one_step(tmp_path / "a.zip", {"source": None, "sha256": None, **texts}, listed, "src/ff_memories")
+    with pytest.raises(UserError, match="looks like a clone"):
+        receive(made, tmp_path / "held", [tmp_path / "config.json"], [tmp_path / "Snakefile"])
