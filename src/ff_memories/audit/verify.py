@@ -181,7 +181,7 @@ def _recomputed(check: Check) -> CheckedPart | None:
         return None
     compared = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
     longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]  # of the machine that ran the model
-    recorded = longest(row["machine"] for row in records.machines(check.run).values())
+    recorded = longest(row.get("machine", "") for row in records.machines(check.run).values())
     here = longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
     notes = [compared.summary] if compared.answer == "equal" else []
     notes += [f"recorded on {one}" for one in recorded] + [f"computed here on {one}" for one in here]

@@ -6,14 +6,13 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 LOCK = Path("workflow/envs/constraints.txt")
 
 
 def pins(path: Path = LOCK) -> dict[str, str]:
     """Return {package: version} of the environment's lock, constraints.txt."""
-    listed = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(r"^([\w.-]+)==([^\s;]+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
     return {canonicalize_name(name): version for name, version in listed}
 
 
@@ -38,5 +37,6 @@ def differences() -> list[str]:
     """
     wanted = pins()
     here: dict[str, str] = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
-    other = (p for p in sorted(wanted.keys() & here.keys()) if Version(here[p]).public != Version(wanted[p]).public)
+    public = lambda version: version.partition("+")[0]
+    other = (p for p in sorted(wanted.keys() & here.keys()) if public(here[p]) != public(wanted[p]))
     return [f"{package} {here[package]}, expected {wanted[package]}" for package in other]

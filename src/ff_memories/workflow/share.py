@@ -206,7 +206,8 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
             raise UserError(f"{archive}: refused, because its config names another file", ANOTHER)
         named = [path for _, path in Inputs(configs.parse(data, config)).named]
     except (UserError, OSError) as error:
-        reason = str(error).partition("\n")[0].replace(f"{folder}/", "")
+        reason = str(error).partition("\n  fix: ")[0].replace(f"{folder}/", "")
+        reason = reason.replace(":\n  ", ": ").replace("\n  ", "; ")
         raise UserError(f"{archive}: its config cannot be read: {reason}", ANOTHER) from None
     _refuse_elsewhere(archive, named, INPUTS)
     run = Run(data, config)
@@ -218,7 +219,7 @@ def _checked(archive: Path, folder: Path) -> tuple[Run, str, dict[str, str]]:
     paths = {*digests, *recorded, *read} - {config, str(constraints.LOCK), str(run.dvc_lock)}
     _refuse_elsewhere(archive, paths, (*INPUTS, f"{run.results}/", f"{run.annotation_folder}/"))
     belongs = {config, str(constraints.LOCK), str(run.dvc_lock), run.annotation_folder}
-    belongs |= {path for path in recorded if path.startswith(f"{run.results}/")}
+    belongs |= {path for path in recorded if path.startswith(f"{run.results}/") and dvc_yaml.is_kept(path)}  # no log
     for path in (file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()):
         if path != SUMS and not belongs & {path, *map(str, PurePosixPath(path).parents)}:
             raise UserError(f"{archive}: refused, because {path!r} does not belong to the run")

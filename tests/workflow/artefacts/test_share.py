@@ -17,7 +17,7 @@ from transformers_run import prepare
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import share
+from ff_memories.workflow import constraints, share
 from ff_memories.workflow.share import receive
 
 RECORD, TABLES = "runs/small/dvc.lock", "results/small/tables"
@@ -141,7 +141,16 @@ def unsigned(files):
     forge(files, "values", lambda row: {"agreeing_triggers": 0})
 
 
+def logged(files):
+    path = "results/small/logs/a.log"
+    files[path] = b"made: 5\n"
+    record = yaml.safe_load(files[RECORD])
+    record["stages"]["claims"]["outs"].append({"path": path, "md5": hashlib.md5(files[path]).hexdigest()})
+    files[RECORD] = yaml.safe_dump(record).encode()
+
+
 REFUSED = {
+    logged: "'results/small/logs/a.log' does not belong to the run",
     hidden: "does not belong to the run", without: f"lacks {TABLES}/values.parquet",
     elsewhere: "an archive has nothing at the path '/etc/passwd'",
     unsigned: f"{TABLES}/values.parquet is not as SHA256SUMS says",
@@ -219,6 +228,10 @@ HOSTILE: dict[str, list[tuple[str, str | bytes]]] = {
     "SHA256SUMS cannot be read": [("SHA256SUMS", b"\xff")],
     "SHA256SUMS cannot": [("SHA256SUMS", HEAD.replace("my.yaml", "../my.yaml"))],
     "SHA256SUMS can": [("SHA256SUMS", HEAD.replace("my.yaml", "Snakefile"))],
+    "cannot be read: my.yaml: corpus: missing key; model: missing key": [
+        ("SHA256SUMS", HEAD),
+        ("my.yaml", "run: evil"),
+    ],
     "contains SHA256SUMS twice": [("SHA256SUMS", HEAD), ("SHA256SUMS", HEAD)],
 }
 
@@ -288,3 +301,10 @@ def test_what_looks_like_a_clone_is_refused_wherever_files_may_be(tmp_path, monk
     made = of_one_step(tmp_path / "a.zip", {"source": None, "sha256": None, **texts}, listed, "src/ff_memories")
     with pytest.raises(UserError, match="looks like a clone"):
         receive(made, tmp_path / "held", [tmp_path / "config.json"], [tmp_path / "Snakefile"])
+
+
+def test_odd_releases_of_an_archive_are_quoted_and_no_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    constraints.LOCK.parent.mkdir(parents=True)
+    constraints.LOCK.write_bytes(b"polars==notaversion\n\xff\xfe\n")
+    assert constraints.differences() == [f"polars {pl.__version__}, expected notaversion"]
