@@ -158,8 +158,8 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
     ``model`` and ``text`` are files, or folders of files, to take these from. If they are empty, these are fetched by
     name to ``data/`` of the working folder, as ``ff-memories fetch`` does. Also return what the certificate says:
     digest, version, and by kind of input its name, whether it was given, whether that is known to be what has the name,
-    and its files' digests. Raises ``UserError``
-    if the archive is damaged or refused, or its model or text cannot be had.
+    and its files' digests. Raises ``UserError`` if the archive is damaged or refused, or its model or text cannot be
+    had.
     """
     require_file(archive)
     if not archive.is_file():
