@@ -1,7 +1,5 @@
 """What the last line of `verify` and its certificate say of the sample that they rest on."""
 
-from types import SimpleNamespace
-
 import pytest
 from pipeline import config
 
@@ -38,11 +36,3 @@ def test_a_check_of_some_parts_says_the_sample_and_what_it_lacks():
     some = [part for part in parts(triggers=(400_000, 4)) if part.name in ("record", "files", "audit")]
     says, lacks = FEW.format("4 rows", 398), "; not checked: rebuilt, verdicts"
     assert verify.verdict(some, 10) == f"NO FAULT FOUND in 10.0 s{says}, but not all was checked{lacks}"
-
-
-def test_numbers_that_are_not_recomputed_are_named(monkeypatch):
-    made = ["golden/golden.json", "models/a/perplexity.json", "models/b/perplexity.json", "tables/values.parquet"]
-    recorded = {f"results/small/{path}": ("", "") for path in made}
-    monkeypatch.setattr(verify.dvc_lock_file, "outputs", lambda run: recorded)
-    check = SimpleNamespace(again=([], []), run=SimpleNamespace(results="results/small"))
-    assert verify._beside(check) == ["golden/golden.json", "models/*/perplexity.json"]

@@ -557,15 +557,7 @@ def test_a_number_of_layers_is_seldom_judged_wrongly(margins, limit, never):
     assert wrong / trials <= 0.06
 
 
-@pytest.mark.parametrize("keys", [3, 5, 20])
-def test_a_layer_of_few_keys_is_seldom_judged_wrongly(keys):
-    """Also where many layers are tested, and each needs a p-value of a thousandth."""
-    rng, trials = np.random.default_rng(1), 10_000
-    against = np.array([statistics.below_zero(seen)[0] for seen in rng.standard_normal((trials, keys))])
-    assert [(against <= level).mean() / level <= 1.6 for level in (0.025, 0.001)] == [True, True]
-
-
-@pytest.mark.parametrize("layers, keys, true", [(28, 4, 14), (30, 10, 12)])
+@pytest.mark.parametrize("layers, keys, true", [(1, 3, 0), (1, 20, 0), (28, 4, 14), (30, 10, 12)])
 def test_few_keys_do_not_make_a_number_of_layers_too_high(layers, keys, true):
     rng, wrong, trials = np.random.default_rng(1), 0, 300
     for _ in range(trials):

@@ -144,13 +144,11 @@ def test_random_networks_that_are_too_small_alone_are_judged_together():
 
 
 def test_models_with_too_few_rows_each_have_the_interval_for_one_more_of_all_together():
-    """Here one more model has half or a third as many rows: the interval must be of one model, not of their pool."""
     rng, inside, trials = np.random.default_rng(1), 0, 2000
     for _ in range(trials):
         *five, one_more = 0.5 + 0.1 * rng.standard_normal(6)
-        pool = {"measured": float(np.mean(five)), "error": 0.1 / 5**0.5}
         alone = of_models(five) | {"measured": None, "runs": 0, "models": 5}
-        row = compared(SHARE, None, alone, together=pool)
+        row = compared(SHARE, None, alone, together={"measured": float(np.mean(five)), "error": 0.1 / 5**0.5})
         inside += row["baseline_low"] <= one_more <= row["baseline_high"]
     assert inside / trials >= 0.95
 

@@ -228,10 +228,7 @@ HOSTILE: dict[str, list[tuple[str, str | bytes]]] = {
     "SHA256SUMS cannot be read": [("SHA256SUMS", b"\xff")],
     "SHA256SUMS cannot": [("SHA256SUMS", HEAD.replace("my.yaml", "../my.yaml"))],
     "SHA256SUMS can": [("SHA256SUMS", HEAD.replace("my.yaml", "Snakefile"))],
-    "cannot be read: my.yaml: corpus: missing key; model: missing key": [
-        ("SHA256SUMS", HEAD),
-        ("my.yaml", "run: evil"),
-    ],
+    "my.yaml: corpus: missing key; model: missing key": [("SHA256SUMS", HEAD), ("my.yaml", "run: evil")],
     "contains SHA256SUMS twice": [("SHA256SUMS", HEAD), ("SHA256SUMS", HEAD)],
 }
 
@@ -279,11 +276,8 @@ def test_no_file_of_an_archive_is_where_something_looks_for_code(tmp_path, place
 @pytest.mark.parametrize("pin", [None, "0" * 64])
 def test_text_that_is_given_may_not_be_what_the_config_names_unless_its_digest_is_pinned(tmp_path, pin):
     corpus = {"source": "wikitext-103", "sha256": pin, "train": {"files": []}, "validation": {"files": []}}
-    listed = {}
-    for path in (
-        "model/config.json",
-        *(f"wikitext-103/wiki.{split}.{raw}" for split in ("train", "valid") for raw in ("raw", "tokens")),
-    ):
+    listed, texts = {}, [f"wiki.{split}.{raw}" for split in ("train", "valid") for raw in ("raw", "tokens")]
+    for path in ("model/config.json", *(f"wikitext-103/{text}" for text in texts)):
         (tmp_path / Path(path).name).write_text(path)
         listed[f"data/{path}"] = hashlib.sha256(path.encode()).hexdigest()
     made = of_one_step(tmp_path / "a.zip", corpus, listed)
