@@ -38,7 +38,7 @@ FREE_IT = "let what else runs on the GPU end first, or use one with more memory,
 WENT = {  # commands of versions before 0.1, and what does their work
     **dict.fromkeys(["annotate answers", "annotate prompts", "annotate score"], "python -m contrib.language_model"),
     "annotate simulate": "python -m contrib.simulated_annotators",
-    "export delphi": "python -m contrib.delphi export",
+    **{f"export {name}": f"python -m contrib.{name} export" for name in ("delphi", "neuronpedia")},
     "crate": "python -m contrib.ro_crate.crate",
     **dict.fromkeys(
         [f"export {name}" for name in ("agreement", "dim", "layer", "sample", "texts", "triggers")],

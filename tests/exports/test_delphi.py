@@ -6,10 +6,9 @@ from contextlib import chdir
 import numpy as np
 import polars as pl
 import pytest
-from pipeline import line
+from contributed import use
 from safetensors.numpy import load_file
 
-from contrib.delphi import __main__ as program
 from contrib.delphi import export as delphi
 from ff_memories import api
 from ff_memories.corpus import store
@@ -20,7 +19,7 @@ WINDOW = 32  # the default of delphi's ConstructorConfig.example_ctx_len
 
 def export(out, *keys, others=20):
     options = ("--configfile", "my.yaml", "--others", others, "--device", "cpu", "--threads", 1)
-    program.main(line(["export", *options, "--out", out, "--keys", *keys]))
+    use("delphi", "export", *options, "--out", out, "--keys", *keys)
     return out
 
 

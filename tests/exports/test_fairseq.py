@@ -4,7 +4,7 @@ import gzip
 import json
 
 import polars as pl
-from pipeline import step
+from contributed import use
 
 
 def lines(path):
@@ -13,7 +13,7 @@ def lines(path):
 
 def test_neuronpedia_gets_words_with_blanks_and_one_source_per_layer(fairseq, monkeypatch, tmp_path):
     monkeypatch.chdir(fairseq)
-    step("export", "neuronpedia", "--configfile", "my.yaml", "--out", tmp_path / "np", "--model-id", "tiny")
+    use("neuronpedia", "export", "--configfile", "my.yaml", "--out", tmp_path / "np", "--model-id", "tiny")
     types = [line.rpartition(" ")[0] for line in (fairseq / "dict.txt").read_text(encoding="utf-8").splitlines()]
     types = ["<s>", "<pad>", "</s>", "<unk>", *types]
     assert {path.name for path in (tmp_path / "np" / "tiny").iterdir()} == {"0-ff-memories", "1-ff-memories"}

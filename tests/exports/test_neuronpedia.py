@@ -7,13 +7,12 @@ from contextlib import chdir
 
 import polars as pl
 import pytest
-from pipeline import step
-from refusing import says
+from contributed import says, use
 from tokenizers import Tokenizer
 
+from contrib.neuronpedia import export as neuronpedia
 from ff_memories import tables
 from ff_memories.corpus import store
-from ff_memories.exports import neuronpedia
 
 RESULTS, KEYS, LAYERS = "results/small", 160, 3
 
@@ -51,12 +50,12 @@ def lines(path):
 
 
 def export(out, *more):
-    step("export", "neuronpedia", "--configfile", "my.yaml", "--out", out, *more)
+    use("neuronpedia", "export", "--configfile", "my.yaml", "--out", out, *more)
     return out
 
 
 def refused(capsys, *more):
-    return says(capsys, "export", "neuronpedia", "--configfile", "my.yaml", "--out", *more)
+    return says(capsys, "neuronpedia", "export", "--configfile", "my.yaml", "--out", *more)
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,1 @@
-"""Write a run's tables in formats of other tools: Hugging Face, Neuronpedia."""
+"""Write a run's tables in the format of Hugging Face; others are in ``contrib``."""
