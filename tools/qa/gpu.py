@@ -30,6 +30,7 @@ from ff_memories import tables
 from ff_memories.audit import compare
 from ff_memories.audit.near_equal import tolerances
 from ff_memories.base.files import write_whole
+from ff_memories.base.job_costs import costs
 from ff_memories.base.machine import gpu_present, hardware
 from ff_memories.base.progress import duration
 
@@ -104,9 +105,7 @@ def measured_smollm2(folder: Path, precision: str) -> dict[str, Any]:
     command("snakemake", *of_smollm2(precision).values(), "--cores", "all", "--resources", "gpu=1", "--configfile",
             path, "--quiet", "all")  # fmt: skip
     seconds = time.monotonic() - begun
-    logs = sorted((ROOT / "results" / name / "logs").rglob("*.tsv"))
-    steps = {log.relative_to(ROOT / "results" / name / "logs").as_posix().removesuffix(".tsv"):
-             float(pl.read_csv(log, separator="\t")["s"][0]) for log in logs}  # fmt: skip
+    steps = {cost.rule: cost.seconds for cost in costs(ROOT / "results" / name / "logs")}
     return {"seconds_of_the_run": round(seconds, 1), "seconds_of_jobs": steps}
 
 
