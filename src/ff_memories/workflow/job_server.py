@@ -22,6 +22,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -87,7 +88,7 @@ def ask(argv: list[str]) -> int | None:
             return None
     if answer:
         return answer[0]
-    print("error: the system ended this step's process, as it does when memory runs out", file=sys.stderr)
+    print("error: a signal ended this step's process, as the system's does when memory runs out", file=sys.stderr)
     return KILLED
 
 
@@ -102,10 +103,10 @@ def serve(number: int, run: Callable[[list[str]], None]) -> None:
     ``number``: of the descriptor where jobs ask; ``run``: runs a command line, and raises ``SystemExit`` at its end.
     """
     listener = socket.socket(fileno=number)
-    warnings.simplefilter("ignore")  # of forks beside threads: polars' and numpy's wait, and these libraries allow it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the jobs
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
     learned, teaching = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    teaching.setblocking(False)  # a job ends, whether or not there is room for what it teaches
     streams: list[Any] = [sys.stdin, listener, learned]
     while sys.stdin not in (ready := select.select(streams, [], [])[0]):
         for name in learned.recv(1 << 20).decode().split() if learned in ready else ():
@@ -113,7 +114,12 @@ def serve(number: int, run: Callable[[list[str]], None]) -> None:
                 import_module(name)
         if listener in ready:
             with listener.accept()[0] as connection:
-                if os.fork() == 0:
+                if _user(connection) != os.getuid():
+                    continue
+                with warnings.catch_warnings():  # of forks beside threads: those of polars and numpy wait
+                    warnings.simplefilter("ignore")
+                    forked = os.fork() == 0
+                if forked:
                     listener.close()  # so that no job waits for a server that has ended
                     _work(connection, teaching, run)
 
@@ -127,11 +133,11 @@ def _work(connection: socket.socket, teaching: socket.socket, run: Callable[[lis
         head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
         with connection.makefile("rb") as rest:
             argv, folder, environment, umask = json.loads(rest.read(*LENGTH.unpack(head)))
-        if _user(connection) != os.getuid():
-            sys.exit(status)
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
-        sys.stdout, sys.stderr = (open(n, "w", 1, closefd=False) for n in (1, 2))  # noqa: SIM115  # until it ends
+        says = environment.get("PYTHONIOENCODING", "").partition(":")[0] or None
+        opened = partial(open, mode="w", buffering=1, encoding=says, errors="backslashreplace", closefd=False)
+        sys.stdout, sys.stderr = map(opened, (1, 2))
         os.chdir(folder)
         os.umask(umask)
         os.environ.clear()
@@ -145,9 +151,10 @@ def _work(connection: socket.socket, teaching: socket.socket, run: Callable[[lis
         traceback.print_exc()
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for written in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                written.flush()
         with suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
             connection.send(bytes([status]))
             teaching.send("\n".join(name for name in sys.modules if name not in before and "." in name).encode())
         os._exit(status)

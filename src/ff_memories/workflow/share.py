@@ -177,9 +177,8 @@ def receive(archive: Path, folder: Path, model: list[Path], text: list[Path]) ->
         files = _given(kind, given, wanted, folder) if given and wanted else _by_name(kind, run, paths)
         for path, file in files.items():
             _place(archive, folder, path, file)
-        pins = wanted if kind == "text" and run.config.corpus.sha256 else run.inputs.pinned | run.inputs.gguf
         name = names(run)[kind]
-        known = not given or name is None or wanted.items() <= pins.items()  # to be what the config names
+        known = not given or name is None  # to be what the config names: its digests are the archive's own words
         about[kind] = {"name": name, "given": bool(given), "known": known, "files": wanted}
     for gguf, digest in run.inputs.gguf.items():
         converted = from_gguf.folder(folder / gguf, digest)

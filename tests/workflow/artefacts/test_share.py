@@ -282,7 +282,7 @@ def test_text_that_is_given_may_not_be_what_the_config_names_unless_its_digest_i
         listed[f"data/{path}"] = hashlib.sha256(path.encode()).hexdigest()
     made = of_one_step(tmp_path / "a.zip", corpus, listed)
     _, about = receive(made, tmp_path / "held", [tmp_path / "config.json"], sorted(tmp_path.glob("wiki*")))
-    assert [about[kind]["known"] for kind in ("model", "text")] == [True, pin is not None]
+    assert [about[kind]["known"] for kind in ("model", "text")] == [True, False]
 
 
 def test_what_looks_like_a_clone_is_refused_wherever_files_may_be(tmp_path, monkeypatch):

@@ -74,7 +74,7 @@ def test_a_job_that_is_killed_says_so_and_one_whose_caller_ends_ends(monkeypatch
             time.sleep(0.05)
         end(begun, forks(server)[0])
         log = begun.communicate(timeout=60)[1]
-        assert begun.returncode == -signal.SIGKILL or "as it does when memory runs out" in log
+        assert begun.returncode == -signal.SIGKILL or "as the system's does when memory runs out" in log
         while forks(server):
             time.sleep(0.05)
     assert begun.returncode == -signal.SIGKILL
