@@ -67,15 +67,18 @@ def run(args: argparse.Namespace) -> int:
     from ff_memories.workflow import dvc_yaml
     from ff_memories.workflow.share import receive
 
-    os.environ["PYTHONSAFEPATH"] = "1"  # processes import nothing from the folder where they start, the archive's
     args.certificate = args.certificate and args.certificate.absolute()  # of this folder, not the archive's
     with tempfile.TemporaryDirectory(prefix="ff-memories-shared-") as folder:
         config, about = receive(args.archive, Path(folder), args.model, args.text)
         print(args.archive, *_words(about), sep="\n  ", flush=True)
         with chdir(folder):
+            os.environ["PYTHONSAFEPATH"] = "1"  # processes import nothing from the folder where they start
             run_ = Run.read(config)
             dvc_yaml.write(run_)  # as the code here says; the archive has the record alone
-            return _checked(args, run_, aim, {"archive": about})
+            try:
+                return _checked(args, run_, aim, {"archive": about})
+            finally:
+                del os.environ["PYTHONSAFEPATH"]
 
 
 def _words(about: dict[str, Any]) -> Iterator[str]:

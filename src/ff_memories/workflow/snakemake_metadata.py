@@ -49,7 +49,7 @@ def refuse_replaced(run: Run) -> None:
                 continue
             older = latest("st_mtime", path) <= os.stat(out).st_mtime
             came_since = latest("st_ctime", path, os.path.dirname(path) or path) > record.endtime
-            if older and came_since and _checksum(path) != recorded:
+            if older and came_since and recorded and _checksum(path) != recorded:
                 replaced.add(path)
     if replaced:
         files = shlex.join(sorted(replaced))
