@@ -274,7 +274,7 @@ def test_no_file_of_an_archive_is_where_something_looks_for_code(tmp_path, place
 
 
 @pytest.mark.parametrize("pin", [None, "0" * 64])
-def test_text_that_is_given_may_not_be_what_the_config_names_unless_its_digest_is_pinned(tmp_path, pin):
+def test_text_that_is_given_may_not_be_what_the_config_names_whatever_digest_that_pins(tmp_path, pin):
     corpus = {"source": "wikitext-103", "sha256": pin, "train": {"files": []}, "validation": {"files": []}}
     listed, texts = {}, [f"wiki.{split}.{raw}" for split in ("train", "valid") for raw in ("raw", "tokens")]
     for path in ("model/config.json", *(f"wikitext-103/{text}" for text in texts)):
