@@ -432,6 +432,15 @@ def test_a_layer_without_either_kind_has_no_say():
     assert say(16).reason == "the larger share in 15 of 16 layers, 1 without data"
 
 
+def test_a_layer_with_a_few_cases_is_undecided_and_one_that_is_clear_decides():
+    one_case = refinement(lambda e, i: "composition" if i == 1 and e else "residual")
+    judged = layers_.feed_forward_disagrees(evidence(one_case), limit=Limit(16)).judged
+    assert (judged.value, judged.low, judged.high, judged.shows) == (16, 15, 16, "undecided")
+    one_against = refinement(lambda e, i: "agreement" if i == 1 else "residual")
+    judged = layers_.feed_forward_disagrees(evidence(one_against), limit=Limit(16)).judged
+    assert (judged.value, judged.low, judged.high) == (15, 15, 15) and judged.shows in ("no", "too_small")
+
+
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
 def test_a_claim_is_declared_in_known_words(claim):
     assert set(claim.baselines) <= set(BASELINES) and (not claim.chance or claim.chance in claim.baselines)

@@ -23,10 +23,14 @@ class Cost:
 
 
 def spent(begun: float) -> str:
-    """Return the line of this process: its seconds since ``begun`` (``time.monotonic``), and its peak of memory."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    cost = {"seconds": time.monotonic() - begun, "processor_seconds": used.ru_utime + used.ru_stime}
-    return SPENT + json.dumps({name: round(n, 2) for name, n in (cost | {"peak_mib": used.ru_maxrss / 1024}).items()})
+    """Return the line of this process, since ``begun`` (``time.monotonic``), and those that it has waited for.
+
+    Their processor time is summed; of their memory, the largest peak counts.
+    """
+    used = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cost = {"seconds": time.monotonic() - begun, "processor_seconds": sum(one.ru_utime + one.ru_stime for one in used)}
+    cost["peak_mib"] = max(one.ru_maxrss for one in used) / 1024
+    return SPENT + json.dumps({name: round(n, 2) for name, n in cost.items()})
 
 
 def costs(logs: Path) -> list[Cost]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
-from scipy.stats import binomtest, norm, spearmanr, t
+from scipy.stats import binom, binomtest, norm, spearmanr, t
 
 from ff_memories.base.draws import BLOCK, interval, resamples
 from ff_memories.base.draws import RESAMPLES as DRAWS
@@ -178,6 +178,11 @@ def within_layers(frame: pl.DataFrame, value: str, seed: int | None) -> dict[int
         layer: resamples(part[value].to_numpy(), None if seed is None else [seed, number])
         for number, ((layer,), part) in enumerate(rows.group_by("layer", maintain_order=True))
     }
+
+
+def sign_test(cases: int, n: int) -> Sides:
+    """Return the exact p-values that of ``n`` units not more than half are cases, and that not fewer are."""
+    return float(binom.sf(cases - 1, n, 0.5)), float(binom.cdf(cases, n, 0.5))
 
 
 def below_zero(values: np.ndarray, ties: bool = False) -> Sides | None:

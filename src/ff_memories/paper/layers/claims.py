@@ -24,11 +24,11 @@ from ff_memories.judge.statistics import (
     joint_medians,
     joint_shares,
     lowest_of_joint,
-    p_value,
     percent,
     pooled_draws,
     pooled_share,
     share_interval,
+    sign_test,
 )
 from ff_memories.paper.layers.measures import (
     active_memories,
@@ -257,15 +257,11 @@ def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, d
     both, larger = table.filter(pl.col("kind").is_in([most, least])), pl.col("kind") == most
     if both.is_empty():
         return Measurement(n=0, reason="no layer changes a prediction" if len(table) else EMPTY), {}, {}
-    more = table.select("example", "layer", hit=larger.cast(pl.Int8) - (pl.col("kind") == least).cast(pl.Int8))
-    layers = sorted(both["layer"].unique().to_list())
-    every = sorted(table["layer"].unique().to_list())
-    margins = by_layer(more.group_by("layer").agg(pl.col("hit").mean()).sort("layer"), "hit")
-    resampled = joint_shares(more, evidence.seed)
+    counts = both.group_by("layer").agg(more=larger.sum(), of=pl.len()).sort("layer").iter_rows()
+    rows = {layer: (more, of) for layer, more, of in counts}
     draws = pooled_draws(both, larger, "example", evidence.seed)
-    holding = {layer: margins[layer] > 0 for layer in layers}
-    more_often = {layer: resampled[:, every.index(layer)] for layer in layers if len(resampled)}
-    tests = {layer: (p_value(d, 0.0, "greater"), p_value(d, 0.0, "less")) for layer, d in more_often.items()}
+    holding = {layer: 2 * more > of for layer, (more, of) in rows.items()}
+    tests = {layer: sign_test(*row) for layer, row in rows.items()} if evidence.seed is not None else {}
     return _of_examples(evidence, both, larger, draws=draws), holding, tests
 
 
