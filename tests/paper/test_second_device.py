@@ -35,8 +35,8 @@ from ff_memories.paper.keys import mutations, trigger_table, triggers
 from ff_memories.paper.keys.topk import TopTriggers
 from ff_memories.paper.layers import composition
 from ff_memories.paper.values import values
+from ff_memories.plan import speed
 from ff_memories.report.gallery import TABLES, parts
-from ff_memories.workflow import speed
 
 TYPES = words(40)
 MODELS: dict[str, dict[str, Any]] = {

@@ -15,7 +15,8 @@ from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
-from ff_memories.workflow import code_digest, constraints, costs, job_server
+from ff_memories.plan import costs
+from ff_memories.workflow import code_digest, constraints, job_server
 from ff_memories.workflow import rules as all_rules, snakemake_metadata
 from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
@@ -23,8 +24,7 @@ from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.private_api import remember_checksums
 from ff_memories.workflow.opening import refuse_taken
-from ff_memories.workflow.run import Run
-from ff_memories.workflow.snakefile import home
+from ff_memories.workflow.run import Run, home
 from ff_memories.workflow.terminal_logger import after_nothing, brief
 from snakemake.exceptions import WorkflowError
 from snakemake.io import strip_wildcard_constraints

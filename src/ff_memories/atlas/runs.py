@@ -154,7 +154,9 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
     name, label = folder.resolve().name, escape_invisible(label)
     resolved = None if config is None else config.resolved()
     text = _text(config, folder, dvc_lock_file.digest(sentences) if sentences.is_file() else None)
-    tables, untrained, verdicts = _tables(folder), _untrained(folder), _claims(claims)
+    tables, verdicts = _tables(folder), _claims(claims)
+    models = sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name))
+    untrained = list(filter(None, map(_tables, models)))
     return Member(folder, name, label, info, resolved, unknown, text, tables, untrained, verdicts, step)
 
 
@@ -186,12 +188,6 @@ def _tables(folder: Path) -> Tables:
     if PATTERNS in read and (labels := read.pop(PATTERNS).filter(annotator=ANNOTATOR)).height:
         read[PATTERNS] = labels
     return read
-
-
-def _untrained(folder: Path) -> list[Tables]:
-    """Return the tables of each untrained model that the run measured, in the order of their seeds."""
-    models = sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name))
-    return [tables for tables in map(_tables, models) if tables]
 
 
 def _claims(path: Path) -> dict[str, dict[str, Any]]:

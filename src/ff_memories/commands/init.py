@@ -123,7 +123,7 @@ def configured(args: argparse.Namespace) -> str:
     if args.protocol is not None:
         data = {"run": data["run"], config.PROTOCOL: args.protocol.as_posix()} | _without(data, shared)
     if args.time is not None:
-        from ff_memories.workflow.planning import Planner, fit  # torch takes seconds to load
+        from ff_memories.plan.planner import Planner, fit  # torch takes seconds to load
 
         planner = Planner.of(_run(render(data), args.config))
         print("\n".join(fit(data, planner, args.time, str(args.config))))

@@ -13,15 +13,15 @@ from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.inputs import model_folder
 from ff_memories.model.info import quantised
+from ff_memories.plan.cards import cards
 from ff_memories.report.answers import looked_at
 from ff_memories.workflow import opening
-from ff_memories.workflow.cards import cards
 from ff_memories.workflow.rules import refuse_bad_sample
 from ff_memories.workflow.run import Run
 
 if TYPE_CHECKING:
-    from ff_memories.workflow.costs import Planned
-    from ff_memories.workflow.planning import Planner
+    from ff_memories.plan.costs import Planned
+    from ff_memories.plan.planner import Planner
 
 LONG = 24 * 3600  # seconds without a GPU above which a plan begins with a GPU's answer
 GPU = "h100"
@@ -38,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from ff_memories.workflow.planning import Planner, widths  # torch takes a second to load
+    from ff_memories.plan.planner import Planner, widths  # torch takes a second to load
 
     run_ = opening.opened(args.configfile)
     refuse_bad_sample(run_)

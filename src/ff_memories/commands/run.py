@@ -29,8 +29,7 @@ from ff_memories.config import PROTOCOL, read_yaml
 from ff_memories.inputs import one_text, registry
 from ff_memories.report.outcome import OPEN
 from ff_memories.workflow import terminal_logger
-from ff_memories.workflow.run import Run
-from ff_memories.workflow.snakefile import packaged, snakefile
+from ff_memories.workflow.run import Run, packaged, snakefile
 
 MADE_BY = "# made by: ff-memories run"
 PASSED_ON = ("config", "name", "cores", "gpus", "dry_run", "open", "verbose", "more")  # not of the config

@@ -20,8 +20,7 @@ import yaml
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.workflow.jobs import is_intermediate, makes_intermediates, workflow
-from ff_memories.workflow.run import Run
-from ff_memories.workflow.snakefile import in_clone
+from ff_memories.workflow.run import Run, in_clone
 
 HEADER = "# Generated from the Snakefile by ff-memories dvc-yaml\n"
 OF_SOURCES = "# Written by ff-memories sources: what each stage does, as a digest\n"
@@ -100,7 +99,9 @@ def stages(run: Run) -> dict[str, Stage]:
             for name in stages_of(job):
                 stage = out.setdefault(name, Stage(name, _about(name, job.rule.snakefile)))
                 stage.rules[job.rule.name] = job.rule
-                stage.reads |= {_annotators(str(path)) for path in job.input if not is_intermediate(path)}
+                paths = (str(path) for path in job.input if not is_intermediate(path))
+                # an annotators' folder, so another file in it changes the stage but not dvc.yaml
+                stage.reads |= {re.sub(r"^(annotations/[^/]+)/.*", r"\1", path) for path in paths}
                 stage.writes |= {path for path in outputs if not is_intermediate(path)}
                 if config := job.rule.params.get("config"):
                     stage.keys |= set(config.watched(job.wildcards_dict.get("model")))
@@ -120,11 +121,6 @@ def _about(name: str, file: Any) -> str:
     lines = Path(str(file)).read_text(encoding="utf-8").splitlines()
     count = next(n for n, line in enumerate(lines) if not line.startswith("#"))
     return ABOUT_MODELS if name.startswith(MODELS) else " ".join(line.strip("# ") for line in lines[:count])
-
-
-def _annotators(file: str) -> str:
-    """Return the folder of an annotators' file, so another file in it changes the stage but not dvc.yaml."""
-    return "/".join(file.split("/")[:2]) if file.startswith("annotations/") else file
 
 
 def _allowed(stage: Stage, rules: Iterable[Any]) -> list[str]:

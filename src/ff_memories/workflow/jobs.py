@@ -12,8 +12,7 @@ import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import private_api
-from ff_memories.workflow.run import Run
-from ff_memories.workflow.snakefile import snakefile
+from ff_memories.workflow.run import Run, snakefile
 
 # What a run makes on the way to its outputs, and no record has: shards, and of the models of the baselines what they
 # are drawn from, their triggers and their counts.

@@ -15,8 +15,7 @@ from pathlib import Path
 from ff_memories.base.progress import Progress
 from ff_memories.workflow import dvc_lock_file, dvc_yaml
 from ff_memories.workflow.jobs import is_intermediate, workflow
-from ff_memories.workflow.run import Run
-from ff_memories.workflow.snakefile import snakefile
+from ff_memories.workflow.run import Run, snakefile
 
 
 @dataclass

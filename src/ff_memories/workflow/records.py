@@ -22,8 +22,7 @@ from ff_memories.base.job_costs import costs
 from ff_memories.inputs.fetch import fetch
 from ff_memories.workflow import dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
 from ff_memories.workflow.dvc_yaml import Stage
-from ff_memories.workflow.run import Run
-from ff_memories.workflow.snakefile import snakefile
+from ff_memories.workflow.run import Run, snakefile
 
 MODIFIED, DELETED = "modified", "deleted"  # how a file differs
 SCRATCH = Path(".dvc/tmp")  # on the run's disk, outside the checkout

@@ -1,6 +1,7 @@
-"""A run: its config, the paths of its files, and whether it is finished."""
+"""A run: its config, the paths of its files, whether it is finished, and the Snakefile that makes it."""
 
 import importlib.util
+import re
 import shlex
 from collections.abc import Iterable
 from os.path import relpath
@@ -9,12 +10,11 @@ from typing import Any
 
 from ff_memories import config as configs
 from ff_memories.base.errors import UserError, with_extra
-from ff_memories.base.files import require_file
+from ff_memories.base.files import home, require_file
 from ff_memories.config.sections import plain_path
 from ff_memories.figures.registry import refuse_useless
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.model.info import read_info
-from ff_memories.workflow.snakefile import in_clone
 
 DEFAULT = Path("config/config.yaml")  # the default run's
 SOURCES = "sources.yaml"
@@ -150,3 +150,20 @@ def corpus_of(run: Run, what: str) -> Path:
         hint = f"run {run.again(str(path))}"
         raise UserError(f"{path}: {what} quote the run's text, and it is not here", hint)
     return path
+
+
+def packaged() -> dict[str, Path]:
+    """Return {run: its config} of the runs whose configs come with the package, such as ``demo``."""
+    named = lambda path: re.search(r"^run: (\S+)$", path.read_text(encoding="utf-8"), re.M)
+    names = {path: named(path) for path in home().glob("config/*.yaml")}
+    return {run[1]: path for path, run in sorted(names.items()) if run}
+
+
+def in_clone() -> bool:
+    """Return whether the working folder is a clone of the project."""
+    return Path("Snakefile").is_file() and Path("src/ff_memories").is_dir()
+
+
+def snakefile() -> Path:
+    """Return the Snakefile: that of the working folder, if it is a clone, or else the package's own."""
+    return Path("Snakefile") if in_clone() else home() / "Snakefile"

@@ -32,8 +32,7 @@ from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.of_run import Inputs
 from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, records, snakemake_metadata
 from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, workflow
-from ff_memories.workflow.run import Run, refuse_unfinished
-from ff_memories.workflow.snakefile import in_clone
+from ff_memories.workflow.run import Run, in_clone, refuse_unfinished
 
 SUMS = "SHA256SUMS"
 CONFIG = r"(?:config/)?\w[\w .-]*\.ya?ml"

@@ -48,10 +48,9 @@ def test_no_stage_follows_from_itself_and_none_writes_what_another_one_writes(st
     assert all(name in before["baselines"] for name in stages if "@" in name)
 
 
-def test_shards_are_no_files_of_dvc_and_annotations_are_a_folder(stages):
+def test_shards_are_no_files_of_dvc(stages):
     every = {path for stage in stages.values() for path in stage.reads | stage.writes}
     assert not [path for path in every if "/shards/" in path]
-    assert dvc_yaml._annotators("annotations/demo/a/x.csv") == "annotations/demo"
 
 
 def test_the_stages_of_models_are_one_text(stages):

@@ -22,9 +22,9 @@ from ff_memories.inputs import registry
 from ff_memories.model import perplexity
 from ff_memories.paper.beyond import causal, survey
 from ff_memories.paper.values import values
+from ff_memories.plan import costs, planner, speed
+from ff_memories.plan.costs import SENTENCE, Shape, Speed, Text
 from ff_memories.steps.model import PAPER_SIZE
-from ff_memories.workflow import costs, planning, speed
-from ff_memories.workflow.costs import SENTENCE, Shape, Speed, Text
 
 DESCRIBED = {
     "layers": 5, "model": 16, "keys": 7, "heads": 2, "vocab": 48, "input_cutoffs": [48], "adaptive_input": False,
@@ -155,7 +155,7 @@ def test_sizes_are_those_of_the_converted_model_and_of_the_sentences_that_are_re
 
 def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(planning, "measured", lambda *given: SPEED)
+    monkeypatch.setattr(planner, "measured", lambda *given: SPEED)
     (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
     run("--json", "plan.json")  # whether it fits depends on where this is
     assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base.arithmetic import Precision
-from ff_memories.workflow.costs import Shape, Speed
+from ff_memories.plan.costs import Shape, Speed
 
 
 @dataclass(frozen=True)

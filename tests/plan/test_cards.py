@@ -10,9 +10,8 @@ from running import ROOT
 
 from ff_memories.config import parse
 from ff_memories.inputs import registry
-from ff_memories.workflow import cards, costs, planning
-from ff_memories.workflow.cards import shares
-from ff_memories.workflow.costs import Shape, Speed, Text
+from ff_memories.plan import cards, costs, planner
+from ff_memories.plan.costs import Shape, Speed, Text
 
 PAPER = Shape(**registry.source("adaptive_lm_wiki103.v2").shape)
 GATED = Shape(12, 768, 2 * 3072, 12, 50_000, 50_000, 200_000_000, signs=2, matrices=3)
@@ -28,7 +27,7 @@ def plan(card, shape, precision="float32"):
 
 def share(step, matrices, precision="float32"):
     asked = (step, matrices, precision)
-    return next(s.over for s in shares() if (s.step, s.matrices, s.precision) == asked)
+    return next(s.over for s in cards.shares() if (s.step, s.matrices, s.precision) == asked)
 
 
 def start():
@@ -57,8 +56,8 @@ def test_every_step_that_runs_the_model_has_a_share_of_a_known_card():
     for matrices in (2, 3):
         over = cards.cards()["l4"].speed(replace(PAPER, matrices=matrices), "tf32").over
         assert {work.like for work in works} == set(over)
-    assert {s.card for s in shares()} <= set(cards.cards())
-    assert all(s.date and s.origin and s.over >= 1 for s in shares())
+    assert {s.card for s in cards.shares()} <= set(cards.cards())
+    assert all(s.date and s.origin and s.over >= 1 for s in cards.shares())
 
 
 def run(*arguments):
@@ -69,7 +68,7 @@ def run(*arguments):
 def paper(tmp_path, monkeypatch):
     """A folder with the paper's config, on a machine that is `SLOW` without a GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(planning, "measured", lambda *given: SLOW)
+    monkeypatch.setattr(planner, "measured", lambda *given: SLOW)
 
     def write(**changes):
         text = (ROOT / "config/paper.yaml").read_text()

@@ -23,11 +23,11 @@ from ff_memories.inputs.fetch import fetch, missing
 from ff_memories.judge.register import register
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
-from ff_memories.workflow import costs
-from ff_memories.workflow.cards import Card
-from ff_memories.workflow.costs import SENTENCE, Planned, Shape, Speed, Text
+from ff_memories.plan import costs
+from ff_memories.plan.cards import Card
+from ff_memories.plan.costs import SENTENCE, Planned, Shape, Speed, Text
+from ff_memories.plan.speed import measured
 from ff_memories.workflow.run import Run
-from ff_memories.workflow.speed import measured
 
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are
 # The keys that are cut, besides those of `_least`, and the least that still says something. Memories are cut only if

@@ -18,7 +18,7 @@ from ff_memories.config.sections import ExecutionSection
 from ff_memories.model.decoder import Batch, Layer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.vocabulary import ROWS, Vocabulary
-from ff_memories.workflow.costs import SENTENCE, Shape, Speed
+from ff_memories.plan.costs import SENTENCE, Shape, Speed
 
 READ = 1.5e8  # parameters that a job reads per second
 FORKED = 1.0  # seconds to start a job on this machine's CPU (``job_server``)
