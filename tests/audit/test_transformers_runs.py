@@ -19,7 +19,7 @@ from data.train_transformer import tokenizer
 from ff_memories.audit import compare
 from ff_memories.audit.audit import LEFT_OUT
 from ff_memories.audit.audit_inputs import AuditInputs, reference
-from ff_memories.audit.checks import ROWS, recomputed
+from ff_memories.audit.checks import ROWS, _fewest, recomputed
 from ff_memories.audit.equations import Activations
 from ff_memories.audit.near_equal import DIFFERS, MATCH
 from ff_memories.audit.sampling import Aim
@@ -28,6 +28,7 @@ from ff_memories.audit.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import POSITIONS
 from ff_memories.inputs import model_folder
+from ff_memories.paper.layers.composition import _active
 from ff_memories.workflow.run import Run
 
 SOME = Aim(0.95, 0.05, seed=1)  # 59 rows of each table
@@ -271,6 +272,13 @@ def test_a_rows_own_error_widens_its_noise_up_to_a_limit_and_an_overflow_does_no
     assert wider == pytest.approx([usual, usual + 8e-5, 101 * usual, usual])
     assert (one.off(1e-5, 1), measured.off(1e-5, 1)) == (0.0, measured.noise(1e-5, 1))
     assert measured.unsure(1e-5).tolist() == one.unsure(1e-5).tolist(), "its scores are as exact as before"
+
+
+@pytest.mark.parametrize("signs", [1, 2])
+def test_the_fewest_memories_are_active_by_their_sign_as_in_the_step(signs):
+    m = torch.tensor([[0.5, -3.0, 4.0, -0.1, 2.0]]).double()
+    fires, close = _fewest(Activations(m, m, (m,), m, m, signs), m[0].square(), 0.9)
+    assert fires.tolist() == _active(m, m.square(), "share:0.9", signs)[0].tolist() and not close.any()
 
 
 def opposite(row):

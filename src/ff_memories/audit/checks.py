@@ -213,9 +213,9 @@ def _fewest(seen: Activations, energies: Tensor, share: float) -> tuple[Tensor, 
         close = alike & (alike.sum() > 1)
         close[index[(reached - target).abs() <= 1e-4 * target]] = True
         close[index[1:][(reached - target).abs()[:-1] <= 1e-4 * target]] = True
-    if seen.signs == 1:
-        return chosen, close
     m = seen.m[-1]
+    if seen.signs == 1:  # a negative coefficient has a share of the energy, but its memory isn't active
+        return chosen & (m > 0), close & (m > 0)
     return torch.cat([chosen & (m > 0), chosen & (m < 0)]), torch.cat([close, close])
 
 
