@@ -103,6 +103,9 @@ ODD = {
         lambda f: (f / "config.json").rename(f / "adapter_config.json"), "an adapter of peft (adapter_config.json)",
     ),
     "a width that is none": (lambda f: edited(f, head_dim="x"), "head_dim is x; expected a whole"),
+    "a layer of its own": (
+        lambda f: edited(f, per_layer_config={"1": {"rms_norm_eps": 0.5}}), "'rms_norm_eps' is a per-layer attribute",
+    ),
     "a billion layers": (lambda f: edited(f, num_hidden_layers=10**9), "num_hidden_layers is 1000000000; expected"),
     "a large width": (
         lambda f: edited(f, hidden_size=100_000), "lm_head.weight is (300, 48), by config.json (300, 100000)",
