@@ -154,6 +154,14 @@ def test_what_a_config_says_of_labels_and_calls_changes_nothing(folder, llama):
     assert torch.equal(logits(folder), logits(llama))
 
 
+def test_a_tokenizers_file_that_came_after_the_config_is_refused(folder):
+    wanted = model_folder.digests(folder, model_folder.files_of(folder))
+    model_folder.check_digests(folder, wanted)
+    (folder / "added_tokens.json").write_text('{"<new>": 40}')
+    with pytest.raises(UserError, match=r"added_tokens\.json changes the tokenizer, and"):
+        model_folder.check_digests(folder, wanted)
+
+
 def test_a_config_of_other_types_is_refused_in_a_line(tmp_path):
     folder = tiny.save(tmp_path / "model", "mistral")
     edited(folder, sliding_window="x")

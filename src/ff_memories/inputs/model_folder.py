@@ -150,6 +150,9 @@ def check_digests(folder: str | Path, wanted: dict[str, str]) -> None:
             hint = f"remove {folder} and run again"
             raise UserError(f"{folder}: not made from the file that model.files names", hint)
         wanted = origin["files"]
+    more = [n for n in (TOKENIZER_CONFIG, *OF_TOKENIZER) if n not in wanted and (Path(folder) / n).exists()]
+    if wanted and more:
+        raise UserError(f"{folder}: {more[0]} changes the tokenizer, and model.files does not name it", "remove it")
     for name, digest in wanted.items():
         if not (Path(folder) / name).is_file():
             raise UserError(f"{folder}: {name} is missing, which model.files names", "get the model's files again")
