@@ -4,6 +4,7 @@ import pytest
 from pipeline import config
 
 from ff_memories.audit import verify
+from ff_memories.audit.sampling import Aim
 from ff_memories.audit.verify import NEEDED, CheckedPart
 from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.run import Run
@@ -36,3 +37,14 @@ def test_a_check_of_some_parts_says_the_sample_and_what_it_lacks():
     some = [part for part in parts(triggers=(400_000, 4)) if part.name in ("record", "files", "audit")]
     says, lacks = FEW.format("4 rows", 398), "; not checked: rebuilt, verdicts"
     assert verify.verdict(some, 10) == f"NO FAULT FOUND in 10.0 s{says}, but not all was checked{lacks}"
+
+
+def test_a_damaged_log_excuses_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dvc_lock_file, "differing", lambda _: {"table": "stage"})
+    check = verify.Check(Run(config()), Aim(), 1, verify.RebuiltFirst(tmp_path), 0)
+    log = tmp_path / check.run.path("logs", "values.log")
+    log.parent.mkdir(parents=True)
+    (tmp_path / "table").write_text("edited")
+    log.write_text("made: 5\n")
+    assert check.own == frozenset()
