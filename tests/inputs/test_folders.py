@@ -142,6 +142,14 @@ def test_what_transformers_saved_is_accepted(name, tmp_path):
         model_folder.check(tiny.save(tmp_path / "shards", name, shard="50KB"), "auto", "here")
 
 
+def test_no_weight_is_rounded_to_the_type_of_another(folder):
+    path = folder / "model.safetensors"
+    mixed = {n: t + 1e-4 if t.dim() == 1 else t.bfloat16() for n, t in load_file(path).items()}
+    save_file(mixed, path, {"format": "pt"})
+    state = take_in(folder).state
+    assert all(torch.equal(state[name].float(), tensor.float()) for name, tensor in mixed.items())
+
+
 LABELS: dict[str, Any] = {
     "num_labels": 10**9, "return_dict": False, "output_hidden_states": True, "use_cache": False, "torchscript": True,
     "problem_type": "x", "id2label": {"a": 1}, "to_dict": 1, "attribute_map": {"a": "b"}, "_name_or_path": 5,

@@ -19,7 +19,7 @@ from ff_memories.base.files import require_file
 
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 SCANNED = 1 << 30  # bytes of weights that are read before a run, which takes about a second
-FLOATS = ("F64", "F32", "F16", "BF16")
+FLOATS = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}  # their names in torch
 _INNER = "_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module"
 WRAPPERS = (rf"^(?:(?:module|{_INNER})\.)+", rf"(?<=\.)(?:{_INNER})\.")  # of torch: no names of a model's weights
 CONSTANTS = re.compile(r"\.attn\.(bias|masked_bias)$|rotary_emb\.inv_freq$")  # that older versions saved with weights
@@ -59,17 +59,20 @@ def _opened(path: Path) -> Iterator[Any]:
         raise UserError(f"{path}: cut, damaged, or not safetensors ({error})", AGAIN) from None
 
 
-def refuse_other_types(folder: Path, where: str) -> None:
-    """Raise ``UserError`` for a damaged file, and for weights that are no floats of 16 bits or more.
-
-    ``where``: the folder, for messages.
-    """
+def kinds(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield the name and the type of each of a folder's weights. Raises ``UserError`` for a damaged file."""
     for path in files(folder):
         with _opened(path) as file:
             for name in file.keys():  # noqa: SIM118
-                kind = file.get_slice(name).get_dtype()
-                if kind not in FLOATS and not CONSTANTS.search(name):
-                    raise UserError(f"{where}: {name} is of type {kind}, no float of 16 bits or more", PLAIN)
+                if not CONSTANTS.search(name):
+                    yield name, file.get_slice(name).get_dtype()
+
+
+def refuse_other_types(folder: Path, where: str) -> None:
+    """Raise ``UserError`` for weights that are no floats of 16 bits or more; ``where``: the folder, for messages."""
+    for name, kind in kinds(folder):
+        if kind not in FLOATS:
+            raise UserError(f"{where}: {name} is of type {kind}, no float of 16 bits or more", PLAIN)
 
 
 def refuse_odd_numbers(folder: Path) -> None:

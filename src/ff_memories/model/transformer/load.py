@@ -3,6 +3,7 @@
 import sys
 import tempfile
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,6 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
     if not pickled.is_file() or list(folder.glob("*.safetensors")):
         return load_weights(folder, config, architecture, dtype)
     tensors = {name: tensor.clone().contiguous() for name, tensor in checkpoint.load_tensors(pickled).items()}
-    if dtype == "auto":
-        dtype = next((t.dtype for t in tensors.values() if t.is_floating_point()), torch.float32)
     with tempfile.TemporaryDirectory() as safe:
         save_file(tensors, Path(safe) / "model.safetensors", metadata={"format": "pt"})
         try:
@@ -64,9 +63,13 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
 def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str) -> Any:
     """Load weights into a class of `transformers`, with eager attention.
 
-    Raises ``UserError`` for a weight that is missing, unexpected or misshapen: `transformers` would draw it at random.
+    ``dtype``: ``auto`` for the narrowest type that holds every weight as it is. Raises ``UserError`` for a weight that
+    is missing, unexpected or misshapen: `transformers` would draw it at random.
     """
     check(folder, config, architecture, str(folder))
+    if dtype == "auto":  # that of `transformers` is the first weight's, to which the others would be rounded
+        stored = {getattr(torch, safetensors_check.FLOATS[kind]) for _, kind in safetensors_check.kinds(folder)}
+        dtype = reduce(torch.promote_types, stored)
     return _from_files(folder, config, architecture, str(folder), dtype=dtype).eval().requires_grad_(False)
 
 
