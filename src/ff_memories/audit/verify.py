@@ -101,8 +101,7 @@ class Check:
         """The outputs that differ from the record because jobs of this machine wrote them, and nobody edited them."""
         digests: dict[str, str] = {}
         for log in sorted(Path(self.run.results, "logs").rglob("*.log")):
-            made = machine.logged(log, machine.MADE, {})
-            digests |= made if isinstance(made, dict) else {}  # a damaged log excuses nothing
+            digests |= made if isinstance(made := machine.logged(log, machine.MADE, {}), dict) else {}
         files = lambda path: list(map(str, dvc_lock_file.inside(path))) if os.path.isdir(path) else [path]
         here = lambda path: files(path) and all(digests.get(file) == dvc_lock_file.digest(file) for file in files(path))
         return frozenset(filter(here, dvc_lock_file.differing(self.run)))

@@ -75,9 +75,8 @@ def as_class(content: dict[str, Any], where: str) -> Any:
     """
     import transformers
 
-    kept = {"rope_scaling", "per_layer_config"}
-    common = {*dir(transformers.PreTrainedConfig), "model_type", "dtype", "torch_dtype"} - kept
-    arguments = {name: value for name, value in content.items() if name not in common and not name.startswith("_")}
+    dropped = {*dir(transformers.PreTrainedConfig)} - {"rope_scaling", "per_layer_config"}
+    arguments = {name: value for name, value in content.items() if name not in dropped and not name.startswith("_")}
     kind = content["model_type"]
     with understood(f"{where}: not the config of a {kind} model"):
         return transformers.CONFIG_MAPPING[kind](**arguments)
