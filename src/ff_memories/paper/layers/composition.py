@@ -285,7 +285,7 @@ def run(
             decoder.vocabulary.leave_out(never_trained(dictionary))
         decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
-        tops_among = partial(every_top, decoder, decoder.vocabulary, values_table, config.values.types)
+        tops_among = partial(every_top, decoder, decoder.vocabulary, values_table, config.values)
     missing = 0 if sample or shard[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
     prefixes = of_shard(prefixes, execution.batch_tokens, shard)
     seen = observe(decoder, text, prefixes, tops_among, config, execution.batch_tokens)

@@ -115,22 +115,22 @@ def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.n
 
 
 def every_top(
-    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, types: str, tokens: Sequence[np.ndarray]
+    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, options: Values, tokens: Sequence[np.ndarray]
 ) -> dict[str, np.ndarray]:
     """Return the top token (layers, d_m) int64 of every value for both ``values.types``, as the table has them.
 
-    ``types``: of its columns without a suffix. Of values that the table lacks, only tops among each layer's ``tokens``
-    (n,) are computed; the others are -1.
+    ``options``: those of the table. Of values that it lacks, only tops among each layer's ``tokens`` (n,) are computed;
+    the others are -1.
     """
     grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
-    names = {types: "top_token", other(types): f"top_token_{other(types)}"}
+    names = {options.types: "top_token", (rest := other(options.types)): f"top_token_{rest}"}
     if len(values) < grid[0] * grid[1]:
         known = np.unique(
             np.concatenate([values[n].to_numpy().astype(np.int64) for n in names.values() if n in values])
         )
         may = np.stack([_may_predict(decoder, vocabulary, *layer, known) for layer in enumerate(tokens)])
         keys = [(int(layer) + 1, int(key)) for layer, key in np.argwhere(may)]
-        predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64), keys)
+        predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64), keys, options.length)
         return {choice: np.where(may, predicted[choice].top, -1) for choice, name in names.items() if name in values}
     return {c: values[name].to_numpy().astype(np.int64).reshape(grid) for c, name in names.items() if name in values}
 
