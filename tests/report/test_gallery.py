@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+import tiny
 import torch
 from galleries import CONFIG, HOSTILE, build, material
 from hypothesis import given
@@ -20,6 +21,7 @@ from running import ROOT
 from ff_memories import tables
 from ff_memories.gallery import promoted
 from ff_memories.model.loading import read_model
+from ff_memories.paper.values import values as predictions
 from ff_memories.report.gallery import TABLES, parts, site
 from ff_memories.report.gallery.keys import LEVELS, key_parts
 from ff_memories.report.gallery.parts import number, shown
@@ -84,6 +86,20 @@ def test_top_tokens_are_the_models_with_the_tables_first(planted_gallery):
         np.testing.assert_allclose(rows(frame, "logit"), own, rtol=1e-5, atol=1e-5)
     p = np.take_along_axis(np.exp(log_p), rows(most, "token").astype(np.int64), axis=1)
     np.testing.assert_allclose(rows(most, "probability"), p, rtol=1e-5)
+
+
+def test_tokens_beside_the_top_one_are_of_a_value_of_the_same_length():
+    decoder = tiny.analysed(tiny.model("gpt2"))
+    grid = decoder.description.layers, decoder.memories
+    read = predictions.value_predictions(decoder, decoder.vocabulary, np.full(grid, -1), length="mean")["all"]
+    layer, key = (axis.ravel() for axis in np.indices(grid))
+    columns = {"top_token": read.top.ravel(), "top_probability": read.probability.ravel()}
+    values = pl.DataFrame({"layer": layer + 1, "key": key} | columns)
+    most, _ = promoted.tables(decoder, decoder.vocabulary, values, 9, "mean")
+    lengths = torch.cat([layer.values for layer in decoder.layers]).norm(dim=1, keepdim=True)
+    vectors = torch.cat([layer.values for layer in decoder.layers]) * lengths.mean() / lengths
+    own = decoder.vocabulary.log_probabilities(vectors).exp().topk(9).values.numpy()
+    np.testing.assert_allclose(most["probability"].to_numpy().reshape(-1, 9), own, rtol=1e-4)
 
 
 def undo(pairs):

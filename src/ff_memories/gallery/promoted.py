@@ -15,15 +15,19 @@ from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
+from ff_memories.paper.values.values import mean_length, of_length
 
 LOGITS = 1 << 24  # log-probabilities held at once
 
 
 def tables(
-    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int
+    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int, length: str = "own"
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tables `promoted` and `demoted`: the ``n`` most probable tokens, and those with the lowest logits."""
-    most, least = extreme_tokens(decoder, vocabulary, values, n)
+    """Return the tables `promoted` and `demoted`: the ``n`` most probable tokens, and those with the lowest logits.
+
+    ``length``: as of ``values.length``.
+    """
+    most, least = extreme_tokens(decoder, vocabulary, values, n, mean_length(decoder) if length == "mean" else None)
     rows, rank = (grid.ravel() for grid in np.indices(most["token"].shape))
     keys = values.select("layer", "key")[rows].with_columns(pl.Series("token_rank", rank))
     most["probability"][:, 0] = values["top_probability"].to_numpy()  # no page says another one than `values`
@@ -39,12 +43,13 @@ def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
 
 
 def extreme_tokens(
-    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int
+    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int, length: torch.Tensor | None
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the ``n`` most probable tokens of every value, best first, and the ``n`` with the lowest logits.
 
     ``values``: rows of that table, sorted; its top token is listed first. Of a smaller vocabulary, all tokens. Both
-    have (values, n) arrays: ``token`` int64, ``logit`` float32 and, of the first, ``probability`` float32.
+    have (values, n) arrays: ``token`` int64, ``logit`` float32 and, of the first, ``probability`` float32. ``length``:
+    at which values are read (``of_length``).
     """
     rows = max(1, LOGITS // vocabulary.size)
     n = min(n, vocabulary.size)
@@ -60,7 +65,7 @@ def extreme_tokens(
         for number, layer in enumerate(decoder.layers, 1):
             keys, vectors = asked.get(number, np.zeros(0, np.int64)), layer.values
             for part, wanted in _blocks(keys, len(vectors), rows, vocabulary.plain):
-                log_p = vocabulary.log_probabilities(vectors[part])[wanted]
+                log_p = vocabulary.log_probabilities(of_length(vectors[part], length))[wanted]
                 logits = log_p - nothing
                 logits -= logits.mean(1, keepdim=True, dtype=torch.float64).to(logits.dtype)
                 filled = slice(at, at := at + len(wanted))

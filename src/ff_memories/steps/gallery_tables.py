@@ -49,7 +49,8 @@ def run(
     shaded = shades.of_shard(shaded, execution.batch_tokens, shard)
     along = shades.table(decoder, text, shaded, execution.batch_tokens)
     reading = decoder.vocabulary.reading(config.values.projection, config.values.projection_seed)
-    most, least = promotion.tables(decoder, reading, promotion.of_shard(predicted, shard), options.tokens)
+    predicted_here, length = promotion.of_shard(predicted, shard), config.values.length
+    most, least = promotion.tables(decoder, reading, predicted_here, options.tokens, length)
     bins, weaker = coefficient_sample.tables(
         decoder, text, rows, options.sampled, config.triggers.positions, config.seed, execution.batch_tokens, shard
     )

@@ -54,6 +54,16 @@ def keys_of_shard(
     return [key for tile in share(sorted(tiles), shard) for key in tiles[tile]]
 
 
+def mean_length(decoder: LanguageModel) -> torch.Tensor:
+    """Return the mean length of all the model's values."""
+    return torch.cat([layer.values.double().norm(dim=1) for layer in decoder.layers]).mean()
+
+
+def of_length(values: torch.Tensor, length: torch.Tensor | None) -> torch.Tensor:
+    """Return values (rows, d) scaled to a length; ``None``: as they are."""
+    return values if length is None else values * (length / values.double().norm(dim=1, keepdim=True)).to(values.dtype)
+
+
 def value_predictions(
     decoder: LanguageModel,
     vocabulary: Vocabulary,
@@ -81,7 +91,7 @@ def value_predictions(
     grids = {name: np.zeros((len(target), signs, neurons), kind) for name, kind in kinds.items()}
     wanted, either = target.reshape(-1, signs, neurons), np.asarray(asked.reshape(-1, signs, neurons).any(1))
     total = int(either.sum()) * signs
-    lengths = [layer.values.double().norm(dim=1) for layer in decoder.layers] if length == "mean" else []
+    mean = mean_length(decoder) if length == "mean" else None
     with torch.inference_mode(), Progress(total, "values", "values") as progress:
         for number, layer in enumerate(decoder.layers):
             values = layer.values[:neurons] if either[number].any() else None
@@ -93,9 +103,7 @@ def value_predictions(
                 part = asked_keys if vocabulary.plain else part
                 first, end = int(part[0]), int(part[-1]) + 1
                 asked_for = values[first:end] if end - first == len(part) else values[part]  # a view where it can be
-                if lengths:
-                    scale = torch.cat(lengths).mean() / asked_for.double().norm(dim=1, keepdim=True)
-                    asked_for = asked_for * scale.to(asked_for.dtype)
+                asked_for = of_length(asked_for, mean)
                 tokens = torch.from_numpy(wanted[number][:, part]).to(decoder.device)
                 for sign, prediction in enumerate(vocabulary.predict_signs(asked_for, tokens, signs)):
                     for name, grid in grids.items():
