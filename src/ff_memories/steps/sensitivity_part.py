@@ -31,12 +31,13 @@ from ff_memories.paper.layers import composition
 from ff_memories.paper.values import values
 from ff_memories.steps import claims as judging
 from ff_memories.steps import corpus as reading
-from ff_memories.steps import join, model
+from ff_memories.steps import join, model, transformer_model
 from ff_memories.workflow.jobs import workflow
 from ff_memories.workflow.run import Run
 
 # Imported explicitly, because a part depends on the source of every step that it may run again.
-AGAIN = (reading, model, trigger_shard, triggers, mutations, values, composition, join, proxy, patterns, judging)
+AGAIN = (reading, model, transformer_model, trigger_shard, triggers, mutations, values, composition, join, proxy,
+         patterns, judging)  # fmt: skip
 STEPS: dict[str, Any] = {module.__name__.rpartition(".")[2].replace("_", "-"): module for module in AGAIN}
 # begin the names of rules that no varied choice concerns: the baselines', and what claims beyond the paper rest on
 LEFT_OUT = ("models", "sample", "baselines", "perplexity", "interventions")
