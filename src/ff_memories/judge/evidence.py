@@ -42,6 +42,7 @@ class Evidence:
         scope: whose results these are (``model.info``).
         inactive: whether memories can be inactive (``model.info.has_inactive``).
         selects: whether the memories that can agree are fewer than all.
+        every: whether all can, active or not (``composition.memories``).
         adaptive: whether the output layer is adaptive, so ranks are not uniform by chance.
         activation: the activation function's name, for messages.
         near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).
@@ -60,6 +61,7 @@ class Evidence:
     scope: str = "paper"
     inactive: bool = True
     selects: bool = True
+    every: bool = False
     adaptive: bool = False
     activation: str = "relu"
     near_zero: float = NEAR_ZERO["float32"]
@@ -85,6 +87,7 @@ class Evidence:
             scope=info["scope"],
             inactive=inactive,
             selects=memories == "share:0.9" or (memories == "active" and inactive),
+            every=memories == "all",
             adaptive=bool(info["adaptive_output"]),
             activation=info.get("activation", "relu" if inactive else "this activation function"),
             near_zero=NEAR_ZERO[config.precision],

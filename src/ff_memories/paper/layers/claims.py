@@ -126,7 +126,7 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
     ends_ = lowest_of_joint(zero, evidence.seed)
     found = _of_active(evidence, Measurement(share, *ends_, n, limit=limit, reason=f"in layer {layer}"))
     memories = evidence.signs * evidence.layers * evidence.keys
-    if values.select("layer", "key").n_unique() < memories:  # active memories are among all
+    if evidence.every or values.select("layer", "key").n_unique() < memories:  # active memories are among all
         return found
     by_chance = zero_agreement_by_chance(evidence.table("composition"), values, evidence.prediction)
     rows = zero.join(by_chance, on=["example", "layer"], maintain_order="left")
