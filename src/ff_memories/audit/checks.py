@@ -163,7 +163,8 @@ def _targets(inputs: AuditInputs, listed: pl.DataFrame) -> list[int | None]:
     """Return the target tokens of a key's triggers, best trigger first (``values.target``)."""
     if inputs.config.values.target == "next":
         return listed["next_token"].to_list()
-    return [int(p[-1]) if len(p := inputs.prefix(r)) else BOS for r in listed.iter_rows(named=True)]
+    start = getattr(inputs.oracle, "start", BOS)
+    return [int(p[-1]) if len(p := inputs.prefix(r)) else start for r in listed.iter_rows(named=True)]
 
 
 def examples(inputs: AuditInputs, row: TableRow) -> Result:

@@ -16,6 +16,7 @@ from ff_memories import tables as recorded_tables
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.near_equal import Tolerances
 from ff_memories.base.arithmetic import Precision
+from ff_memories.corpus.dictionary import BOS
 from ff_memories.corpus.store import Words
 from ff_memories.paper.beyond import causal, removals, survey
 from ff_memories.paper.keys import memory_selection, mutations, trigger_table
@@ -175,7 +176,8 @@ def _values(inputs: AuditInputs) -> Iterator[str]:
     if inputs.found_here:
         again = again.join(recorded.select(*KEY, "next_token"), on=KEY, how="left")
     else:
-        trigger_targets = targets(inputs.tables["triggers"], inputs.corpus, config.values.target)
+        start = getattr(inputs.oracle, "start", BOS)
+        trigger_targets = targets(inputs.tables["triggers"], inputs.corpus, config.values.target, start)
         first = trigger_targets.filter(pl.col("rank") == 1).select(*KEY, next_token=pl.col("target").cast(pl.UInt32))
         listed = trigger_targets.drop_nulls("target").join(tops, on=KEY, how="left").group_by(KEY)
         hits = {f"agreeing_triggers{s}": (pl.col("target") == pl.col(f"top{s}")).sum() for s in suffixes}

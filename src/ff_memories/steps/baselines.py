@@ -9,6 +9,7 @@ from ff_memories import tables as schemas
 from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
+from ff_memories.corpus.dictionary import BOS
 from ff_memories.corpus.tokenizer import read_types
 from ff_memories.judge.evidence import Evidence, stop_words
 from ff_memories.judge.register import TOGETHER, UNTRAINED, register
@@ -42,7 +43,7 @@ def run(
     for path in models:
         of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
     counts = np.bincount(text.tokens[: text.offsets[text.train]], minlength=described["vocab"])
-    with_targets = targets(run_tables["triggers"], text, config.values.target)
+    with_targets = targets(run_tables["triggers"], text, config.values.target, described.get("start", BOS))
     sets = [(_kind(name), model_tables) for name, model_tables in of_models.items()]
     sets += measured.guesses(run_tables, with_targets, counts, config.seed)
     untrained = [model_tables for name, model_tables in of_models.items() if _kind(name) == UNTRAINED]

@@ -7,6 +7,7 @@ import tiny
 from factories import words, write_checkpoint
 
 from ff_memories.config.sections import Values
+from ff_memories.corpus.store import Corpus
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.files import checkpoint
 from ff_memories.paper.values import values as predictions
@@ -43,3 +44,12 @@ def test_values_that_the_table_lacks_are_read_at_the_length_of_those_that_it_has
     )
     read = predictions.value_predictions(decoder, decoder.vocabulary, np.full(grid, -1), length="mean")["all"]
     assert (mean == read.top).all() and (mean != own).any()
+
+
+def test_the_empty_prefix_ends_with_the_models_start_token():
+    decoder = tiny.analysed(tiny.model("gpt2"))
+    corpus = Corpus(np.array([5, 6, 7], np.int32), np.array([0, 3]), 1)
+    keys, rows = [(1, 0), (1, 1)], {"layer": [1, 1], "key": [0, 1], "rank": [1, 1], "sentence": [0, 0]}
+    triggers = pl.DataFrame(rows | {"position": [0, 2], "next_token": [5, 7]})
+    found = predictions.table(decoder, decoder.vocabulary, triggers, corpus, Values(target="last"), keys)
+    assert found["next_token"].to_list() == [decoder.start, 6] and decoder.start > 0

@@ -174,18 +174,18 @@ def other(types: str) -> str:
     return "trained" if types == "all" else "all"
 
 
-def targets(triggers: pl.DataFrame, corpus: Corpus, target: str) -> pl.DataFrame:
+def targets(triggers: pl.DataFrame, corpus: Corpus, target: str, start: int = BOS) -> pl.DataFrame:
     """Return triggers with the ``target`` token that a value is compared with.
 
     ``next``: the token after the prefix (the paper), null where the sentence ends. ``last``: the prefix's own last
-    token (the released code), ``<s>`` for the empty prefix.
+    token (the released code); for the empty prefix ``start``, the start token, which the released code calls ``<s>``.
     """
     if target == "next":
         return triggers.with_columns(pl.col("next_token").alias("target"))
     position = triggers["position"].to_numpy().astype(np.int64)
     at = corpus.offsets[triggers["sentence"].to_numpy()] + np.maximum(position, 1) - 1
     token = pl.Series("target", corpus.tokens[at].astype(np.uint32))
-    return triggers.with_columns(pl.when(pl.col("position") > 0).then(token).otherwise(BOS).alias("target"))
+    return triggers.with_columns(pl.when(pl.col("position") > 0).then(token).otherwise(start).alias("target"))
 
 
 def table(
@@ -202,7 +202,8 @@ def table(
     A key without triggers, or whose target is unknown, has nulls. Columns of the other choice of ``types`` have its
     name as a suffix. ``folds``: the class (vocab,) int64 of every type (``Tokenizer.folded``), to compare by class too.
     """
-    with_targets, types = targets(triggers, corpus, options.target), options.types
+    start, types = getattr(decoder.description, "start", BOS), options.types
+    with_targets = targets(triggers, corpus, options.target, start)
     first = with_targets.filter((pl.col("rank") == 1) & pl.col("target").is_not_null())
     wanted = np.full((decoder.description.layers, decoder.memories), -1, dtype=np.int64)
     wanted[first["layer"].to_numpy() - 1, first["key"].to_numpy()] = first["target"].to_numpy()
