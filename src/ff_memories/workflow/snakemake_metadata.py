@@ -37,14 +37,15 @@ def changed_inputs(output: str, record: Any, of: set[str]) -> Iterator[str]:
 def refuse_replaced(run: Run) -> None:
     """Raise ``UserError`` if an older file replaced one from outside that a job read: Snakemake reads newer ones only.
 
-    Its bytes are read only if it, or its folder, changed after the job.
+    Its bytes are read only if it, or its folder, changed after the job. A record that is not of the output here, whose
+    job was killed, is of one before, or of a job that failed.
     """
     latest = lambda what, *paths: max(getattr(look(path), what) for path in paths for look in (os.stat, os.lstat))
     record_of, replaced = private_api.recorded_jobs(), set[str]()
     readers = [run.path("model", "model.json"), run.path("corpus", "corpus.safetensors"), *run.inputs.model_files]
     readers += [run.path("golden", "golden.json"), run.table("examples"), run.table("annotation_plan")]
     for out, record in ((out, record_of(out)) for out in readers if os.path.exists(out)):
-        for path, recorded in record.input_checksums.items() if record else ():
+        for path, recorded in record.input_checksums.items() if record and not _touched(out, record) else ():
             if not os.path.exists(path) or record_of(path) is not None:
                 continue
             older = latest("st_mtime", path) <= os.stat(out).st_mtime

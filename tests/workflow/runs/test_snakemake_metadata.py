@@ -74,7 +74,7 @@ def test_what_no_job_wrote_of_them_is_removed(records, change, removed):
 def test_another_input_is_refused_only_if_it_is_older_because_snakemake_reads_newer_ones(records, name, time, refused):
     corpus = Path("results/r/corpus/corpus.safetensors")
     corpus.parent.mkdir()
-    corpus.touch()
+    os.replace(SHARD, corpus)
     records[str(corpus)] = records.pop(SHARD)
     run = Run(config(run="r"))
     snakemake_metadata.refuse_replaced(run)
@@ -83,6 +83,8 @@ def test_another_input_is_refused_only_if_it_is_older_because_snakemake_reads_ne
     os.replace("new", INPUT)
     with pytest.raises(UserError, match=r"text\.txt\n  fix: touch text\.txt") if refused else nullcontext():
         snakemake_metadata.refuse_replaced(run)
+    corpus.write_text("of the other input, by a job that was killed before it was recorded")
+    snakemake_metadata.refuse_replaced(run)
 
 
 def test_an_edited_output_is_restored_from_the_record_and_without_one_deleted(records):
