@@ -83,7 +83,11 @@ def ask(argv: list[str]) -> int | None:
                 return None
             socket.send_fds(connection, [LENGTH.pack(len(request))], [0, 1, 2])
             connection.sendall(request)
-            answer = connection.recv(1)
+            try:
+                answer = connection.recv(1)
+            except KeyboardInterrupt:  # by Ctrl-C; Snakemake unlocks the folder only after the job has cleared up
+                connection.shutdown(socket.SHUT_WR)
+                answer = connection.recv(1)
         except OSError:  # it has ended
             return None
     if answer:

@@ -65,19 +65,23 @@ def test_a_job_that_is_killed_says_so_and_one_whose_caller_ends_ends(monkeypatch
         listener.bind("\0ff-memories-tested")
         listener.listen()
         program = f"import time; from {job_server.__name__} import serve; "
-        command = [sys.executable, "-c", program + f"serve({listener.fileno()}, lambda argv: time.sleep(600))"]
+        program += f"serve({listener.fileno()}, lambda argv: (print('begun', flush=True), time.sleep(600)))"
+        command = [sys.executable, "-c", program]
         server = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[listener.fileno()])
     monkeypatch.setattr(os, "environ", os.environ | FOR_JOBS | {job_server.SERVER: "ff-memories-tested portable 1"})
-    for end in (lambda begun, fork: os.kill(fork, signal.SIGKILL), lambda begun, fork: begun.kill()):
+    for end, status in (
+        (lambda begun, fork: os.kill(fork, signal.SIGKILL), job_server.KILLED),
+        (lambda begun, fork: begun.send_signal(signal.SIGINT), 1),  # the fork's, for which its caller waited
+        (lambda begun, fork: begun.kill(), -signal.SIGKILL),
+    ):
         begun = job("join", "--help")
-        while not forks(server):
-            time.sleep(0.05)
+        assert begun.stdout.readline() == "begun\n"
         end(begun, forks(server)[0])
         log = begun.communicate(timeout=60)[1]
-        assert begun.returncode == -signal.SIGKILL or "as the system's does when memory runs out" in log
+        assert begun.returncode == status
+        assert ("as the system's does when memory runs out" in log) == (status == job_server.KILLED)
         while forks(server):
             time.sleep(0.05)
-    assert begun.returncode == -signal.SIGKILL
     server.communicate(timeout=20)
 
 
