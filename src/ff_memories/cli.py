@@ -102,7 +102,7 @@ def main(argv: list[str] | None = None) -> None:
         if "utf" not in sys.stdout.encoding.lower():  # the processes that are started print there as well
             os.environ["PYTHONIOENCODING"] = f"{sys.stdout.encoding}:replace"
     for name in ("stdout", "stderr"):  # whatever a message quotes
-        if not isinstance(stream := getattr(sys, name), SafeStream):
+        if not isinstance(stream := getattr(sys, name) or io.StringIO(), SafeStream):  # or it is closed
             setattr(sys, name, SafeStream(stream))
     try:
         if snakemake and len(argv) > 1 and argv[0] == "step" and (status := job_server.ask(argv)) is not None:

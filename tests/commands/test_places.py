@@ -53,6 +53,14 @@ def test_a_terminal_without_a_sign_shows_another(here, encoding):
     assert "?" in shown.stdout and "memories, share of the update" in shown.stdout and not shown.stderr
 
 
+@pytest.mark.parametrize("words, closed, status", [("--help", 1, 0), ("nope", 2, 2)])
+def test_a_closed_stream_hides_what_is_said_and_nothing_else(words, closed, status):
+    ran = subprocess.run(
+        f'exec "{sys.executable}" -m ff_memories.cli {words} {closed}>&-', shell=True, capture_output=True
+    )
+    assert (ran.returncode, ran.stdout + ran.stderr) == (status, b"")
+
+
 def test_no_command_loads_torch_before_its_options_are_read():
     modules = [".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
                for path in (ROOT / "src/ff_memories/commands").rglob("*.py") if path.stem != "__init__"]  # fmt: skip
