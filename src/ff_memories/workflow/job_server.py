@@ -8,6 +8,7 @@ A job runs by itself where there is no server, as on clusters and GPUs, or where
 is another: libraries read these as they are imported.
 """
 
+import atexit
 import json
 import os
 import secrets
@@ -53,6 +54,7 @@ def start(kind: str, threads: int) -> None:
         options: dict[str, Any] = {"env": os.environ | settings, "pass_fds": [listener.fileno()]}
         nothing = subprocess.DEVNULL  # what libraries say as they are imported is no job's
         _servers.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, **options))
+        atexit.register(_servers[-1].kill)  # at once, where it imports what jobs have
         os.environ[SERVER] = f"{name} {_settings(settings)}"
 
 

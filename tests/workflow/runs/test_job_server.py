@@ -85,6 +85,12 @@ def test_a_job_that_is_killed_says_so_and_one_whose_caller_ends_ends(monkeypatch
     server.communicate(timeout=20)
 
 
+def test_a_server_ends_at_once_with_the_process_that_started_it():
+    program = "import atexit; from ff_memories.workflow.job_server import _servers, start; "
+    program += "atexit.register(lambda: print(_servers[0].wait(20))); start('portable', 1)"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True) == f"{-signal.SIGKILL}\n"
+
+
 def test_a_job_of_another_kind_and_one_without_a_server_run_by_themselves(server):
     assert job_server.ask(["step", "join", "--help"]) == 0
     for name, other in (
