@@ -266,15 +266,20 @@ def dvc(*arguments: str) -> str:
 
 
 def begin() -> None:
-    """Make the working folder a DVC project, unless it is one."""
+    """Make the working folder a DVC project, unless it is one; to DVC, no mark of Snakemake's is part of an output."""
     if not Path(".dvc").is_dir():
         dvc("init", "--quiet", *([] if Path(".git").exists() else ["--no-scm"]))
         dvc("config", "core.analytics", "false")
-        write_whole(Path(".dvcignore"), "\n".join(["/.snakemake", ".snakemake_timestamp"]) + "\n")
+    _add(Path(".dvcignore"), "/.snakemake", ".snakemake_timestamp")
 
 
 def look_at(run: Run) -> None:
     """Make DVC look at a run from now on, which ``.dvcignore`` hides until somebody works on it in this checkout."""
-    lines = LOOKED_AT.read_text(encoding="utf-8").splitlines() if LOOKED_AT.is_file() else []
-    if not run.is_default and (line := f"!/{run.config.run}/") not in lines:
-        write_whole(LOOKED_AT, "\n".join([*lines, line]) + "\n")
+    if not run.is_default:
+        _add(LOOKED_AT, f"!/{run.config.run}/")
+
+
+def _add(file: Path, *wanted: str) -> None:
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    if new := [line for line in wanted if line not in lines]:
+        write_whole(file, "\n".join([*lines, *new]) + "\n")

@@ -61,3 +61,12 @@ def test_the_stages_of_models_are_one_text(stages):
     one = next(stage for name, stage in stages.items() if "@" in name)
     with pytest.raises(ValueError, match="other rules or files"):
         dvc_yaml.declaration(Run.read(DEFAULT), stages | {"models@z": dvc_yaml.Stage("models@z", one.about)})
+
+
+def test_dvc_takes_no_mark_of_snakemake_for_an_output_where_somebody_else_began_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path(".dvc").mkdir()
+    Path(".dvcignore").write_text("mine\n")
+    for _ in range(2):
+        dvc_yaml.begin()
+        assert Path(".dvcignore").read_text() == "mine\n/.snakemake\n.snakemake_timestamp\n"
