@@ -90,15 +90,11 @@ class TextFiles(Section):
 class CorpusSection(Section):
     """The text: where it comes from and how to split it into sentences and tokens."""
 
-    source: str | None = Field(
-        description="a named source, such as `docstrings` or `wikitext-103`; null: use `train.files` and "
-        "`validation.files`"
-    )
+    source: str | None = Field(description="a named source, such as `wikitext-103`; null: the files of both splits")
     train: TextFiles = Field(description="training text, searched for triggers (section 3.1)")
     validation: TextFiles = Field(description="validation text, on which the layers are observed (section 5)")
     sha256: str | None = Field(
-        pattern=r"^[0-9a-f]{64}$",
-        description="expected SHA-256 of all text files, concatenated in order; null: no check",
+        pattern=r"^[0-9a-f]{64}$", description="SHA-256 of all text files, concatenated in order; null: no check"
     )
     segmenter: str = Field(
         "rule",
@@ -111,12 +107,9 @@ class CorpusSection(Section):
         description="how to split sentences into tokens: native (at spaces; paper) | moses (released) | model (the "
         "tokenizer of a `transformers` model)",
     )
-    headings: Literal["keep", "drop"] = Field(
-        "keep", description="headings (lines such as ` = Title = ` in WikiText): keep as sentences | drop"
-    )
+    headings: Literal["keep", "drop"] = Field("keep", description="headings, such as ` = Title = `: keep | drop")
     too_long: Literal["refuse", "split"] = Field(
-        "refuse",
-        description="sentences with more tokens than the model has positions: refuse (stop with an error) | split",
+        "refuse", description="sentences of more tokens than the model has positions: refuse (an error) | split"
     )
 
     @model_validator(mode="after")
@@ -131,9 +124,7 @@ class Triggers(Section):
     """E1, section 3.1: the t prefixes with the highest memory coefficients, for every key."""
 
     top: int = Field(50, ge=1, le=65535, description="number of triggers per key (t)")
-    per_sentence: Literal["best", "all"] = Field(
-        "best", description="prefixes that a key keeps per sentence: best (one) | all (any number)"
-    )
+    per_sentence: Literal["best", "all"] = Field("best", description="a key's prefixes per sentence: best (one) | all")
     positions: Literal["auto", "inner", "released", "full"] = Field(
         "auto",
         description="prefix lengths in a sentence of N tokens: inner (1..N-1; paper) | released (0..N-1) | full (1..N)",
@@ -214,9 +205,7 @@ class Values(Section):
 class Composition(Section):
     """E8-E14, section 5: how memories and layers compose their predictions on validation prefixes."""
 
-    examples: int = Field(
-        4000, ge=1, le=10**9, description="number of random prefixes; all sentences if there are fewer"
-    )
+    examples: int = Field(4000, ge=1, le=10**9, description="random prefixes; all sentences if there are fewer")
     sample: Literal["per_sentence", "uniform"] = Field(
         "per_sentence",
         description="how to sample: per_sentence (one prefix from each sampled sentence) | uniform (over all prefixes)",
@@ -256,10 +245,7 @@ class Causal(Section):
         5, ge=0, le=65_536, description="random memories of each layer, of both signs where both count; 0: none"
     )
     prefixes: int = Field(
-        4,
-        ge=1,
-        le=1000,
-        description="validation prefixes for each memory: half with its largest coefficients, half where it is active",
+        4, ge=1, le=1000, description="validation prefixes per memory: half its strongest, half where it is active"
     )
     interventions: list[Literal["mean", "zero", "resample", "double"]] = Field(
         ["mean", "zero", "resample", "double"],
@@ -309,8 +295,7 @@ class Sources(Section):
     """Named sources, and the checks of a named checkpoint against known numbers (golden checks)."""
 
     registry: FilePath | None = Field(
-        None,
-        description="a TOML file with your own sources, which add to the package's sources or replace them; null: none",
+        None, description="a TOML file of your own sources, which add to the package's or replace them; null: none"
     )
     golden: Literal["check", "off"] = Field(
         "check", description="golden checks of a named checkpoint: check | off (the run then counts as a surrogate)"
@@ -320,9 +305,7 @@ class Sources(Section):
 class ExecutionSection(Section):
     """Resources. These keys change no result beyond near-ties, and changing them reruns nothing."""
 
-    device: Literal["auto", "cpu", "cuda"] = Field(
-        "auto", description="where the model runs; auto: on a GPU if there is one"
-    )
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where the model runs; auto: a GPU, if any")
     shards: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
         "auto",
         description="number of jobs that share each step that runs the model; auto: as many as run at once, 64 at "
@@ -362,12 +345,7 @@ class Baselines(Section):
     """Untrained models, and the run's own, on a sample of the text: what every claim is compared with."""
 
     models: int = Field(5, ge=1, le=20, description="number of untrained models; one gives no prediction interval")
-    shuffled: int = Field(
-        1,
-        ge=0,
-        le=20,
-        description="number of models whose matrices are the run's own with their entries in a random order",
-    )
+    shuffled: int = Field(1, ge=0, le=20, description="models with the run's own matrices, entries in random order")
     sentences: int = Field(
         1000,
         ge=1,
@@ -375,9 +353,7 @@ class Baselines(Section):
         description="random training sentences in which each model's triggers are sought; at most as many validation "
         "sentences measure its perplexity, and of an untrained or shuffled model 200 at most",
     )
-    keys_per_layer: int = Field(
-        10, ge=1, le=65_536, description="number of random keys per layer whose triggers are mutated"
-    )
+    keys_per_layer: int = Field(10, ge=1, le=65_536, description="random keys per layer whose triggers are mutated")
     examples: int = Field(500, ge=1, le=10**9, description="number of random prefixes for section 5")
 
     @property
@@ -424,9 +400,7 @@ class Gallery(Section):
         "`shading`); pages shade every trigger they show, unless this is 0",
     )
     tokens: int = Field(10, ge=1, le=100, description="number of top tokens, and of lowest tokens, per value")
-    sampled: int = Field(
-        500, ge=0, description="number of random training sentences for the histograms and weaker examples"
-    )
+    sampled: int = Field(500, ge=0, description="random training sentences for histograms and weaker examples")
     similar: int = Field(5, ge=0, le=100, description="number of the most similar keys, and values, per memory")
     keys: MemorySelection = Field(
         None,
@@ -440,10 +414,6 @@ class FigureOptions(Section):
 
     width: int | None = Field(None, ge=160, le=900, description="width in points; null: the paper's column, or text")
     height: int | None = Field(None, ge=60, le=900, description="height in points; null: the default height")
-    bins: int | None = Field(
-        None, ge=2, le=100, description="Figure 6: number of equal bins of the top probability; null: the default"
-    )
-    rank_limit: int | None = Field(
-        None, ge=1, description="Figure 5: the largest rank on the axis; null: set by the data"
-    )
+    bins: int | None = Field(None, ge=2, le=100, description="Figure 6: bins of the top probability; null: the default")
+    rank_limit: int | None = Field(None, ge=1, description="Figure 5: the largest rank on the axis; null: by the data")
     paper_values: bool = Field(True, description="also draw the paper's values, and its ranges as bands")
