@@ -1,6 +1,7 @@
 # One run's config, checked before anything starts. All logic is in ff_memories.workflow.
 import os
 import sys
+import webbrowser
 from functools import partial
 from importlib.util import cache_from_source, find_spec
 from pathlib import Path

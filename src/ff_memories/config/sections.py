@@ -129,9 +129,7 @@ class Triggers(Section):
         "auto",
         description="prefix lengths in a sentence of N tokens: inner (1..N-1; paper) | released (0..N-1) | full (1..N)",
     )
-    duplicates: Literal["keep", "drop"] = Field(
-        "keep", description="a key's triggers with the same text: keep | drop (all but the best)"
-    )
+    duplicates: Literal["keep", "drop"] = Field("keep", description="a key's triggers of equal text: keep | drop")
     signs: Literal["auto", "positive", "both"] = Field(
         "auto",
         description="coefficients whose size counts: positive (paper) | both: negative ones are triggers of the "

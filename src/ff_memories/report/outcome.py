@@ -12,6 +12,7 @@ from ff_memories.judge import wording
 
 SLOWEST = 5  # rules whose time it says
 WIDTH = 100  # of a line, at most
+OPEN = "FF_MEMORIES_OPEN"  # set if a browser is to show the report at the end
 PAGES = {"report": "report/report.html", "gallery": "gallery/index.html"}
 
 

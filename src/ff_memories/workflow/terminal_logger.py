@@ -33,7 +33,7 @@ from ff_memories.base.text import shown
 
 NAME = "ff-memories"
 NOTHING, STOPPING = "Nothing to be done", "Terminating processes"  # as Snakemake says it
-PLACES = re.compile(r'^(\w+( in file ".*", line \d+)?:|\s*File ".*", line \d+.*|)$')  # lines that say where, not what
+PLACES = re.compile(r'^(\w+( in( rule \w+ in)? file ".*", line \d+)?:|\s*File ".*", line \d+.*|)$')  # where, not what
 PROFILES = " for setting default command line arguments.\n"
 OF_STEP, LOCKED = "CalledProcessError", "Directory cannot be locked"
 UNLOCK = "wait until the other run has ended; if there is none, run this command once with -- --unlock"
