@@ -140,15 +140,6 @@ def test_more_prefixes_than_can_be_numbered_are_refused(monkeypatch):
         trigger_table.prefix_starts(held)
 
 
-def test_triggers_that_repeat_a_text_count_within_their_key():
-    held = corpus([[4, 5, 6], [4, 5, 7], [5]])
-    frame = pl.DataFrame(
-        {"layer": [1, 1, 1, 2, 1, 1], "key": [0, 0, 0, 0, 1, 1], "sentence": [0, 1, 0, 1, 0, 1],
-         "position": [2, 2, 3, 2, 2, 3]}
-    )  # fmt: skip
-    assert trigger_table.repeated(frame, held) == 1  # "4 5" of layer 1, key 0
-
-
 def test_a_value_is_compared_with_the_next_token_or_with_the_prefixs_last():
     held = corpus([[4, 5, 6], [7, 8]])
     frame = pl.DataFrame({"sentence": [0, 0, 1, 1], "position": [0, 3, 0, 1], "next_token": [4, None, 7, 8]})

@@ -14,7 +14,6 @@ from ff_memories import tables
 from ff_memories.corpus.store import Corpus
 from ff_memories.gallery import coefficient_sample
 from ff_memories.gallery.similar import closest
-from ff_memories.paper.keys.topk import TopTriggers
 from ff_memories.paper.keys.triggers import fired
 
 TYPES = words(44)
@@ -147,14 +146,6 @@ def test_counts_are_weighted_and_exact(rows, signs):
     weights = torch.arange(rows, dtype=torch.float32) % 4
     expected = [(weights[:, None] * (m > 0)).sum(0), (weights[:, None] * (m < 0)).sum(0)][:signs]
     assert torch.equal(fired(m, weights, signs), torch.cat(expected).long())
-
-
-def test_counts_of_shards_add():
-    one, two = TopTriggers(2, 3, 4), TopTriggers(2, 3, 4)
-    one.fired += 5
-    two.fired[1, 2] = 7
-    one.merge(two)
-    assert one.fired.tolist() == [[5, 5, 5], [5, 5, 12]]
 
 
 def test_a_smaller_draw_is_part_of_a_larger_one():

@@ -88,22 +88,6 @@ def test_batches_and_compactions_change_nothing(rows, top, cuts, limit):
     assert lists(collect(parts, top, limit=limit)) == lists(collect([rows], top))
 
 
-@given(offers(), st.integers(1, 5), st.integers(0, 60), st.integers(0, 60))
-def test_merging_is_associative_and_commutative(rows, top, first, second):
-    a, b = sorted((min(first, len(rows)), min(second, len(rows))))
-    part = lambda rows_: collect([rows_], top)
-    x, y, z = rows[:a], rows[a:b], rows[b:]
-    left, right, turned = part(x), part(x), part(z)
-    left.merge(part(y))
-    left.merge(part(z))
-    tail = part(y)
-    tail.merge(part(z))
-    right.merge(tail)
-    turned.merge(part(x))
-    turned.merge(part(y))
-    assert lists(left) == lists(right) == lists(turned)
-
-
 @given(offers(), st.integers(1, 5))
 def test_merging_the_same_part_twice_changes_nothing(rows, top):
     best = collect([rows], top, limit=1)
@@ -132,14 +116,6 @@ def test_what_is_not_finite_is_refused(rows, top, wrong, at):
     with pytest.raises(ValueError, match="not finite"):
         best.offer(0, entries(rows))
         best.finish()
-
-
-@given(offers(), st.integers(1, 80))
-def test_a_key_with_fewer_prefixes_than_asked_for_gives_those_it_has(rows, top):
-    found = lists(collect([rows], top))
-    for key in range(KEYS):
-        own = [r for r in rows if r[0] == key]
-        assert sum(row[0] == key for row in found) == min(top, len(own))
 
 
 @given(offers(), st.integers(1, 5), st.integers(2, 5), st.randoms())

@@ -8,17 +8,9 @@ from factories import words
 from pipeline import BASELINE, GALLERY, baseline, config, run_steps, step, write_inputs
 
 from ff_memories import tables
-from ff_memories.base.parameters import share
 
 PREDICTIONS = ("examples", "composition", "refinement")
 SIZES = {"models": 2, "sentences": 50, "keys_per_layer": 4, "examples": 30}
-
-
-@pytest.mark.parametrize("shards", [1, 3, 40])
-def test_shards_are_all_units_in_their_order(shards):
-    parts = [share(range(17), (number, shards)) for number in range(1, shards + 1)]
-    assert [unit for part in parts for unit in part] == list(range(17))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 @pytest.fixture(scope="module", params=["fairseq", "llama", "some of llama"])
@@ -37,12 +29,8 @@ def whole(request, tmp_path_factory):
     out = run_steps(folder, settings)
     given = ["--config", folder / "config.yaml", "--device", "cpu", "--threads", 1, "--batch-tokens", 256,
              "--corpus", out / "corpus.safetensors"]  # fmt: skip
-    given += [word for name in ("weights", "description") for word in (f"--{name}", out / _model_file(name))]
+    given += ["--weights", out / "model.safetensors", "--description", out / "model.json"]
     return out, given, ["--dictionary", types]
-
-
-def _model_file(name):
-    return {"weights": "model.safetensors", "description": "model.json"}[name]
 
 
 def in_shards(folder, name, shards, outputs, *arguments):
