@@ -10,7 +10,6 @@ from factories import convert, words, write_checkpoint
 
 from ff_memories.config.sections import Mutations, Triggers
 from ff_memories.corpus.store import Corpus
-from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.model.files import checkpoint
 from ff_memories.paper.keys import mutations, trigger_table, triggers
@@ -116,39 +115,6 @@ def test_tied_weights_are_stored_once_and_come_back_the_same(tmp_path):
     assert set(back) == set(weights)
     for name in weights:
         assert torch.equal(back[name], weights[name]), name
-
-
-def every_coefficient(decoder, corpus, budget, threads):
-    """Return the coefficients of all prefixes, (tokens and beginnings, layers * d_m), in the corpus's order."""
-    was, found = torch.get_num_threads(), {}
-    torch.set_num_threads(threads)
-    try:
-        for part in batching.batches(corpus, 0, corpus.train, budget, 0, True):
-            batch, seen = Batch.pack([corpus.sentence(s) for s in part.sentences]), []
-            x = decoder.embed(batch)
-            for layer in decoder.layers:
-                residual = layer.attend(x, batch)
-                seen.append(layer.coefficients(residual))
-                x = residual + layer.combine(seen[-1])
-            rows = torch.cat(seen, 1).split([len(corpus.sentence(s)) + 1 for s in part.sentences])
-            found |= {s: own for own, copies in zip(rows, part.copies, strict=True) for s in copies}
-    finally:
-        torch.set_num_threads(was)
-    return torch.cat([found[s] for s in range(corpus.train)])
-
-
-def test_in_float64_neither_batches_nor_threads_change_a_coefficient_or_a_rank(tmp_path):
-    write_checkpoint(tmp_path / "model.pt", TYPES, seed=5)
-    decoder = Decoder(*checkpoint.read(tmp_path / "model.pt"), dtype=torch.float64)
-    rng = np.random.default_rng(5)
-    lengths = rng.integers(1, 30, 120)
-    corpus = Corpus(rng.integers(3, 48, lengths.sum()), np.concatenate([[0], lengths.cumsum()]), len(lengths))
-    first = every_coefficient(decoder, corpus, 1, 1)
-    order = first.sort(dim=0, descending=True, stable=True).indices
-    for budget, threads in ((40, 1), (512, 2), (100_000, 2)):
-        again = every_coefficient(decoder, corpus, budget, threads)
-        close(again, first, 1e-10)
-        assert again.gather(0, order).diff(dim=0).max() <= 1e-10  # ranks are the same, up to ties
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from ff_memories.audit.checks import ROWS
 from ff_memories.audit.near_equal import tolerances
 from ff_memories.audit.sampling import Aim
 from ff_memories.audit.structure import faults
-from ff_memories.base.arithmetic import ROUNDOFF, SLACK
+from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution
 from ff_memories.config import parse
@@ -253,11 +253,3 @@ def test_float32_after_tf32_in_one_process_is_float32_again():
         assert torch.get_float32_matmul_precision() == "high"
         use_precision("bfloat16", "cuda:0")
         assert torch.get_float32_matmul_precision() == "highest"
-
-
-@pytest.mark.parametrize("precision", ROUNDED)
-def test_limits_grow_with_the_rounding(precision):
-    limits, finest = tolerances(precision), tolerances("float32")
-    for name in ("coefficient", "tie", "noise", "probability"):
-        assert getattr(limits, name) > 50 * getattr(finest, name)
-    assert limits.coefficient == SLACK[precision]
