@@ -2,13 +2,11 @@
 
 import itertools
 
-import numpy as np
 import pytest
 from factories import write_dictionary
 from pipeline import step
 
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import cuts, rule, segmenter
 from ff_memories.corpus.text import is_heading, sentences, sha256
@@ -63,33 +61,10 @@ def test_headings_can_be_dropped_and_are_told_from_equations(tmp_path, dictionar
     assert [is_heading(text) for text in (" = A = ", "= = B = =", "a = b", "= half")] == [True, True, False, False]
 
 
-def test_a_place_is_kept_for_every_sentence(tmp_path, dictionary):
-    made, read_ = read(tmp_path, dictionary, "a b . c\n\nd e f\n")
-    frame = made.frame("train", 7)
-    places = frame.select("sentence", "line", "first_token", "tokens").rows()
-    assert places == [(7, 1, 0, 3), (8, 1, 3, 1), (9, 3, 0, 3)]
-    assert frame["file"].unique().to_list() == [(tmp_path / "text").as_posix()]
-    assert len(read_) == 3
-
-
 def test_padding_in_the_text_is_an_unknown_word(tmp_path, dictionary):
     made, read_ = read(tmp_path, dictionary, "the <pad> the\n")
     assert read_ == [["the", "<unk>", "the"]]
     assert made.counts["tokens_pad"] == 1
-
-
-def test_a_corpus_file_gives_back_what_was_written(tmp_path, dictionary):
-    train, _ = read(tmp_path, dictionary)
-    validation, _ = read(tmp_path, dictionary, "the . the , the\n")
-    store.write(train, validation, tmp_path / "corpus.safetensors")
-    corpus = store.read(tmp_path / "corpus.safetensors")
-    assert corpus.train == len(train)
-    assert len(corpus) == len(train) + 2
-    assert corpus.sentence(len(corpus) - 1).tolist() == dictionary.encode(["the", ",", "the"])
-    assert np.array_equal(corpus.tokens[: len(train.tokens)], train.tokens)
-    (tmp_path / "corpus.safetensors").write_bytes(b"not a corpus")
-    with pytest.raises(UserError, match="cannot be read as a corpus"):
-        store.read(tmp_path / "corpus.safetensors")
 
 
 def test_a_blank_spacy_pipeline_cuts_in_several_processes_as_in_one():

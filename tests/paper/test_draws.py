@@ -12,7 +12,7 @@ from factories import words
 from pipeline import config, run_steps, write_inputs
 from reference import rule_sentences
 from refusing import says
-from running import ROOT
+from running import ROOT, change, command, snakemake
 
 from ff_memories import tables
 
@@ -62,13 +62,6 @@ def test_the_page_tells_how_to_take_a_draw_out_of_the_released_data_frame(run, t
     new = again(tmp_path, folder, texts)
     for name in ("composition", "refinement"):
         assert tables.read(new / f"{name}.parquet").equals(tables.read(out / f"{name}.parquet")), name
-
-
-def test_sentences_come_in_the_order_of_the_run(run):
-    folder, out = run
-    for split in ("train", "validation"):
-        expected = [" ".join(s) for s in rule_sentences(folder / f"{split}.txt")]
-        assert (out / "sample" / f"{split}.txt").read_text(encoding="utf-8").splitlines() == expected
 
 
 def test_a_draw_made_elsewhere_decides_examples_and_ties(run, tmp_path):
@@ -128,8 +121,6 @@ def test_a_faulty_sample_is_refused_with_its_line(run, tmp_path, capsys, line, s
 
 @pytest.mark.more
 def test_snakemake_looks_at_a_given_sample_again_when_it_changes(planted_copy):
-    from running import ROOT, change, command, snakemake
-
     examples = "results/planted/tables/examples.parquet"
     old = tables.read(planted_copy / examples)
     command("python", "-m", "contrib.released_code", "sample", "--sentences",
