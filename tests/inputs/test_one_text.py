@@ -52,7 +52,7 @@ def test_text_without_an_end_of_line_keeps_its_documents_apart(tmp_path):
     assert train.endswith("\n") and validation.endswith("\n")
 
 
-@pytest.mark.parametrize("text", ["\n \n", LINES[: 8 * (FEWEST - 1)]], ids=["blank", "few"])
+@pytest.mark.parametrize("text", ["\n \n", LINES[: 8 * (FEWEST - 1)], "One. " * 900], ids=["blank", "few", "one"])
 def test_a_text_with_few_lines_is_refused(tmp_path, text):
     with pytest.raises(UserError, match="too short to be split"):
         parts(tmp_path, text)

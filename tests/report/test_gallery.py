@@ -106,10 +106,6 @@ def undo(pairs):
     return dict(zip(np.cumsum(pairs[::2]).tolist(), pairs[1::2], strict=True))
 
 
-def entries_of(folder, manifest):
-    return [entry for i in range(len(manifest["words"])) for entry in parts.read(folder, f"words-{i}")]
-
-
 def terms_of(folder, manifest):
     """Return the places of each word by trigger, as the index has them."""
     out = {}
@@ -134,7 +130,7 @@ def test_the_index_of_words_finds_every_key_and_no_other(tmp_path, monkeypatch, 
     folder = tmp_path / "g"
     build(folder)
     manifest = parts.read(folder, "manifest")
-    entries = entries_of(folder, manifest)
+    entries = [entry for i in range(len(manifest["words"])) for entry in parts.read(folder, f"words-{i}")]
     every = records(folder, manifest)
     ends, holds, promotes = {}, {}, {}
     for ordinal, record in enumerate(every):
