@@ -15,7 +15,7 @@ import torch
 from contributed import use
 from factories import drawn
 from pipeline import config, run_steps
-from reference import Reference, rule_sentences
+from reference import Reference, rule_sentences, triggers
 
 from ff_memories import tables
 from ff_memories.corpus import store
@@ -56,27 +56,14 @@ def released(request, tmp_path_factory):
     return made
 
 
-def all_coefficients(reference, sentences, low):
-    """Return {(layer, key): [(best coefficient, sentence, position), ...]}: one prefix of each sentence, above zero."""
-    found, once = {}, {}
-    for number, tokens in enumerate(sentences):
-        for layer, (_, m, _) in enumerate(reference.layers(tokens), 1):
-            m = [once.setdefault((layer, *tokens[:j]), m[j]) for j in range(len(tokens))]
-            for key in range(len(m[0]) if m else 0):
-                best = max(((float(m[j][key]), -j) for j in range(low, len(tokens))), default=(0.0, 0))
-                if best[0] > 0:
-                    found.setdefault((layer, key), []).append((best[0], number, -best[1]))
-    return found
-
-
-def check_triggers(run, low):
+def check_triggers(run, positions):
     """The best of each sentence, best first; what lies closer than float32 tells apart may change places."""
     _, reference, sentences, frames, _ = run
-    expected, ties = all_coefficients(reference, sentences["train"], low), 0
+    every = triggers(reference, sentences["train"], None, positions)
+    expected, ties = {cell: entries for cell, entries in every.items() if entries}, 0
     listed = frames["triggers"].partition_by("layer", "key", as_dict=True)
     assert set(listed) == set(expected)
     for cell, entries in expected.items():
-        entries.sort(key=lambda e: (-e[0], e[1], e[2]))
         rows = listed[cell].sort("rank").to_dicts()
         assert [r["rank"] for r in rows] == list(range(1, min(TOP, len(entries)) + 1))
         truth = {(s, j): c for c, s, j in entries}
@@ -90,11 +77,11 @@ def check_triggers(run, low):
 
 
 def test_triggers_in_the_papers_reading(paper):
-    check_triggers(paper, low=1)
+    check_triggers(paper, "inner")
 
 
 def test_triggers_in_the_released_codes_reading(released):
-    check_triggers(released, low=0)
+    check_triggers(released, "released")
 
 
 def test_sentences_values_examples_and_layers_in_the_papers_reading(paper):

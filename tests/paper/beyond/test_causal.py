@@ -11,7 +11,7 @@ import pytest
 import tiny
 import torch
 import transformers
-from changed import OfFairseq, OfTransformers, adding, corpus_of
+from changed import adding, corpus_of, whole_model
 from factories import convert
 from planted import EPSILON, SLOPE
 from planted_run import planted
@@ -39,11 +39,7 @@ MORE = [pytest.param(name, marks=pytest.mark.more) for name in ("gemma2", "olmo2
 
 @pytest.fixture(params=["gpt2", "llama", "adaptive", "final norm", *MORE])
 def truth(request, tmp_path):
-    if request.param == "adaptive":
-        return OfFairseq(tmp_path)
-    if request.param == "final norm":
-        return OfFairseq(tmp_path, adaptive=False, no_decoder_final_norm=False, seed=3)
-    return OfTransformers(request.param)
+    return whole_model(request.param, tmp_path)
 
 
 OPTIONS = Causal(keys_per_layer=3, prefixes=3, interventions=INTERVENTIONS)

@@ -8,7 +8,7 @@ import pytest
 import tiny
 import torch
 import transformers
-from changed import OfFairseq, OfTransformers, adding, corpus_of
+from changed import OfFairseq, adding, corpus_of, whole_model
 
 from ff_memories.corpus.store import Corpus
 from ff_memories.paper.beyond import removals
@@ -17,21 +17,12 @@ from ff_memories.paper.beyond.survey import drawn_prefixes
 NUMBERS = [1, 2, 5, 10, 20]
 
 
-@pytest.fixture(
-    params=[
-        "gpt2",
-        "llama",
-        "adaptive",
-        "final norm",
-        *(pytest.param(name, marks=pytest.mark.more) for name in ("gemma2", "olmo2", "falcon")),
-    ]
-)
+MORE = [pytest.param(name, marks=pytest.mark.more) for name in ("gemma2", "olmo2", "falcon")]
+
+
+@pytest.fixture(params=["gpt2", "llama", "adaptive", "final norm", *MORE])
 def truth(request, tmp_path):
-    if request.param == "adaptive":
-        return OfFairseq(tmp_path)
-    if request.param == "final norm":
-        return OfFairseq(tmp_path, adaptive=False, no_decoder_final_norm=False, seed=3)
-    return OfTransformers(request.param)
+    return whole_model(request.param, tmp_path)
 
 
 def options(prefixes=12, memories=NUMBERS):

@@ -150,6 +150,15 @@ class OfFairseq:
         return (self.own.output_layer(value) if self.softmax is None else self.said(value, None)).topk(10).indices
 
 
+def whole_model(name, folder):
+    """Return a family's model, or one of fairseq with an ``adaptive`` softmax or a ``final norm``."""
+    if name == "adaptive":
+        return OfFairseq(folder)
+    if name == "final norm":
+        return OfFairseq(folder, adaptive=False, no_decoder_final_norm=False, seed=3)
+    return OfTransformers(name)
+
+
 @contextlib.contextmanager
 def adding(truth, layer, vector):
     """Let a layer's second matrix give a vector more at the last token."""

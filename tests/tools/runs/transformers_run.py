@@ -43,12 +43,7 @@ def write_model(folder, text, name="gpt2", seed=0, dtype=torch.float32, change=N
 def settings_of(run="small", **changes):
     """Return the run's config with keys changed, as ``pipeline.config``."""
     sizes = dict(triggers__top=5, mutations__top=4, mutations__keys_per_layer=4, patterns__top=5)
-    made = config(run=run, corpus__too_long="split", **sizes)
-    made["model"] = {"folder": "model"}
-    for path, value in changes.items():
-        section, key = path.split("__")
-        made[section][key] = value
-    return made
+    return config(run=run, corpus__too_long="split", model={"folder": "model"}, **sizes | changes)
 
 
 def prepare(folder, name="gpt2", train=160, validation=60, **changes):
