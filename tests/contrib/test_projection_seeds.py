@@ -2,10 +2,12 @@
 
 import polars as pl
 import pytest
+import torch
 from contributed import says, use
 from factories import words
 from pipeline import config, run_steps, write_inputs
 from reference import Reference
+from released_columns import script_softmax
 
 from ff_memories import tables
 
@@ -50,15 +52,8 @@ def test_the_trained_softmax_stands_beside_the_seeds(run):
 
 def test_a_seeds_ranks_are_those_of_the_scripts_softmax(run):
     """As fairseq's own modules give them, in training mode, after torch.manual_seed."""
-    import torch
-    from fairseq.modules.adaptive_input import AdaptiveInput
-    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
-
     _, out, reference = run
-    torch.manual_seed(2)
-    embedding = AdaptiveInput(len(TYPES) + 4, 0, 16, 2, 16, [12, 24])
-    embedding.load_state_dict(reference.model.decoder.embed_tokens.state_dict())
-    softmax = AdaptiveSoftmax(len(TYPES) + 4, 16, [12, 24], 0.2, adaptive_inputs=embedding)
+    softmax = script_softmax(reference.model.decoder.embed_tokens, 2)
     values = tables.read(out / "values.parquet").drop_nulls("next_token")
     table = pl.read_csv(out / "seeds.csv").filter(projection="random", seed=2).sort("layer")
     for layer, block in enumerate(reference.blocks, 1):

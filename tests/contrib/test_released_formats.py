@@ -12,7 +12,7 @@ from contributed import use
 from factories import words
 from pipeline import config, run_steps, write_inputs
 from reference import Reference, rule_sentences
-from released_columns import measured
+from released_columns import measured, script_softmax
 from safetensors.torch import load_file
 from scorer import scorer_tokens
 
@@ -162,20 +162,12 @@ def test_agreement_is_what_the_released_script_tabulates(run):
 
 @pytest.fixture(scope="module")
 def script(run):
-    """The released script's softmax, by fairseq itself: made after a seed, embeddings loaded, in training mode."""
-    from fairseq.modules.adaptive_input import AdaptiveInput
-    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
-
-    folder, out, _ = run
-    state, vocab = checkpoint.load_pickle(folder / "model.pt")["model"], len(TYPES) + 4
-    torch.manual_seed(7)
-    embedding = AdaptiveInput(vocab, 0, 16, 2, 16, [12, 24])
-    embedding.load_state_dict({k.removeprefix("decoder.embed_tokens."): v for k, v in state.items() if "embed_t" in k})
-    softmax = AdaptiveSoftmax(vocab, 16, [12, 24], 0.2, adaptive_inputs=embedding)
+    """What each layer's values predict by the released script's softmax, whose weights are kept."""
+    _, out, reference = run
+    softmax = script_softmax(reference.model.decoder.embed_tokens, 7)
     torch.save(softmax.state_dict(), out / "softmax.pt")
     with torch.no_grad():
-        values = [state[f"decoder.layers.{i}.fc2.weight"] for i in range(2)]
-        return [softmax.get_log_prob(v.T.unsqueeze(0), None).squeeze() for v in values]
+        return [softmax.get_log_prob(b.fc2.weight.float().T.unsqueeze(0), None).squeeze() for b in reference.blocks]
 
 
 def agreement(out, folder, name, *options):

@@ -11,7 +11,6 @@ import brute_force
 import pytest
 import released_columns
 import scorer
-import torch
 from contributed import use
 from factories import drawn
 from pipeline import config, run_steps
@@ -105,16 +104,9 @@ def test_layer_and_dim_columns(released):
 
 def test_values_by_the_released_scripts_softmax(released):
     """Targets are last tokens, and the softmax is the one that fairseq makes after the seed, here without dropout."""
-    from fairseq.modules.adaptive_input import AdaptiveInput
-    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
-
     settings, reference, sentences, frames, _ = released
-    decoder = reference.model.decoder
-    d, cutoff = decoder.embed_tokens.embedding_dim, decoder.embed_tokens.cutoff[:-1]
-    torch.manual_seed(settings["values"]["projection_seed"])
-    embedding = AdaptiveInput(len(reference.ids), 0, d, 2, d, list(cutoff))
-    embedding.load_state_dict(decoder.embed_tokens.state_dict())
-    softmax = AdaptiveSoftmax(len(reference.ids), d, list(cutoff), 0.2, adaptive_inputs=embedding).double().eval()
+    seed = settings["values"]["projection_seed"]
+    softmax = released_columns.script_softmax(reference.model.decoder.embed_tokens, seed).double().eval()
     script = SimpleNamespace(
         blocks=reference.blocks,
         log_probabilities=lambda h: softmax.get_log_prob(h.view(1, 1, -1), None).view(-1).detach(),

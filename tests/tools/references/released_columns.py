@@ -3,6 +3,7 @@
 import math
 
 import polars as pl
+import torch
 
 from contrib.released_code import columns
 from ff_memories import tables
@@ -52,6 +53,18 @@ def literal(reference, tokens):
             }
         )
     return rows
+
+
+def script_softmax(embeddings, seed):
+    """The released script's softmax by fairseq itself: made after a seed, embeddings loaded, in training mode."""
+    from fairseq.modules.adaptive_input import AdaptiveInput
+    from fairseq.modules.adaptive_softmax import AdaptiveSoftmax
+
+    (*cutoff, types), d = embeddings.cutoff, embeddings.embedding_dim
+    torch.manual_seed(seed)
+    own = AdaptiveInput(types, 0, d, 2, d, cutoff)
+    own.load_state_dict(embeddings.state_dict())
+    return AdaptiveSoftmax(types, d, cutoff, 0.2, adaptive_inputs=own)
 
 
 def assert_cells(rows, expected):
