@@ -206,14 +206,6 @@ def test_words_are_as_close_as_their_tfidf_weights_in_sentences(monkeypatch):
     assert semantic.sentence_vectors(corpus, term, 4, np.random.default_rng(1)).shape == (4, 3)
 
 
-@pytest.fixture(scope="module")
-def annotator():
-    language = Language(seed=5)
-    language.plant()
-    found = proxy.Annotator.of(language.corpus(), language.dictionary, language.embedding, language.triggers(), seed=1)
-    return language, found
-
-
 def test_binomial_tail_is_the_sum_of_its_terms():
     from math import comb
 
@@ -377,8 +369,10 @@ def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
     assert (name, n) == ("foil_rate", 3) and value == pytest.approx(1 / 3) and low < value < high
 
 
-def test_what_is_planted_is_where_it_is_said_to_be(annotator, monkeypatch):
-    language, found = annotator
+def test_what_is_planted_is_where_it_is_said_to_be(monkeypatch):
+    language = Language(seed=5)
+    language.plant()
+    found = proxy.Annotator.of(language.corpus(), language.dictionary, language.embedding, language.triggers(), seed=1)
     monkeypatch.setattr(proxy, "PLANTED", {"shallow": 9, "semantic": 9, "both": 9, "passage": 9, "none": 5})
     cases = proxy.cases(found, language.corpus(), language.triggers(), 25, 1, np.random.default_rng(1))
     assert Counter(case.sort for case in cases) == proxy.PLANTED

@@ -28,11 +28,6 @@ def saved(folder, kind, options):
     return folder
 
 
-@pytest.fixture(scope="module")
-def gpt2(tmp_path_factory):
-    return saved(tmp_path_factory.mktemp("gpt2"), *tiny.CONFIGS["gpt2"])
-
-
 def refused(folder):
     """Return why there is no row for a folder's model."""
     with pytest.raises(UserError) as error:
@@ -76,8 +71,8 @@ def test_the_command_prints_a_row_that_families_takes_as_it_is(kind, tmp_path, m
     assert max(prove(model, row).errors.values()) < 1e-5
 
 
-def test_the_command_says_that_a_row_is_there_already(gpt2):
-    said = row_of(gpt2)
+def test_the_command_says_that_a_row_is_there_already(tmp_path):
+    said = row_of(saved(tmp_path, *tiny.CONFIGS["gpt2"]))
     assert "# families.py has this row" in said and as_python("gpt2", tiny.family("gpt2")) in said
 
 

@@ -16,7 +16,6 @@ from ff_memories.plan.costs import Shape, Speed, Text
 PAPER = Shape(**registry.source("adaptive_lm_wiki103.v2").shape)
 GATED = Shape(12, 768, 2 * 3072, 12, 50_000, 50_000, 200_000_000, signs=2, matrices=3)
 TEXT = Text(1_000_000, 50_000)
-SLOW, FAST = (Speed(layer=layer, logit=1e-11) for layer in (1e-2, 1e-8))
 
 
 def plan(card, shape, precision="float32"):
@@ -60,29 +59,13 @@ def test_every_step_that_runs_the_model_has_a_share_of_a_known_card():
     assert all(s.date and s.origin and s.over >= 1 for s in cards.shares())
 
 
-def run(*arguments):
-    return ended("plan", "--configfile", "my.yaml", *arguments)
-
-
-@pytest.fixture
-def paper(tmp_path, monkeypatch):
-    """A folder with the paper's config, on a machine that is `SLOW` without a GPU."""
+def test_docs_cluster_md_says_what_the_plan_says(tmp_path, monkeypatch, capsys):
+    """On a machine that is slow without a GPU."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(planner, "measured", lambda *given: SLOW)
-
-    def write(**changes):
-        text = (ROOT / "config/paper.yaml").read_text()
-        for key, value in changes.items():
-            text = re.sub(rf"\b{key}: [\w-]+", f"{key}: {value}", text)
-        (tmp_path / "my.yaml").write_text(text)
-
-    write()
-    return write
-
-
-def test_docs_cluster_md_says_what_the_plan_says(paper, capsys):
+    monkeypatch.setattr(planner, "measured", lambda *given: Speed(layer=1e-2, logit=1e-11))
+    (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
     page = (ROOT / "docs/cluster.md").read_text()
-    assert run("--on", "h100") == 0
+    assert ended("plan", "--configfile", "my.yaml", "--on", "h100") == 0
     line = r"about (\d+) min .* on one NVIDIA H100 .*; (\d+) min \d\d s of measured steps, (\d+) min \d\d s computed"
     said, quoted = re.search(line, capsys.readouterr().out), re.search(line, page)
     assert said and quoted and quoted[0] == said[0]

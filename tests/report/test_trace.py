@@ -160,16 +160,8 @@ def test_memories_that_add_nothing_are_not_listed():
     assert [part.tolist() for part in signed[:2]] == [[[4, 0]], [[2, 1]]]
 
 
-# Where a run shows its memories.
-
-
-@pytest.fixture(scope="module")
-def gated():
-    types = Dictionary([f"w{n}" for n in range(tiny.TYPES - 4)])
-    return Model(tiny.analysed(tiny.model("llama"), signs=2), types)
-
-
-def test_memories_have_their_addresses_in_the_runs_gallery(gated, tmp_path):
+def test_memories_have_their_addresses_in_the_runs_gallery(tmp_path):
+    gated = Model(tiny.analysed(tiny.model("llama"), signs=2), Dictionary([f"w{n}" for n in range(tiny.TYPES - 4)]))
     plain = trace(gated, "w9 w3 w40", top=4)["memories"]
     number = lambda m: m["key"] + tiny.KEYS * (m["sign"] < 0)
     positive = next(m for m in plain if m["sign"] > 0)

@@ -11,16 +11,11 @@ from ff_memories.report.gallery import parts
 pytestmark = pytest.mark.more
 
 
-@pytest.fixture(scope="module")
-def some(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("some")
-    prepare(folder, "llama", triggers__keys=12, mutations__keys_per_layer=50, patterns__keys_per_layer=50)
-    change(folder, "gallery.keys", 5)
-    snakemake(folder)
-    return folder / "results" / "small"
-
-
-def test_the_report_and_the_gallery_say_how_many_memories_were_looked_at(some):
+def test_the_report_and_the_gallery_say_how_many_memories_were_looked_at(tmp_path):
+    prepare(tmp_path, "llama", triggers__keys=12, mutations__keys_per_layer=50, patterns__keys_per_layer=50)
+    change(tmp_path, "gallery.keys", 5)
+    snakemake(tmp_path)
+    some = tmp_path / "results" / "small"
     says = "12 of 160 memories per layer, drawn with seed 3"
     for name in ("report/report.html", "summary.md"):
         assert says in (some / name).read_text(encoding="utf-8")
