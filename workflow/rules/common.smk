@@ -11,6 +11,7 @@ import psutil
 from ff_memories.config import read_yaml
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import home
 from ff_memories.base.machine import IN_LOG
 from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
@@ -24,7 +25,7 @@ from ff_memories.report.gallery import TABLES as GALLERY_TABLES
 from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.private_api import remember_checksums
 from ff_memories.workflow.opening import refuse_taken
-from ff_memories.workflow.run import Run, home
+from ff_memories.workflow.run import Run
 from ff_memories.workflow.terminal_logger import after_nothing, brief
 from snakemake.exceptions import WorkflowError
 from snakemake.io import strip_wildcard_constraints
