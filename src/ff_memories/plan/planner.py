@@ -261,7 +261,7 @@ def _cuts(sizes: dict[str, int], whole: dict[str, int], planner: Planner) -> Ite
     units = _units(planner.shape)
     for key, size in sizes.items():
         tells = f"; {_width(size, *units[key])}" if key in units else ""
-        tells += "; so how much untrained models differ is not known" if key == "baselines.models" and size == 1 else ""
+        tells += "; with fewer than three, no claim counts as support" if key == "baselines.models" and size < 3 else ""
         yield f"  {key}: {size:,} instead of {whole[key]:,}{tells}"
 
 
