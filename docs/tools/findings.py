@@ -102,7 +102,8 @@ above have run.*
 {sizes}
 
 `stories15m` was trained on children's stories, so its
-perplexity is high here. The demo's random networks predict the token just read, which is worse than all alike.
+perplexity is high here. The demo's random networks predict the token just read, which is worse than
+giving each token the same probability.
 
 {size}
 

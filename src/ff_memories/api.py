@@ -1,7 +1,7 @@
 """The public functions: read a model's keys and values from Python. ``docs/api.md`` has an example of each.
 
-Layers are numbered 1 ... L and keys 0 ... d_m - 1, as in the paper. Give text as tokens separated by spaces, tokenised
-like the model's training text; a token that the dictionary lacks becomes ``<unk>``.
+Layers are numbered 1 ... L and keys 0 ... d_m - 1, as in the paper. For a fairseq model, separate tokens by spaces, as
+in its training text; one that the dictionary lacks becomes ``<unk>``. For a model of `transformers`, give raw text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -137,7 +137,7 @@ def _load_folder(folder: Path, device: str, precision: Precision) -> Model:
 def memory_coefficients(model: Model, text: str, layer: int) -> torch.Tensor:
     """Return the memory coefficients of every prefix of a text in one layer, equation 1: (tokens + 1, d_m) float32.
 
-    Row j is the prefix of j tokens; row 0 is the empty prefix (``</s>`` alone).
+    Row j is the prefix of j tokens; row 0 is the empty prefix, the start token alone.
     """
     model.require(layer)
     batch = model.decoder.pack([model.encode(text)])

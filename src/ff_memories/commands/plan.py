@@ -30,7 +30,7 @@ GPU = "h100"
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
     parser.add_argument("--threads", type=threads, help="CPU threads per job")
-    says = "numbers of GPUs or machines to estimate the total time for"
+    says = "numbers of GPUs or machines to estimate the total time for; default: 1 8 64"
     parser.add_argument("--devices", type=whole(), nargs="+", default=[1, 8, 64], help=says)
     says = f"estimate for a GPU that is not here: {', '.join(cards())}"
     parser.add_argument("--on", metavar="CARD", choices=cards(), help=says)

@@ -35,8 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", nargs="+", type=Path, default=[], help="an archive's model: its folder or files")
     parser.add_argument("--text", nargs="+", type=Path, default=[], help="an archive's text: its file or files")
     opening.argument(parser)
-    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="confidence of the audit")
-    says = "largest share of wrong rows that may go unnoticed"
+    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="the audit's confidence; default: 0.95")
+    says = "largest share of wrong rows that may go unnoticed; default: 0.0075"
     parser.add_argument("--share", type=float, default=Aim.share, help=says)
     parser.add_argument("--seed", type=whole(0), help="seed of the audit's sample; default: random, and printed")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write the findings to this file as JSON")
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", nargs="+", action="extend", metavar="PART", help=says)
     says = "begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show"
     parser.add_argument("--time", type=seconds, default=math.inf, help=says)
-    says = "number of jobs at a time when rebuilding files"
+    says = "jobs at a time, of rebuilding files and of the audit; default: one for each core"
     parser.add_argument("--cores", type=threads, default=os.cpu_count(), help=says)
 
 

@@ -222,7 +222,7 @@ class Composition(Section):
     memories: Literal["active", "all", "share:0.9"] = Field(
         "active",
         description="memories that can agree: active (positive coefficient; paper) | all | share:0.9 (the fewest that "
-        "add 90 % of the layer's energy, the sum of squared coefficients times value lengths)",
+        "add 90 % of the layer's energy, the sum of (coefficient times the value's length) squared)",
     )
     residual: Literal["added", "read"] = Field(
         "added",
@@ -351,7 +351,7 @@ class Baselines(Section):
         description="random training sentences in which each model's triggers are sought; at most as many validation "
         "sentences measure its perplexity, and of an untrained or shuffled model 200 at most",
     )
-    keys_per_layer: int = Field(10, ge=1, le=65_536, description="random keys per layer whose triggers are mutated")
+    keys_per_layer: int = Field(10, ge=1, le=65_536, description="random keys per layer to mutate, ten triggers each")
     examples: int = Field(500, ge=1, le=10**9, description="number of random prefixes for section 5")
 
     @property
