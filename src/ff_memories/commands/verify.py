@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", nargs="+", type=Path, default=[], help="an archive's model: its folder or files")
     parser.add_argument("--text", nargs="+", type=Path, default=[], help="an archive's text: its file or files")
     opening.argument(parser)
-    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="the audit's confidence; default: 0.95")
+    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="audit's confidence; default: 0.95")
     says = "largest share of wrong rows that may go unnoticed; default: 0.0075"
     parser.add_argument("--share", type=float, default=Aim.share, help=says)
     parser.add_argument("--seed", type=whole(0), help="seed of the audit's sample; default: random, and printed")
