@@ -38,7 +38,7 @@ def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, inf
         "findings": [[(sentence([row]), control([row])) for row in together] for together in shown],
         "common": common,
         "open": left_open,
-        "lines": [run, *told, f"Not due to training: {common}", f"What cannot be said: {left_open}"],
+        "lines": [run, *told, f"Also in random networks: {common}", f"What cannot be said: {left_open}"],
     }
 
 
@@ -106,18 +106,18 @@ def _what_was_run(counts: pl.DataFrame, config: Settings, info: Mapping[str, Any
         if f"corpus {split}_tokens" in n
     ]
     text = ": ".join(filter(None, [SOURCES.get(config.corpus.source, config.corpus.source), " and ".join(parts)]))
-    model = f"the model {named(info)}" if info["scope"] == "model" else named(info)
+    model = named(info) if named(info).startswith(("a ", "the ")) else f"the model {named(info)}"
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed)
     notes = [quantised(info), self_sampled(counts) and SAMPLED_TEXT, some and f"it looks at the triggers of {some}"]
     return " ".join(finished(note) for note in [f"{model} ({', '.join(size)}) read {text}", *notes] if note)
 
 
 def _common(rows: Sequence[Row]) -> str:
-    """Return what is seen in random networks too, so it is not due to training."""
+    """Return what is seen in random networks too, so it says nothing about training."""
     if not any(row["random_models"] for row in rows):
         return "no untrained model was measured, so this run says nothing about training."
     common = "; ".join(row["words"] for row in rows if row["group"] == "common")
-    return finished(common or "nothing that random networks show too")
+    return finished(common or "nothing that is seen here")
 
 
 def _open(rows: Sequence[Row], scope: str) -> str:

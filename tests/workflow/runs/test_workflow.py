@@ -57,7 +57,7 @@ def test_on_a_cluster_the_same_makes_a_step_due_and_each_rule_that_runs_the_mode
 def test_a_finished_run_ends_with_its_answers(planted_copy):
     shown = snakemake(planted_copy, "--forcerun", "report").stderr.strip().splitlines()
     heads = ("planted (surrogate): ", "A stand-in model (", "The upper layers' values predict ",
-             "Not due to training: ", "What cannot be said: ", "Time of all jobs",
+             "Also in random networks: ", "What cannot be said: ", "Time of all jobs",
              "Where to look: report results/planted/report/")  # fmt: skip
     said = [next(n for n, line in enumerate(shown) if line.startswith(head)) for head in heads]
     assert said == sorted(said) and max(map(len, shown[said[0] : said[-1]])) <= 100
