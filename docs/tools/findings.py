@@ -172,6 +172,7 @@ def _sizes(member: Member) -> dict[str, str]:
         "triggers per key, at most": _grouped(read("triggers")["rank"].max()),
         "values compared with triggers": f"{member.tables['values'].height:,}",
         "keys in the test that removes a token": f"{keys:,}",
+        "triggers of each key in that test, at most": _grouped(mutations["rank"].max()),
         "prefixes to test predictions": f"{prefixes[0]:,}",
         "the same, in random networks": listed([f"{n:,}" for n in prefixes[1:]]),
         "perplexity": _perplexity(member.folder, "same_sample"),
