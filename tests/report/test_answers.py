@@ -77,11 +77,11 @@ def test_claims_are_counted_by_group(given, said):
     assert line.endswith(": 1 here and not in random networks, 1 not here or less, 1 reproduced, 1 not reproduced")
 
 
-def test_what_random_networks_show_too_is_not_due_to_training():
+def test_what_random_networks_show_too_is_named():
     seen = known(group={"K4": "common", "K24": "common", "K1": "signal"}, random_models={"K1": 5})
     said = first(rows(columns=seen, K1="holds", K4="holds", K24="holds"))["common"]
     assert said == "Effect of the last token, lower layers less upper; growth of settled predictions, late less early."
-    assert first(rows(columns=known(random_models={"K1": 5})))["common"] == "Nothing that random networks show too."
+    assert first(rows(columns=known(random_models={"K1": 5})))["common"] == "Nothing that is seen here."
     assert "says nothing about training" in first(rows(K1="holds"))["common"]
 
 
