@@ -113,6 +113,8 @@ giving each token the same probability.
 {trainings}
 - Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, a coefficient is
   little above that of a random earlier token ([a control](results.md#controls)).
+- Whether the confident values that agree with a trigger (K17) know their key: always guessing the most frequent token
+  agrees as often as the claim asks ([a statistician's review](statistics.md#a-second-review)).
 - What people would find: a program, the [proxy](paper.md#proxy), labelled patterns and distant compositions.
 {rounded}
 - Why a number differs from random networks: the scale of the trained weights alone may do it, and of large models too
