@@ -61,8 +61,9 @@ def parsed(words):
     """Parse a line as its tool does; raises ``SystemExit`` or ``ArgumentError`` where the tool would refuse it."""
     tool, *rest = words
     if tool == "ff-memories":
-        parser, named = parser_of(rest)
-        return parser.parse_args(rest[named:])
+        own = rest[: rest.index("--")] if "--" in rest else rest  # what follows goes to Snakemake
+        parser, named = parser_of(own)
+        return parser.parse_args(own[named:])
     if tool == "snakemake":
         from snakemake.cli import get_argument_parser  # takes a second to load
 
