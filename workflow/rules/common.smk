@@ -97,6 +97,10 @@ SET_SCATTER = workflow.resource_settings.overwrite_scatter
 CUT = bool(vars(workflow).setdefault("set_scatter", SET_SCATTER))
 if workflow.is_main_process:  # which tells its jobs on other machines
     workflow.resource_settings.overwrite_scatter = all_rules.scatter(run_, workflow)
+# the same for all jobs, which cut their work by it, whatever GPU each has
+TOKENS = run_.config.execution.batch_tokens
+if TOKENS == "auto":
+    TOKENS = workflow.resource_settings.overwrite_scatter["batch_tokens"]
 
 
 scattergather:
@@ -123,7 +127,7 @@ MODELS = run_.config.baselines.names
 
 wildcard_constraints:
     model=r"(models/[^/]+/)?",
-    shard=r"(shards/\d+-of-\d+/)?",
+    shard=r"(shards/\w+/\d+-of-\d+/)?",
 
 
 def of_model(path):
@@ -163,14 +167,18 @@ def text(wildcards):
 
 
 def shards(step, model):
-    """Return the shards of a step's work on a model; none if one job does all of it."""
+    """Return the shards of a step's work on a model; none if one job does all of it.
+
+    Their folder is named after what cuts the work: shards of batches of other sizes don't fit together.
+    """
     whole = step != "triggers" and not (CUT or all_rules.cuts_all_steps(run_))
     every = (
         []
         if whole
         else getattr(gather, "baselines" if model else "corpus")("{scatteritem}")
     )
-    return [f"shards/{item}/" for item in every] if len(every) > 1 else []
+    cut = "blocks" if step == "triggers" and not model else TOKENS
+    return [f"shards/{cut}/{item}/" for item in every] if len(every) > 1 else []
 
 
 def join_shards(step):
@@ -274,7 +282,7 @@ def execution():
         mem_mb=memory,
         shard=shard_number,
         device=chosen.device,
-        batch_tokens=chosen.tokens,  # the same for all jobs, which cut their work by it
+        batch_tokens=TOKENS,
         arithmetic=chosen.arithmetic,
     )
 

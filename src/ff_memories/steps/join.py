@@ -1,6 +1,6 @@
 """Join the shards of tables, which other jobs of a step made: the rows of all of them, and the sums of what they count.
 
-The shard of a run's `tables/values.parquet` is `shards/1-of-4/tables/values.parquet`.
+The shard of a run's `tables/values.parquet` is `shards/4096/1-of-4/tables/values.parquet`.
 """
 
 from ff_memories import tables

@@ -19,7 +19,7 @@ from ff_memories.workflow import code_digest
 from ff_memories.workflow.opening import BESIDE
 from ff_memories.workflow.run import Run
 
-OF_SHARD = re.compile(r"/shards/\d+-of-\d+/")  # in a path
+OF_SHARD = re.compile(r"/shards/\w+/\d+-of-\d+/")  # in a path
 SMALL = 100_000_000  # bytes of a model's files: on a smaller one, only the search for triggers takes long enough to cut
 
 
@@ -90,7 +90,7 @@ def at_once(run: Run, workflow: Any) -> int:
 
 
 def scatter(run: Run, workflow: Any) -> dict[str, int]:
-    """Return the number of shards of the text and of every model of the baselines, which changes no result.
+    """Return how many shards of the text and of every model of the baselines there are, and tokens of a batch.
 
     ``execution.shards: auto`` gives a job to all cores, GPUs or jobs of a cluster that Snakemake may use at once.
     """
@@ -99,7 +99,7 @@ def scatter(run: Run, workflow: Any) -> dict[str, int]:
     elsewhere = (gpu is not None and gpu.value) or limits.nodes or limits.cores or 1
     shards = run.config.execution.shards_for(at_once(run, workflow) if on_cpu else elsewhere)
     numbers = {"corpus": shards, "baselines": math.ceil(shards / len(run.config.baselines.names))}
-    return numbers | dict(limits.overwrite_scatter)
+    return numbers | {"batch_tokens": run.config.execution.tokens} | dict(limits.overwrite_scatter)
 
 
 def refuse_bad_sample(run: Run) -> None:

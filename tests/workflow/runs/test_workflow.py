@@ -7,6 +7,7 @@ import shutil
 import polars as pl
 import pytest
 import yaml
+from planted_run import prepare
 from running import ROOT, change, command, snakemake
 
 from ff_memories import tables
@@ -75,6 +76,17 @@ def test_an_experiments_parameter_reruns_what_depends_on_it_whatever_the_number_
     change(planted_copy, "mutations.random", "inner")
     touched = {"mutations", "mutations_joined", "baselines", "figures_3", "claims", "report", "gallery"}
     assert set(due(planted_copy)) == touched and due(planted_copy)["mutations"] == 3 + 4
+
+
+def test_shards_of_other_batches_are_other_files_and_no_job_looks_for_a_gpu_of_its_own(tmp_path):
+    prepare(tmp_path)
+    change(tmp_path, "execution.shards", 3)
+    for tokens, of_all in (("auto", 77), (64, 64)):
+        change(tmp_path, "execution.batch_tokens", tokens)
+        told = snakemake(tmp_path, "-n", "--set-scatter", "batch_tokens=77")  # as Snakemake tells its jobs elsewhere
+        shown = told.stdout + told.stderr
+        assert {*re.findall(r"batch_tokens=(\d+)", shown)} == {str(of_all)}
+        assert {*re.findall(r"/planted/shards/(\w+)/3-of-3/", shown)} == {"blocks", str(of_all)}
 
 
 @pytest.mark.more
