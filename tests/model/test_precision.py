@@ -33,6 +33,7 @@ from ff_memories.model.loading import load_decoder, use_precision
 from ff_memories.model.matmul import attention, linear, with_bias
 from ff_memories.paper.keys import topk
 from ff_memories.paper.keys.topk import TopTriggers
+from ff_memories.paper.keys.triggers import fired
 from ff_memories.workflow.run import Run
 
 TYPES = words(44)
@@ -108,6 +109,15 @@ def test_a_bias_among_a_weights_columns_is_the_same_bias():
             assert wide.shape == (72, 72) and wide.stride(0) in (72, 1)
             assert (linear(there(x), wide, there(bias)).cpu() - wanted).abs().max() < 1e-4
     assert with_bias(weight, bias) is weight
+
+
+def test_a_gpu_counts_the_copies_of_a_sentence_exactly():
+    with SecondDevice():
+        use_precision("tf32", "cuda:0")
+        copies = torch.tensor([2049.0, 0, 70001], device="cuda")  # tf32 has 11 bits
+        assert fired(torch.tensor([[1.0, -1], [1, 1], [-1, 1]], device="cuda"), copies, 2).tolist() == [
+            2049, 70001, 70001, 2049
+        ]  # fmt: skip
 
 
 def test_attention_rounds_its_factors_and_its_result_to_bfloat16():

@@ -46,6 +46,7 @@ FACTORS: Mapping[Any, slice] = {
     torch.nn.functional.linear: slice(0, 2),
     torch.mm: slice(0, 2),
     torch.matmul: slice(0, 2),
+    torch.Tensor.matmul: slice(0, 2),  # a @ b
     torch.addmm: slice(1, 3),
     torch._addmm_activation: slice(1, 3),
     torch.nn.functional.scaled_dot_product_attention: slice(0, 3),

@@ -147,16 +147,16 @@ def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> 
 
     Args:
         coefficients: (rows, d_m).
-        weights: (rows,) float32, whole numbers whose sum is below 2**24, so that float32 counts exactly.
+        weights: (rows,) float32, whole numbers whose sum is below 2**22, so that float32 counts exactly.
         signs: 2 also counts the negative coefficients, as those of memories ``d_m + i``.
     """
-    rows, keys = coefficients.shape
-    size = rows if coefficients.device.type == "cuda" else min(rows, ROWS)
+    (rows, keys), low = coefficients.shape, weights % 2048  # tf32 takes 11 bits of a factor
+    size, weights = (rows, torch.stack([low, weights - low])) if weights.is_cuda else (min(rows, ROWS), weights[None])
     positive = weights.new_empty(size, keys)
     counts = weights.new_zeros(signs, keys)
-    for part, row_weights in zip(coefficients.split(size), weights.split(size), strict=True):
+    for part, row_weights in zip(coefficients.split(size), weights.split(size, 1), strict=True):
         for sign, compare in enumerate((torch.gt, torch.lt)[:signs]):
-            counts[sign] += row_weights @ compare(part, 0, out=positive[: len(part)])
+            counts[sign] += (row_weights @ compare(part, 0, out=positive[: len(part)])).sum(0)
     return counts.flatten().to(torch.int64)
 
 
