@@ -150,6 +150,12 @@ def test_no_weight_is_rounded_to_the_type_of_another(folder):
     assert all(torch.equal(state[name].float(), tensor.float()) for name, tensor in mixed.items())
 
 
+def test_what_is_no_weight_is_not_rounded_to_the_weights_type(tmp_path):
+    path = tiny.save(tmp_path / "model", "gemma") / "model.safetensors"
+    save_file({name: tensor.bfloat16() for name, tensor in load_file(path).items()}, path, {"format": "pt"})
+    assert take_in(path.parent).model.get_input_embeddings().embed_scale == torch.tensor(tiny.MODEL**0.5)
+
+
 LABELS: dict[str, Any] = {
     "num_labels": 10**9, "return_dict": False, "output_hidden_states": True, "use_cache": False, "torchscript": True,
     "problem_type": "x", "id2label": {"a": 1}, "to_dict": 1, "attribute_map": {"a": "b"}, "_name_or_path": 5,

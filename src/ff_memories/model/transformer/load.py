@@ -43,7 +43,7 @@ def load(
     return HookedModel(model.to(device), description, family, precision)
 
 
-def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str = "auto") -> Any:
+def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | None = None) -> Any:
     """Load a model's original files, with eager attention; ``architecture``: its class in `transformers`.
 
     Raises ``UserError`` where the files are not readable, or ``load_weights`` refuses them.
@@ -60,17 +60,21 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
             raise UserError(str(error).replace(safe, str(pickled))) from None
 
 
-def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | str) -> Any:
+def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | None) -> Any:
     """Load weights into a class of `transformers`, with eager attention.
 
-    ``dtype``: ``auto`` for the narrowest type that holds every weight as it is. Raises ``UserError`` for a weight that
+    ``dtype``: of weights; ``None``: the narrowest that holds every one as it is. Raises ``UserError`` for a weight that
     is missing, unexpected or misshapen: `transformers` would draw it at random.
     """
     check(folder, config, architecture, str(folder))
-    if dtype == "auto":  # that of `transformers` is the first weight's, to which the others would be rounded
+    if dtype is None:  # that of `transformers` is the first weight's, to which the others would be rounded
         stored = {getattr(torch, safetensors_check.FLOATS[kind]) for _, kind in safetensors_check.kinds(folder)}
         dtype = reduce(torch.promote_types, stored)
-    return _from_files(folder, config, architecture, str(folder), dtype=dtype).eval().requires_grad_(False)
+    wide = torch.promote_types(dtype, torch.float32)  # of what is no weight, as the scale of Gemma's embedding
+    model = _from_files(folder, config, architecture, str(folder), dtype=wide).eval().requires_grad_(False)
+    for weight in model.parameters():
+        weight.data = weight.data.to(dtype)
+    return model
 
 
 def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: str, **how: Any) -> Any:
@@ -144,11 +148,7 @@ def without_weights(config: dict[str, Any], architecture: str, where: str) -> An
 
 def own_weights(model: Any) -> dict[str, torch.Tensor]:
     """Return a model's weights as they are saved, tied ones once."""
-    out: dict[str, torch.Tensor] = {}
-    saved: set[tuple[int, tuple[int, ...]]] = set()
+    once: dict[tuple[int, tuple[int, ...]], tuple[str, torch.Tensor]] = {}
     for name, tensor in model.state_dict().items():
-        storage = (tensor.data_ptr(), tuple(tensor.shape))
-        if storage not in saved:
-            saved.add(storage)
-            out[name] = tensor
-    return out
+        once.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
+    return dict(once.values())
