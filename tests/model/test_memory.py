@@ -16,7 +16,9 @@ from ff_memories.model.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.more
 
-ERRORS = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory"), MemoryError()]
+ERRORS = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory"), MemoryError(),
+          RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+          torch.AcceleratorError("CUDA error: out of memory")]  # fmt: skip
 WHOLE, READ = Layer.attend, Vocabulary._rows
 TABLES = ("triggers", "mutations", "values", "composition", "refinement")
 

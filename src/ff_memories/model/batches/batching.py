@@ -118,14 +118,14 @@ def by_length(lengths: np.ndarray, budget: int, shard: Shard = WHOLE, more: np.n
     return list(share(list(sequences(lengths + more, order, budget)), shard))
 
 
-_ON_CPU = ("can't allocate memory", "not enough memory", "Cannot allocate memory")  # torch has no class for these
+_WORDS = ("allocate memory", "not enough memory", "error: out of memory", "_ALLOC_FAILED")  # of errors without a class
 
 
 def out_of_memory(error: BaseException) -> bool:
     """Say whether an error means that a device, or the machine, had no memory left."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in _ON_CPU)
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
 
 
 class ScratchBuffer:
