@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from running import ROOT
+from running import ROOT, command
 
 import ff_memories
 from ff_memories.base.errors import UserError
@@ -25,6 +25,11 @@ def test_every_example_of_the_page_prints_what_it_says(monkeypatch):
             exec(code, names)
         assert printed.getvalue() == expected
     assert all(name in names for name in ff_memories.__all__)
+
+
+def test_a_script_with_a_model_of_transformers_ends_without_complaint():
+    run = ["python", "-c", "import ff_memories; model = ff_memories.load_model('data/demo-gpt2')"]
+    assert "Traceback" not in command(*run).stderr
 
 
 def test_layers_and_keys_that_are_not_there_are_refused():

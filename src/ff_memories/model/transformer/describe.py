@@ -156,10 +156,7 @@ def scale_of(norm: Any, width: int) -> torch.Tensor:
 def attention(model: Any, name: str | None) -> Iterator[None]:
     """Let a model compute with an attention function; ``None``: with its own."""
     before = model.config._attn_implementation
-    if name is None or name == before:
-        yield
-        return
-    model.set_attn_implementation(name)
+    model.set_attn_implementation(name or before)
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ no attention function of ours, those of equal length together.
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -190,7 +191,9 @@ class HookedModel(LanguageModel):
         self.path, self._stack = describe.layers_of(model, description.layers)
         self._state, self._alone = State(torch.bfloat16 if precision == "bfloat16" else None), threading.Lock()
         self._changes = contextlib.ExitStack()
-        self._changes.enter_context(describe.attention(model, packed.NAME if family.packed else None))
+        own = self._changes.enter_context(contextlib.ExitStack())
+        own.enter_context(describe.attention(model, packed.NAME if family.packed else None))
+        weakref.finalize(self, own.close)  # before Python ends, when `transformers` is half gone
         if precision == "bfloat16":
             hold_matrices(model.float(), torch.bfloat16)
             self._changes.callback(hold_matrices, model, torch.float32)
