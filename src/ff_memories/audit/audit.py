@@ -279,7 +279,7 @@ def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     faults += structure.faults(inputs)
     for step in structure.COUNTS:
         again = structure.counts_again(inputs, step)
-        if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet"))).equals(again):
+        if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet")), glob=False).equals(again):
             faults.append(f"counts/{step}: not what the tables say")
     return faults
 

@@ -114,7 +114,7 @@ def write_tables(found: dict[str, Path], folder: Path, with_text: bool) -> Conte
     for name, path in found.items():
         schema = tables.TABLES[name]
         tables.read(path)  # refuses a damaged table
-        frame, to = pl.read_parquet(path), folder / "data" / f"{name}.parquet"
+        frame, to = pl.read_parquet(path, glob=False), folder / "data" / f"{name}.parquet"
         quoting = [] if with_text or schema.quotes_text is None else [schema.quotes_text]
         shared = frame.drop(quoting)
         if "file" in shared.columns and shared.height:

@@ -142,7 +142,7 @@ def require_precision(path: str | Path, precision: Precision) -> None:
 
 def in_order(path: str | Path, name: str) -> bool:
     """Return whether a table's rows are sorted by its key, each key once, as ``write`` leaves them."""
-    frame = pl.read_parquet(path)
+    frame = pl.read_parquet(path, glob=False)
     key = TABLES[name].order(frame.columns)
     keys = frame.select(key)
     return keys.equals(keys.unique().sort(key))
@@ -157,7 +157,7 @@ def read(path: str | Path, name: str | None = None) -> pl.DataFrame:
     schema = TABLES[name]
     require_file(path)
     try:
-        frame = pl.read_parquet(path)
+        frame = pl.read_parquet(path, glob=False)
     except FileNotFoundError:
         raise UserError(f"{path}: no such table", rebuild_hint(path)) from None
     except pl.exceptions.PolarsError as error:
