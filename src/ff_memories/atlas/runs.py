@@ -152,11 +152,11 @@ def _member(folder: Path, label: str, over: str | None) -> Member:
     if step is None and counts.is_file() and wording.self_sampled(schemas.read(counts)):
         label += OWN_TEXT
     name, label = folder.resolve().name, escape_invisible(label)
-    resolved = None if config is None else config.resolved()
     text = _text(config, folder, dvc_lock_file.digest(sentences) if sentences.is_file() else None)
-    tables, verdicts = _tables(folder), _claims(claims)
+    tables, verdicts, resolved = _tables(folder), _claims(claims), None if config is None else config.resolved()
     models = sorted((folder / "models").glob("untrained-*"), key=lambda path: (len(path.name), path.name))
-    untrained = list(filter(None, map(_tables, models)))
+    of_config = (path for path in models if config is None or path.name in config.baselines.names)  # not of one before
+    untrained = list(filter(None, map(_tables, of_config)))
     return Member(folder, name, label, info, resolved, unknown, text, tables, untrained, verdicts, step)
 
 
