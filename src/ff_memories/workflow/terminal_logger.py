@@ -183,25 +183,25 @@ def main() -> None:
 
     LoggerPluginRegistry().register_plugin(NAME, sys.modules[__name__])
     signal.signal(signal.SIGINT, _interrupt)
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # it is ignored under nohup
+        signal.signal(signal.SIGHUP, _interrupt)
     try:
         parser, args = _quietly(parse_args, ["--logger", NAME, *sys.argv[1:]])
         if args_to_api(args, parser):
             sys.exit(0)
-    except KeyboardInterrupt:
-        pass
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if not LogHandler.stopping:  # else Snakemake may end in an error of its event loop
             print_exception(error)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if not LogHandler.stopping:
-        sys.exit(1)
-    print(f"stopped; {GOES_ON}", file=sys.stderr)
-    sys.exit(130)
+    if LogHandler.stopping:
+        print(f"stopped; {GOES_ON}", file=sys.stderr)
+    sys.exit(130 if LogHandler.stopping else 1)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """Stop at Ctrl-C, and remember it: a library may catch the exception, or a step may end first."""
+    """Stop at Ctrl-C or a closed terminal, and remember it: a library may catch the exception, or a step end first."""
     LogHandler.stopping = True
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a shell sends it, then the system
     signal.default_int_handler(signum, frame)
 
 

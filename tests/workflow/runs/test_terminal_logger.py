@@ -61,7 +61,8 @@ def test_a_failed_step_shows_its_logs_end_and_a_fix(tmp_path, last):
 
 @pytest.mark.workflow
 @pytest.mark.more
-def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
+def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path, how):
     prepare(tmp_path, "gpt2", train=40, validation=20)
     run = ("run", "my.yaml", "--cores", "2", "--", "--until", "corpus")
     (tmp_path / "train.txt").rename(tmp_path / "kept.txt")
@@ -77,7 +78,7 @@ def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path):
     seen = b""
     while b"Split the texts" not in seen or not re.search(rb"of [12] jobs", seen):  # the bar comes after the line
         seen += os.read(ours, 1000)
-    os.killpg(work.pid, signal.SIGINT)
+    os.killpg(work.pid, how)  # by Ctrl-C, or as the terminal closes
     assert work.wait(60) == 130
     while b"stopped; the same command goes on" not in seen:
         seen += os.read(ours, 1000)
