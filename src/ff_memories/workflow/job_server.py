@@ -139,6 +139,7 @@ def _work(connection: socket.socket, teaching: socket.socket, run: Callable[[lis
         head, streams, _, _ = socket.recv_fds(connection, LENGTH.size, 3)
         with connection.makefile("rb") as rest:
             argv, folder, environment, umask = json.loads(rest.read(*LENGTH.unpack(head)))
+        run_lives = os.dup(0)  # ends as the server's standard input does
         for number, stream in enumerate(streams):
             os.dup2(stream, number)
         says = environment.get("PYTHONIOENCODING", "").partition(":")[0] or None
@@ -149,7 +150,7 @@ def _work(connection: socket.socket, teaching: socket.socket, run: Callable[[lis
         os.environ.clear()
         os.environ.update(environment | {SERVER: ""})
         os.register_at_fork(after_in_child=connection.close)  # else who asked would wait for the forks of a step, too
-        threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
+        threading.Thread(target=_end_with, args=(connection, run_lives), daemon=True).start()
         run(argv)
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else bool(end.code)
@@ -171,8 +172,7 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _end_with(connection: socket.socket) -> None:
-    """Stop this process when the one that asked for it ends."""
-    with suppress(OSError):
-        connection.recv(1)
+def _end_with(*others: Any) -> None:
+    """Stop this process when the one that asked for it ends, or the run, which a signal may have ended alone."""
+    select.select(others, [], [])
     os.kill(os.getpid(), signal.SIGINT)

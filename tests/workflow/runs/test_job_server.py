@@ -60,7 +60,7 @@ def test_the_next_job_finds_imported_what_one_imported(server, tmp_path):
     assert costs[-1] < 0.2
 
 
-def test_a_job_that_is_killed_says_so_and_one_whose_caller_ends_ends(monkeypatch):
+def test_a_job_that_is_killed_says_so_and_one_whose_caller_or_run_ends_ends(monkeypatch):
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("\0ff-memories-tested")
         listener.listen()
@@ -73,6 +73,7 @@ def test_a_job_that_is_killed_says_so_and_one_whose_caller_ends_ends(monkeypatch
         (lambda begun, fork: os.kill(fork, signal.SIGKILL), job_server.KILLED),
         (lambda begun, fork: begun.send_signal(signal.SIGINT), 1),  # the fork's, for which its caller waited
         (lambda begun, fork: begun.kill(), -signal.SIGKILL),
+        (lambda begun, fork: server.stdin.close(), 1),  # as the run's process ends, whatever ended it
     ):
         begun = job("join", "--help")
         assert begun.stdout.readline() == "begun\n"
@@ -82,7 +83,7 @@ def test_a_job_that_is_killed_says_so_and_one_whose_caller_ends_ends(monkeypatch
         assert ("as the system's does when memory runs out" in log) == (status == job_server.KILLED)
         while forks(server):
             time.sleep(0.05)
-    server.communicate(timeout=20)
+    server.wait(timeout=20)
 
 
 def test_a_server_ends_at_once_with_the_process_that_started_it():
