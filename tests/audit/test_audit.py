@@ -238,8 +238,7 @@ def test_only_near_ties_change_places_in_an_order():
     assert said([1.0, 0.95, 0.88, 0.1]) == ["abcd", "acbd", "bacd"]  # the first and the third are no near-tie
     noisy = list(baselines.orders([0.2, 0.1], texts[:2], 2, 0.1, 0.1))
     assert noisy == [((0,), (1,)), ((1,), (0,))]  # next to zero, where the error is relative to larger numbers
-    same = list(baselines.orders([1.0] * 4, [(0,)] * 4, 4, 0.1))
-    assert same == [((0,),) * 4]
+    assert [*baselines.orders([1.0] * 4, [(0,)] * 4, 4, 0.1)] == [((0,),) * 4]
 
 
 def test_a_small_coefficient_of_a_baseline_may_be_off_by_its_layers_noise(sound):
