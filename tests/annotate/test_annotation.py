@@ -164,8 +164,7 @@ def test_alpha_is_what_its_definition_gives(raters):
     sets = dict(zip(LABELS, SETS, strict=True))
     counts = scoring.counted(units)
     assert alpha_nominal(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
-    by_pairs = alpha_by_pairs(units, lambda a, b: masi(sets[a], sets[b]))
-    assert alpha_masi(counts) == pytest.approx(by_pairs)
+    assert alpha_masi(counts) == pytest.approx(alpha_by_pairs(units, lambda a, b: masi(sets[a], sets[b])))
 
 
 def test_intervals_are_over_keys_since_the_prefixes_of_one_go_together():

@@ -174,8 +174,7 @@ def test_numbers_that_cannot_be_end_in_a_row_that_differs(sound):
     (said,) = next(f for f in audit(nothing, ALL, ["mutations"])).differ
     assert "cannot be recomputed from what it says (float division by zero)" in said
     for changed in ({"position": -1}, {"sentence": None}):
-        row = sound.tables["triggers"].row(0, named=True) | changed
-        assert recomputed("triggers", sound, row).state == DIFFERS
+        assert recomputed("triggers", sound, sound.tables["triggers"].row(0, named=True) | changed).state == DIFFERS
 
 
 @pytest.fixture(scope="module")
@@ -390,8 +389,7 @@ def test_wrong_rows_are_found_as_often_as_is_said():
 
 
 def test_more_models_dilute_nothing():
-    aim = Aim(0.95, 0.0075)
-    assert [aim.of_each(models).rows for models in (1, 2, 4, 41)] == [398, 199, 99, 99]
+    assert [Aim(0.95, 0.0075).of_each(models).rows for models in (1, 2, 4, 41)] == [398, 199, 99, 99]
 
 
 def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():

@@ -110,8 +110,7 @@ def test_another_number_of_heads_fails_by_the_perplexity_alone(folder, known, tm
     types = Dictionary.read(folder / "dict.txt").types[len(SPECIALS) :]
     write_checkpoint(tmp_path / "model.pt", types, scale=2, decoder_attention_heads=4)  # the same weights
     convert(tmp_path / "model.pt", tmp_path / "model.safetensors", tmp_path / "model.json")
-    found = faults(load(tmp_path), folder / "dict.txt", folder, known)
-    assert [fault[-4:] for fault in found] == ["(G2)"]
+    assert [fault[-4:] for fault in faults(load(tmp_path), folder / "dict.txt", folder, known)] == ["(G2)"]
 
 
 def test_other_values_fail(folder, known):
@@ -204,6 +203,5 @@ def test_the_step_for_triggers_refuses_keys_whose_triggers_end_otherwise(tmp_pat
     for share, status in ((0.7, 2), (0.6, 0)):
         Path("known.toml").write_text(f'[[endings]]\nlayer = 1\nkey = 3\nwords = ["of"]\nshare = {share}\n')
         assert ended(*command) == status and Path("found.json").exists() == (not status)
-    said = capsys.readouterr().err
-    assert "key 3 of layer 1: 67% of 3 triggers end in of, expected at least 70% (G6)" in said
+    assert "key 3 of layer 1: 67% of 3 triggers end in of, expected at least 70% (G6)" in capsys.readouterr().err
     assert json.loads(Path("found.json").read_text())[0]["n"] == 3

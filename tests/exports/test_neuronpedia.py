@@ -71,8 +71,7 @@ def raw(run, name):
 
 def test_every_layer_and_sign_is_a_source_with_the_rows_it_refers_to(exported):
     found = {path.name: path for path in exported.iterdir()}
-    names = {f"{layer}-ff-memories{end}" for layer in range(LAYERS) for end in ("", "-neg")}
-    assert set(found) == names
+    assert set(found) == {f"{layer}-ff-memories{end}" for layer in range(LAYERS) for end in ("", "-neg")}
     for name, folder in found.items():
         held = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.jsonl")}
         assert set(held) == {"model", "release", "source", "sourceset"}

@@ -190,8 +190,7 @@ def test_norms_without_weights_are_read(tmp_path):
     folder = tiny.save(tmp_path / "model", "opt", layer_norm_elementwise_affine=False, word_embed_proj_dim=48)
     proved = take_in(folder)
     model_folder.check(folder, "auto", "here")
-    ours = tiny.analysed(proved.model, proved.family)
-    assert torch.equal(ours.vocabulary.scale, torch.ones(48))
+    assert torch.equal(tiny.analysed(proved.model, proved.family).vocabulary.scale, torch.ones(48))
 
 
 def test_a_projection_before_the_output_layer_is_named(tmp_path):

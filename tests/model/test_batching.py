@@ -118,8 +118,7 @@ def test_prefixes_are_numbered_through_and_their_texts_recognised(sentences):
 def test_what_sentences_offer_is_counted_and_too_few_are_refused(sentences, positions, data):
     train = data.draw(st.integers(1, len(sentences)))
     held, every = corpus(sentences, train), prefixes(sentences[:train], positions)
-    counts = available(held, positions)
-    assert counts.tolist() == [sum(s == own for s, _ in every) for own in range(train)]
+    assert available(held, positions).tolist() == [sum(s == own for s, _ in every) for own in range(train)]
     for per_sentence, n in (("all", len(every)), ("best", len({s for s, _ in every}))):
         trigger_table.require_enough(held, n, positions, per_sentence)
         what = "sentences with a prefix" if per_sentence == "best" else "prefixes"

@@ -413,8 +413,7 @@ def test_a_folder_is_read_in_bfloat16_and_leaves_other_models_as_they_were(tmp_p
     for one, two, three in zip(before, theirs, after, strict=True):
         assert torch.equal(one.coefficients, three.coefficients)
         assert 0 < off(two.coefficients, one.coefficients) < 0.05
-    scaled = rounded.vocabulary.reading("scaled")
-    assert scaled.clusters[0].embedding.dtype == torch.bfloat16
+    assert rounded.vocabulary.reading("scaled").clusters[0].embedding.dtype == torch.bfloat16
 
 
 def test_a_shuffled_model_has_its_output_layer_tied_whatever_the_precision():

@@ -92,8 +92,7 @@ def test_a_target_that_is_never_trained_does_not_stand_above_itself(tmp_path, mo
 
 
 def test_tail_words_are_among_the_tops_tested(tmp_path):
-    read = load(tmp_path)[1]
-    assert (read.predict(vectors(400)).top >= 12).any()
+    assert (load(tmp_path)[1].predict(vectors(400)).top >= 12).any()
 
 
 def test_a_flat_reading_is_softmax_of_projected_embeddings(tmp_path):
@@ -123,14 +122,12 @@ def test_a_random_reading_is_an_adaptive_softmax_as_initialised_with_the_words_t
         for tail, cluster in zip(theirs.tail, ours.clusters[1:], strict=True):
             tail[0].weight.copy_(cluster.projection)
     theirs.head.word_proj.weight.data = theirs.head.word_proj.weight.double()
-    expected = theirs.get_log_prob(vectors(20)[None], None)[0]
-    assert torch.allclose(ours.log_probabilities(vectors(20)), expected)
+    assert torch.allclose(ours.log_probabilities(vectors(20)), theirs.get_log_prob(vectors(20)[None], None)[0])
     assert torch.equal(ours.classes, read.reading("random", seed=5).classes)
     assert not torch.equal(ours.classes, read.reading("random", seed=6).classes)
     bound = (6 / (16 + 2)) ** 0.5
     assert ours.classes.abs().max() <= bound
-    spread = fairseq_model(TYPES, 9)[0].decoder.adaptive_softmax.head.class_proj.weight.abs().max()
-    assert spread <= bound
+    assert fairseq_model(TYPES, 9)[0].decoder.adaptive_softmax.head.class_proj.weight.abs().max() <= bound
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["as values", "with bias and cap"])

@@ -83,8 +83,7 @@ def test_keys_of_both_signs_are_told_apart_on_the_disk_and_counted_on_in_memory(
                           "probability": 0.5})  # fmt: skip
     path = tmp_path / "promoted.parquet"
     tables.write(frame, path, neurons=3)
-    held = pl.read_parquet(path)
-    assert held.select("key", "sign").rows() == [(0, -1), (0, 1), (0, 1), (2, -1), (2, 1)]
+    assert pl.read_parquet(path).select("key", "sign").rows() == [(0, -1), (0, 1), (0, 1), (2, -1), (2, 1)]
     assert tables.neurons_of(path) == 3
     assert tables.read(path)["key"].to_list() == [0, 0, 2, 3, 5]
     assert tables.read(path)["key"].dtype == tables.KEY

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT / "docs" / "data" / "gpu.json"
 BIN = Path(sys.executable).parent
 LIMIT = 9 * 60  # seconds of one part
-TESTS = ("tests/paper/test_second_device.py", "tests/model/test_precision.py", "tests/base/test_gpu_locks.py")
+TESTS = ("tests/paper/test_second_device.py", "tests/model/test_precision.py", "tests/base/test_machine.py")
 
 Part = Callable[[Path], dict[str, Any]]  # from a folder of its own to what it found
 

@@ -6,10 +6,8 @@ from functools import partial
 from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
-import psutil
-
 from ff_memories.config import read_yaml
-from ff_memories.base import arithmetic
+from ff_memories.base import arithmetic, machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import home
 from ff_memories.base.machine import IN_LOG
@@ -239,7 +237,7 @@ def on_cpu():
 
 
 if on_cpu() and "mem_mb" not in workflow.global_resources:  # jobs wait for memory
-    workflow.register_resource("mem_mb", int(psutil.virtual_memory().total / 1e6))
+    workflow.register_resource("mem_mb", int(machine.memory() / 1e6))
 
 
 def compute_threads(wildcards):

@@ -31,6 +31,7 @@ from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
 from ff_memories.audit.checks import ROWS, place, recomputed, texts_of
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
 from ff_memories.audit.sampling import Aim
+from ff_memories.base import machine
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
@@ -382,4 +383,4 @@ def _workers(run: Run, cores: int) -> int:
     parameters = read_info(run.path("model", "info.json")).get("parameters", 0)
     if not isinstance(parameters, int) or parameters < SMALL:
         return 1
-    return max(1, min(cores, psutil.virtual_memory().available // (40 * parameters)))
+    return max(1, min(cores, min(machine.memory(), psutil.virtual_memory().available) // (40 * parameters)))

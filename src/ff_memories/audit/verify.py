@@ -7,7 +7,6 @@ recomputed here, possibly with other last bits, and its tables must equal the re
 import math
 import os
 import re
-import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from subprocess import DEVNULL, CalledProcessError, check_output
 from typing import Any
 
 import polars as pl
@@ -369,11 +369,9 @@ def commit(folder: Path) -> str | None:
 
     ``None`` outside of git, or if the repository does not track the folder.
     """
-    ask = lambda *words: subprocess.run(
-        ["git", "-C", folder, *words], capture_output=True, text=True, check=True
-    ).stdout.strip()
+    ask = lambda *words: check_output(["git", "-C", folder, *words], text=True, stderr=DEVNULL).strip()
     try:
         ask("ls-files", "--error-unmatch", ".")
         return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--untracked-files=no") else "")
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, CalledProcessError):
         return None

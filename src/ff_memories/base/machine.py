@@ -14,6 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 from ff_memories.base import arithmetic
 
 IN_LOG = "FF_MEMORIES_IN_LOG"  # set in jobs of Snakemake, whose logs say the machine and the files
@@ -30,18 +32,32 @@ def hardware(step: Namespace | None = None) -> list[tuple[str, str]]:
 
     ``step``: the arguments of a step that runs here; adds its device, threads and arithmetic.
     """
-    facts = [("processor", _first("/proc/cpuinfo", "model name") or platform.processor() or platform.machine())]
+    names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
+    facts = [("processor", next(filter(None, names), platform.processor() or platform.machine()))]
     if instructions := arithmetic.instructions():
         facts.append(("instructions", instructions[-1]))
-    facts.append(("cores", str(os.cpu_count())))
-    if kib := _first("/proc/meminfo", "MemTotal"):
-        facts.append(("memory", f"{int(kib.split()[0]) / 2**20:.0f} GiB"))
+    facts += [("cores", str(cores())), ("memory", f"{memory() / 2**30:.0f} GiB")]
     facts += [("GPU", name) for name in _gpus()]
     facts.append(("system", f"{platform.system()}, Python {platform.python_version()}"))
     if step is not None and hasattr(step, "device"):
         facts += [("torch", version("torch")), ("device", step.device), ("threads", str(step.threads))]
         facts.append(("arithmetic", "portable" if arithmetic.portable() else "fast"))
     return facts
+
+
+def cores() -> int:
+    """Return how many processor cores this process may use: in a job of a cluster, not all of the machine's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory() -> int:
+    """Return how many bytes of memory this process may use: in a container or a cluster's job, not all that is here."""
+    limits = [psutil.virtual_memory().total]
+    groups = {kinds: group for _, kinds, group in (line.split(":", 2) for line in _lines("/proc/self/cgroup"))}
+    for kind, file in (("", "memory.max"), ("memory", "memory.limit_in_bytes")):  # control groups, of version 2 and 1
+        within = Path("/sys/fs/cgroup", kind, groups.get(kind, "").lstrip("/"))  # those around it limit it too
+        limits += [int(text) for path in (within, *within.parents) for text in _lines(path / file) if text.isdecimal()]
+    return min(limits)
 
 
 def batch_tokens(asked: int | str, device: str) -> int:
@@ -59,12 +75,11 @@ def batch_tokens(asked: int | str, device: str) -> int:
     return min(MOST_TOKENS, max(1024, int(int(mebibytes) * 2**20 / 10**9) * 1024))
 
 
-def _first(path: str, field: str) -> str | None:
+def _lines(path: str | Path) -> list[str]:
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        return Path(path).read_text(encoding="utf-8").splitlines()
     except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(field)), None)
+        return []
 
 
 def _gpus() -> list[str]:

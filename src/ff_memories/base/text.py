@@ -42,8 +42,7 @@ def shown(text: str) -> str:
 class SafeStream:
     """A stream to a terminal or a file, which no text that is written to it can steer.
 
-    Attributes:
-        stream: the stream itself, for what moves the cursor on purpose.
+    ``stream``: the stream itself, for what moves the cursor on purpose.
     """
 
     def __init__(self, stream: Any):

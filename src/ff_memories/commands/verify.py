@@ -25,6 +25,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ff_memories.audit.sampling import Aim
+from ff_memories.base.machine import cores
 from ff_memories.base.parameters import seconds, threads, whole
 from ff_memories.workflow import opening
 from ff_memories.workflow.run import Run
@@ -45,7 +46,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     says = "begin no more work of the audit after this time, such as 5m, and say what the rows drawn by then show"
     parser.add_argument("--time", type=seconds, default=math.inf, help=says)
     says = "jobs at a time, of rebuilding files and of the audit; default: one for each core"
-    parser.add_argument("--cores", type=threads, default=os.cpu_count(), help=says)
+    parser.add_argument("--cores", type=threads, default=cores(), help=says)
 
 
 def run(args: argparse.Namespace) -> int:

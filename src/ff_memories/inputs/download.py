@@ -75,7 +75,7 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
             faults.append(f"{url}: {error}")
             continue
         got.replace(target)
-        _note(target).unlink(missing_ok=True)
+        target.with_name(f"{part.name}.partial.json").unlink(missing_ok=True)
         return _checked(target, wanted, url)
     raise UserError(f"{part.name}: every mirror failed: {'; '.join(faults)}", f"download the file yourself to {target}")
 
@@ -87,16 +87,12 @@ def _checked(target: Path, wanted: str | None, source: str) -> Got:
     return Got(target, source, digest, target.stat().st_size)
 
 
-def _note(target: Path) -> Path:
-    return target.with_name(target.name + ".partial.json")
-
-
 def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -> Path:
     """Download from one mirror, with retries; return the complete, checked partial file."""
-    partial, note, restarted = target.with_name(target.name + ".partial"), _note(target), False
+    partial, note = (target.with_name(f"{part.name}.partial{end}") for end in ("", ".json"))
     if wanted is None and _noted(note).get("url") != url:
         partial.unlink(missing_ok=True)  # another mirror's bytes, with no checksum to check them
-    error: Exception | None = None
+    error, restarted = None, False
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(min(wait * 2 ** (attempt - 1), 60))

@@ -10,7 +10,7 @@ from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, home, sha256, write_json
 from ff_memories.inputs import registry
-from ff_memories.inputs.download import Got, download
+from ff_memories.inputs.download import download
 from ff_memories.inputs.registry import Download, Source
 from ff_memories.inputs.unpack import lines_of_parquet, opened, unpack
 
@@ -23,13 +23,6 @@ def read_lock() -> dict[str, dict[str, Any]]:
     return foreign.read_json(LOCK, dict[str, dict[str, Any]], f"restore {LOCK}, or remove it") if LOCK.exists() else {}
 
 
-def _record(got: Got) -> None:
-    with alone(DOWNLOADS):  # text and checkpoint are fetched in parallel and share the record
-        lock = read_lock()
-        lock[got.path.name] = {"sha256": got.sha256, "bytes": got.bytes, "url": got.url}
-        write_json(LOCK, lock, sort_keys=True)
-
-
 def missing(source: Source) -> list[str]:
     """Return the paths of a source's files that are missing."""
     return [path for path in source.paths if not Path(path).is_file()]
@@ -38,8 +31,7 @@ def missing(source: Source) -> list[str]:
 def fetch(name: str, source: Source, offline: bool = False) -> None:
     """Fetch a source's files into its folder, if any is missing.
 
-    Raises:
-        UserError: all downloads failed, with every mirror's reason; offline with files missing.
+    Raises ``UserError`` if all downloads failed, with every mirror's reason, or offline with files missing.
     """
     if not (lacking := missing(source)):
         return
@@ -81,7 +73,9 @@ def _by(way: Download, source: Source) -> None:
     for part in way.parts:
         downloaded = download(part, DOWNLOADS, lock.get(part.name, {}).get("sha256"))
         if part.name not in lock:
-            _record(downloaded)
+            entry = {"sha256": downloaded.sha256, "bytes": downloaded.bytes, "url": downloaded.url}
+            with alone(DOWNLOADS):  # text and checkpoint are fetched in parallel and share the record
+                write_json(LOCK, read_lock() | {part.name: entry}, sort_keys=True)
         got.append((part, downloaded.path))
     folder = Path(source.folder)
     if way.format == "parquet":

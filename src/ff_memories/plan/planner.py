@@ -1,7 +1,6 @@
 """Plan a run before it starts, or make it fit a time: its model's sizes, its texts' tokens, this machine's speed."""
 
 import math
-import os
 import shutil
 from collections.abc import Iterator
 from copy import deepcopy
@@ -10,10 +9,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, Self
 
-import psutil
 import torch
 
-from ff_memories.base import arithmetic
+from ff_memories.base import arithmetic, machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import duration
 from ff_memories.config import ABSENT, Config, by_file, parse, value_at
@@ -76,7 +74,7 @@ class Planner:
         shape, text = _shape(run, sources["model"]), _text(run, sources["text"])
         lacking = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
         archives = sum(s.unpacked_bytes + sum(p.bytes or p.at_most or 0 for p in s.downloads[0].parts) for s in lacking)
-        usual = arithmetic.threads_of_a_job(config.execution.arithmetic, os.cpu_count() or 1)
+        usual = arithmetic.threads_of_a_job(config.execution.arithmetic, machine.cores())
         threads = usual if threads is None or usual == arithmetic.THREADS else threads
         speed = card.speed(shape, precision) if card else measured(shape, device, config.execution, threads, precision)
         return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), card, threads)
@@ -92,7 +90,7 @@ class Planner:
             return 1
         if self.device == "cuda":
             return torch.cuda.device_count()
-        return max(1, (os.cpu_count() or 1) // self.threads)
+        return max(1, machine.cores() // self.threads)
 
     def steps(self, config: Config, devices: int | None = None) -> list[Planned]:
         """Return the plan of a run, on this machine or on so many devices."""
@@ -109,7 +107,7 @@ class Planner:
         if self.card:
             return costs.unfit(plan, math.inf, math.inf, 1e9 * self.card.memory)
         on_gpu = torch.cuda.get_device_properties(0).total_memory if self.device == "cuda" else math.inf
-        return costs.unfit(plan, psutil.virtual_memory().total, shutil.disk_usage(".").free, on_gpu)
+        return costs.unfit(plan, machine.memory(), shutil.disk_usage(".").free, on_gpu)
 
 
 def _shape(run_: Run, source: registry.Source | None) -> Shape:

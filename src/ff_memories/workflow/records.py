@@ -144,7 +144,7 @@ def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
         scratch = Path(name)
-        rebuild.make(scratch, todo, run, os.cpu_count() or 1)
+        rebuild.make(scratch, todo, run, machine.cores())
         for task in todo:
             if not all((scratch / path).exists() for path in task.makes):
                 why = rebuild.reason(scratch, task)
@@ -213,20 +213,18 @@ def faults(run: Run) -> list[str]:
 
 def changes(run: Run, declared: dict[str, Stage]) -> dict[str, dict[str, str]]:
     """Return how stages differ from their record, by content: {stage: {file, key of the config, or "code": how}}."""
-    recorded, digests = dvc_lock_file.read(run), dvc_yaml.digests(declared.values())
-    by_stage = {name: _changes(recorded.get(name, {}), run, stage, digests) for name, stage in declared.items()}
-    return {name: states for name, states in by_stage.items() if states}
-
-
-def _changes(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, str]) -> dict[str, str]:
-    md5 = {file["path"]: file["md5"] for kind in ("deps", "outs") for file in entry.get(kind, [])}
-    states = {key: MODIFIED for key, _ in _otherwise(entry, run, stage, digests)}
-    for path in sorted(stage.reads | stage.writes):
-        if not os.path.exists(path):
-            states[path] = DELETED
-        elif dvc_lock_file.content(path) != md5.get(path):
-            states[path] = MODIFIED
-    return states
+    recorded, digests, changed = dvc_lock_file.read(run), dvc_yaml.digests(declared.values()), dict[str, Any]()
+    for name, stage in declared.items():
+        entry = recorded.get(name, {})
+        md5 = {file["path"]: file["md5"] for kind in ("deps", "outs") for file in entry.get(kind, [])}
+        states = {key: MODIFIED for key, _ in _otherwise(entry, run, stage, digests)}
+        for path in sorted(stage.reads | stage.writes):
+            if not os.path.exists(path):
+                states[path] = DELETED
+            elif dvc_lock_file.content(path) != md5.get(path):
+                states[path] = MODIFIED
+        changed |= {name: states} if states else {}
+    return changed
 
 
 def _otherwise(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str, str]) -> Iterator[tuple[str, str]]:

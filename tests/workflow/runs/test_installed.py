@@ -124,8 +124,7 @@ def test_the_installed_command_checks_a_run_before_snakemake_starts(run, tmp_pat
     assert "split by lines" in dry.stdout and "results go to results/tried/" in dry.stdout
     assert "triggers" in dry.stdout + dry.stderr
     assert str(tmp_path) not in (tmp_path / "tried.yaml").read_text()  # so the folder can be moved
-    again = run(*NEW, *SMALL, "seed=2", "--dry-run")
-    assert again.stdout.startswith("going on with tried.yaml")
+    assert run(*NEW, *SMALL, "seed=2", "--dry-run").stdout.startswith("going on with tried.yaml")
     for words, says in {
         (*NEW, "--set", "triggers.top=6"): "made by other options",
         ("run", "dmo"): "dmo: no such config (did you mean demo?)",

@@ -1,7 +1,12 @@
-"""Jobs that run at once get different devices, and a device is free again when its job ends, however it ends."""
+"""Jobs that run at once get different devices, until they end; cores and memory are those that a process may use."""
 
+import os
 import subprocess
 import sys
+
+import pytest
+
+from ff_memories.base import machine
 
 HOLD = """
 import sys, time
@@ -28,3 +33,15 @@ def test_two_jobs_hold_two_devices_and_a_third_gets_the_one_of_a_job_that_was_ki
     for process in (first, second, third):
         process.wait()
         process.stdout.close()
+
+
+@pytest.mark.parametrize("file", ["job/memory.max", "memory/job/memory.limit_in_bytes"])  # version 2 and 1
+def test_a_job_of_a_cluster_has_the_memory_of_its_control_groups_and_the_cores_that_it_was_given(monkeypatch, file):
+    files = {"/proc/self/cgroup": ["5:cpu,cpuacct:/", "4:memory:/job/step", "0::/job/step"]}
+    files |= {f"/sys/fs/cgroup/{file}": ["3000000"], "/sys/fs/cgroup/job/step/memory.max": ["max"]}
+    monkeypatch.setattr(machine, "_lines", lambda path: files.get(str(path), []))
+    assert machine.memory() == 3_000_000
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, list(before)[:1])
+    assert machine.cores() == 1
+    os.sched_setaffinity(0, before)
