@@ -308,8 +308,7 @@ def audit_run(
     # a process keeps the run's own model, so others come before it; the longest pieces first
     works.sort(key=lambda work: (work.round, work.model == OWN, not work.whole, -len(work.rows)))
     workers, faults = _workers(run, cores), list[str]()
-    settings, threads = json.dumps(run.config.model_dump(), sort_keys=True), cores if workers == 1 else 1
-    do = partial(_done, settings, run.file, at, until, threads)
+    do = partial(_done, json.dumps(run.config.model_dump()), run.file, at, until, max(1, cores // workers))
     with Progress(sum(len(work.rows) for work in works), "rows", "audit") as progress:
         for work, (results, contradicting) in _each(works, do, workers):
             front = "" if work.model == OWN else f"{work.model}, "
@@ -334,13 +333,14 @@ def _done(settings: str, file: str, at: At, until: float, threads: int, work: Wo
     if work.round and time.monotonic() > until:
         return [], []
     gc.collect()  # the last model, of gigabytes, whose modules and hooks refer to each other
+    torch.set_num_threads(threads)
     try:
         if work.model == OWN:
             run, inputs = _own(settings, file, at)
             results, faults = list[RowResult](), contradictions(inputs, run, at) if work.whole else []
         else:
             inputs, results, faults = baselines.read(Run(json.loads(settings), file), work.model, at)
-        torch.set_num_threads(threads)  # the engine, which finds lists and means again, has one
+        torch.set_num_threads(threads)  # the automatic proxy has one
         return [*results, *look(inputs, work.rows)], faults
     except BROKEN as error:
         return [], [f"tables: {_broken(error)}"]

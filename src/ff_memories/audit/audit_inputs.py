@@ -60,7 +60,7 @@ def engine(run: Run, at: At) -> LanguageModel:
     weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
     precision = Settings(run.resolved).precision
     here = "float32" if precision == "tf32" else precision
-    return load_model(weights, description, Execution(device="cpu", threads=1), here)
+    return load_model(weights, description, Execution(device="cpu", threads=torch.get_num_threads()), here)
 
 
 def largest(triggers: pl.DataFrame) -> dict[int, float]:
