@@ -49,7 +49,7 @@ def test_what_was_run_is_counted():
     said = first(rows(), INFO | {"perplexity": 48.31, "in_windows": 31.2}, pl.concat(more))["run"]
     assert said.startswith("A stand-in model (16 layers, 1,234,567 parameters")
     assert "8,192 keys and values, 50 triggers per key from 900 tokens" in said and "4,000 prefixes from 100" in said
-    assert "validation perplexity 31.2, 48.3 one sentence at a time)" in said
+    assert "validation perplexity 31.2 in running text, 48.3 in single sentences)" in said
     quantised = {"types": {"F32": 2, "Q4_K": 9}, "bits": [4]}
     assert "4-bit weights (Q4_K, F32): the model that people run, not" in first(rows(), INFO | quantised)["run"]
     assert first(rows("paper"), PAPER)["run"].startswith("The paper's own model (")

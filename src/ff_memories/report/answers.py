@@ -91,8 +91,8 @@ def _what_was_run(counts: pl.DataFrame, config: Settings, info: Mapping[str, Any
     if parameters := info.get("parameters"):
         size.append(f"{parameters:,} parameters")
     if perplexity := info.get("perplexity"):
-        alone = f", {number(perplexity)} one sentence at a time" if info.get("in_windows") else ""
-        size.append(f"validation perplexity {number(info.get('in_windows') or perplexity)}{alone}")
+        running = f"{number(windows)} in running text, " if (windows := info.get("in_windows")) else ""
+        size.append(f"validation perplexity {running}{number(perplexity)}{' in single sentences' if running else ''}")
     n = {f"{step} {reason}": n for step, reason, n in counts.select("step", "reason", "n").iter_rows()}
     keys = f"{n['triggers keys']:,} keys and values, " if "triggers keys" in n else ""
     prefixes = f"{n['composition examples']:,} prefixes" if "composition examples" in n else "prefixes"
