@@ -58,27 +58,21 @@ HEADER = ",".join(annotation_files.PATTERNS)
 ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
 
 
-@pytest.mark.parametrize(
-    "text, row, message",
-    [
-        (f"{ROW}\n{ROW}", 3, "already annotated .* at .*row 2"),
-        (ROW.removesuffix(" 3"), 2, "in only 2 of the prefixes; a pattern needs at least 3"),
-        (ROW.replace("shallow", "shalow"), 2, "'shalow' is not a type of pattern; write shallow or semantic"),
-        (ROW.replace("alike", "“so, then”"), 2, "8 cells, but the header has 7"),
-        (f"{ROW} 6", 2, "unknown prefix 6; prefixes go from 1 to 5"),
-        (f"{ROW} 2", 2, "listed twice"),
-        (f"{ROW} 3-May", 2, "'3-May' is not a prefix number"),
-        (f"{ROW} {'9' * 5000}", 2, "is not a prefix number"),
-        (ROW.replace("shallow", "none"), 2, "a pattern of type none"),
-        (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is spelled 'ann' at .*row 2"),
-        (ROW.replace("ann", "Proxy"), 2, "is a reserved name"),
-        (ROW.replace("ann", "Model-x"), 2, "those of no person begin with model- or simulated exactly"),
-        (ROW.replace("ann", ""), 2, "the annotator's name is missing"),
-        (ROW.replace("alike", ""), 2, "has no description"),
-        (f"mine,ann,{NAMES[0]},0,none,,\n{ROW}", 3, 'patterns and "no pattern"'),
-        (ROW.replace("mine", "other"), 2, "for the run 'other'; move the file to annotations/other/"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("text, row, message", [
+    (f"{ROW}\n{ROW}", 3, "already annotated .* at .*row 2"),
+    (ROW.removesuffix(" 3"), 2, "in only 2 of the prefixes; a pattern needs at least 3"),
+    (ROW.replace("shallow", "shalow"), 2, "'shalow' is not a type of pattern; write shallow or semantic"),
+    (ROW.replace("alike", "“so, then”"), 2, "8 cells, but the header has 7"),
+    (f"{ROW} 6", 2, "unknown prefix 6; prefixes go from 1 to 5"), (f"{ROW} 2", 2, "listed twice"),
+    (f"{ROW} 3-May", 2, "'3-May' is not a prefix number"), (f"{ROW} {'9' * 5000}", 2, "is not a prefix number"),
+    (ROW.replace("shallow", "none"), 2, "a pattern of type none"),
+    (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is spelled 'ann' at .*row 2"),
+    (ROW.replace("ann", "Proxy"), 2, "is a reserved name"),
+    (ROW.replace("ann", "Model-x"), 2, "those of no person begin with model- or simulated exactly"),
+    (ROW.replace("ann", ""), 2, "the annotator's name is missing"), (ROW.replace("alike", ""), 2, "has no description"),
+    (f"mine,ann,{NAMES[0]},0,none,,\n{ROW}", 3, 'patterns and "no pattern"'),
+    (ROW.replace("mine", "other"), 2, "for the run 'other'; move the file to annotations/other/"),
+])  # fmt: skip
 def test_each_fault_is_named_with_file_row_and_a_way_to_mend_it(tmp_path, text, row, message):
     path = tmp_path / "a.csv"
     path.write_text(f"{HEADER}\n{text}", encoding="utf-8")
@@ -279,6 +273,15 @@ def test_judgements_of_distance_are_scored_by_annotator_and_between_them():
     assert scores["people", "distance_alpha_nominal"][0] == pytest.approx(alpha_by_pairs(units, lambda a, b: a != b))
     alone = judged.filter(pl.col("annotator").is_in(["a", "proxy"]))
     assert {who for who, *_ in scoring.distance_scores(alone, 1)} == {"a", "proxy"}
+
+
+def test_the_chance_of_gwets_ac1_counts_keys_with_one_annotator_too():
+    given = [("a", 1, "none"), ("b", 1, "none"), ("a", 2, "none"), ("b", 2, "both"), ("a", 3, "both")]
+    rows = [("key", who, 1, key, 1, label) for who, key, label in given]
+    labels = pl.DataFrame(rows, schema=["kind", "annotator", "layer", "key", "rank", "label"], orient="row")
+    found = scoring.scores(labels.clear(), labels.with_columns(item="key"), labels.clear(), 1)
+    units = scoring.counted([["none", "none"], ["none", "both"], ["both"]])
+    assert [row[2] for row in found if row[1] == "gwet_ac1"] == [scoring.gwet_ac1(units)]
 
 
 def test_tables_hold_patterns_of_keys_and_labels_of_all_that_was_shown():

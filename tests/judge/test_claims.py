@@ -324,10 +324,17 @@ def test_a_proxy_shows_its_number_but_does_not_reproduce_what_people_judged(clai
     assert row["verdict"] == "not_attempted" and row["measured"] is not None and PROXY in row["reason"]
 
 
+@pytest.mark.parametrize("claim", ["K6", "K7", "K8", "K9", "K30"])
+def test_a_second_annotator_with_the_same_answers_adds_no_independent_units(claim):
+    made, columns = CASES[claim][0], ["measured", "low", "high", "judged_low"]
+    twice = [(name, pl.concat([t, t.with_columns(pl.lit("bob").alias("annotator"))])) for name, t in made]
+    one, both = (verdict(claim, *tables) for tables in (made, twice))
+    assert [one[name] for name in columns] == pytest.approx([both[name] for name in columns])
+
+
 def test_people_are_asked_before_the_proxy():
-    name, people = distances(13)
-    both = pl.concat([people, distances(0, "proxy")[1]])
-    assert verdict("K30", (name, both))["measured"] == pytest.approx(13 / 20)
+    both = pl.concat([distances(13)[1], distances(0, "proxy")[1]])
+    assert verdict("K30", ("distance_labels", both))["measured"] == pytest.approx(13 / 20)
 
 
 @pytest.mark.parametrize("claim, made", [

@@ -112,22 +112,13 @@ downloads = []
 """
 
 
-@pytest.mark.parametrize(
-    "old, new, said",
-    [
-        ("data/x", "../up", "x.folder"),
-        ("data/x", "/etc", "x.folder"),
-        ("data/x", "workflow/rules", "x.folder"),
-        ("data/x", "data/../../up", "x.folder"),
-        ("data/x", "data/a;b", "x.folder"),
-        ("data/x", "-x", "x.folder"),
-        ("a.txt", "../a", "x.files"),
-        ("a.txt", "/etc/passwd", "x.files"),
-        ("[x]", '[x]\ngolden = "../../secret.toml"', "x.golden"),
-        ("[x]", '[x]\ninside = "../x"', "x.inside"),
-        (', validation = "b.txt"', "", "x: files: missing validation"),
-    ],
-)
+@pytest.mark.parametrize("old, new, said", [
+    ("data/x", "../up", "x.folder"), ("data/x", "/etc", "x.folder"), ("data/x", "workflow/rules", "x.folder"),
+    ("data/x", "data/../../up", "x.folder"), ("data/x", "data/a;b", "x.folder"), ("data/x", "-x", "x.folder"),
+    ("a.txt", "../a", "x.files"), ("a.txt", "/etc/passwd", "x.files"),
+    ("[x]", '[x]\ngolden = "../../secret.toml"', "x.golden"), ("[x]", '[x]\ninside = "../x"', "x.inside"),
+    (', validation = "b.txt"', "", "x: files: missing validation"),
+])  # fmt: skip
 def test_a_registry_writes_nowhere_but_into_the_project_and_lacks_nothing_that_a_run_reads(tmp_path, old, new, said):
     (tmp_path / "r.toml").write_text(ROW)
     assert registry.read(tmp_path / "r.toml")["x"].path("train") == "data/x/a.txt"

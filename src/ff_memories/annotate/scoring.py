@@ -71,7 +71,8 @@ def scores(patterns: pl.DataFrame, labels: pl.DataFrame, proxy_labels: pl.DataFr
     ]
     shared = [counts for counts in by_key if (counts.sum(1) >= 2).any()]
     for measure in MEASURES:
-        rows.append((PEOPLE, measure, *over_keys(shared, seed, measure), len(shared)))
+        rated = by_key if measure == "gwet_ac1" and shared else shared  # its chance counts all rated units
+        rows.append((PEOPLE, measure, *over_keys(rated, seed, measure), len(shared)))
     for (name,), mine in labels.group_by("annotator", maintain_order=True):
         theirs = patterns.filter(pl.col("annotator") == name)
         of_keys = mine.filter(pl.col("kind") == "key")
@@ -116,12 +117,9 @@ def share(right: int, n: int) -> Score:
 
 def _noise(mine: pl.DataFrame, seed: int) -> list[Measured]:
     """Return the share of foils in which an annotator saw a pattern, and of repeated prefixes labelled alike."""
-    foils = mine.filter(pl.col("kind") == "foil").group_by("item").agg((pl.col("label") != "none").any().alias("seen"))
+    seen = mine.filter(pl.col("kind") == "foil").group_by("item").agg((pl.col("label") != "none").any())["label"]
     once, twice = (mine.filter(pl.col("kind") == kind) for kind in ("key", "repeat"))
-    return [
-        ("foil_rate", *share(int(foils["seen"].sum()), len(foils))),
-        ("repeat_agreement", *_same(once, twice, seed)),
-    ]
+    return [("foil_rate", *share(int(seen.sum()), len(seen))), ("repeat_agreement", *_same(once, twice, seed))]
 
 
 def _same(mine: pl.DataFrame, theirs: pl.DataFrame, seed: int) -> Score:

@@ -42,8 +42,7 @@ def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
 
 def share_interval(hits: np.ndarray, seed: int | None) -> tuple[float, float]:
     """Return the 95 % interval of a share: the bootstrap's, or Wilson's if no unit (n,) or every unit is a hit."""
-    cases = int(np.count_nonzero(hits))
-    return interval(hits, seed) if 0 < cases < len(hits) else wilson(cases, len(hits))
+    return interval(hits, seed) if 0 < hits.mean() < 1 else wilson(int(np.count_nonzero(hits)), len(hits))
 
 
 def surely(p_values: Sequence[float]) -> int:

@@ -100,7 +100,7 @@ def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
     return Measurement(mean, *ends(draws), n=len(first), limit=limit, draws=draws)
 
 
-KEY = ["annotator", "layer", "key"]
+KEY = ["layer", "key"]  # what is resampled, with the answers of all its annotators
 FEWEST = 10  # keys with a semantic pattern: with fewer, resampled keys do not say how sure their share is
 
 
@@ -109,7 +109,7 @@ def _of_patterns(labels: pl.DataFrame, triggers: int, found: Measurement) -> Mea
 
     A pattern recurs in three of a key's triggers, however many these are.
     """
-    of_key = len(labels) / max(1, _keys(labels))
+    of_key = len(labels) / max(1, labels.select("annotator", *KEY).n_unique())
     if of_key >= 0.9 * triggers:  # a few keys have fewer than others
         return found
     fewer = f"not judged: {of_key:.3g} triggers a key, where the paper's patterns recur in three of {triggers}"
@@ -117,11 +117,12 @@ def _of_patterns(labels: pl.DataFrame, triggers: int, found: Measurement) -> Mea
 
 
 def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame, bool]:
-    """Return the labels, and the number of patterns of each annotated key, that is, each key with labelled triggers."""
+    """Return the labels, and each annotated key's number of patterns and whether it has any, annotators' means."""
     labels, proxy = evidence.labels("pattern_labels")
-    patterns = evidence.table("annotations").group_by(KEY).agg(pl.len().alias("patterns"))
-    keys = labels.select(KEY).unique().join(patterns, on=KEY, how="left")
-    return labels, keys.with_columns(pl.col("patterns").fill_null(0)).sort(KEY), proxy
+    patterns = evidence.table("annotations").group_by("annotator", *KEY).agg(pl.len().alias("patterns"))
+    answers = labels.select("annotator", *KEY).unique().join(patterns, on=["annotator", *KEY], how="left")
+    number = pl.col("patterns").fill_null(0)
+    return labels, answers.group_by(KEY).agg(number.mean(), (number > 0).mean().alias("any")).sort(KEY), proxy
 
 
 def _keys(labels: pl.DataFrame) -> int:
@@ -131,7 +132,7 @@ def _keys(labels: pl.DataFrame) -> int:
 def keys_with_a_pattern(evidence: Evidence, *, triggers: int, limit: Limit, proxy: float) -> Measurement:
     """K6: the share of annotated keys with at least one pattern; ``proxy``: the limit for the automatic proxy."""
     labels, keys, by_proxy = _patterns_per_key(evidence)
-    has_pattern = (keys["patterns"] > 0).to_numpy()
+    has_pattern = keys["any"].to_numpy()
     share, spread = float(has_pattern.mean()), share_interval(has_pattern, evidence.seed)
     judged = Judged(share, *spread, Limit(proxy)) if by_proxy else Judged(share, share, share, limit)  # all, or not
     found = Measurement(share, *spread, n=len(has_pattern), judged=judged, proxy=by_proxy)
@@ -141,9 +142,9 @@ def keys_with_a_pattern(evidence: Evidence, *, triggers: int, limit: Limit, prox
 def patterns_per_key(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
     """K7: the mean number of patterns of an annotated key."""
     labels, keys, by_proxy = _patterns_per_key(evidence)
-    counts = keys["patterns"].cast(pl.Float64).to_numpy()
-    mean, spread = float(counts.mean()), interval(counts, evidence.seed)
-    found = Measurement(mean, *spread, n=len(counts), limit=limit, proxy=by_proxy)
+    counts = keys["patterns"].to_numpy()
+    estimate = float(counts.mean()), *interval(counts, evidence.seed)
+    found = Measurement(*estimate, n=len(counts), limit=limit, proxy=by_proxy)
     return _of_patterns(labels, triggers, found)
 
 

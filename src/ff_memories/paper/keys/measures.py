@@ -73,10 +73,10 @@ def pattern_shares(labels: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E2, Figure 2: share of triggers per layer and label, with intervals over keys; annotators are pooled."""
     parts = []
     for label in LABELS:
-        keys = labels.group_by("annotator", "layer", "key").agg(
+        keys = labels.group_by("layer", "key").agg(
             (pl.col("label") == label).mean().alias("share"), pl.len().alias("triggers")
         )
-        for (layer,), part in keys.sort("layer", "annotator", "key").group_by("layer", maintain_order=True):
+        for (layer,), part in keys.sort("layer", "key").group_by("layer", maintain_order=True):
             share, weight = part["share"].to_numpy(), part["triggers"].to_numpy()
             low, high = interval(share, seed, weight)
             parts.append((layer, label, float((share * weight).sum() / weight.sum()), low, high, int(weight.sum())))

@@ -299,6 +299,6 @@ def no_third_token(evidence: Evidence, *, limit: Limit) -> Measurement:
 def distant_compositions(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K30: the share of last-layer compositions that are semantically distant from the predictions they replace."""
     labels, proxy = evidence.labels("distance_labels")
-    distant = (labels.sort("annotator", "example")["label"] == "distant").to_numpy()
+    distant = labels.group_by("example").agg((pl.col("label") == "distant").mean()).sort("example")["label"].to_numpy()
     estimate = float(distant.mean()), *share_interval(distant, evidence.seed)
     return Measurement(*estimate, n=len(distant), limit=limit, proxy=proxy)
