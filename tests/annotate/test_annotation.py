@@ -67,6 +67,7 @@ ROW = f"mine,ann,{NAMES[0]},1,shallow,alike,1 2 3"
     (f"{ROW} 3-May", 2, "'3-May' is not a prefix number"), (f"{ROW} {'9' * 5000}", 2, "is not a prefix number"),
     (ROW.replace("shallow", "none"), 2, "a pattern of type none"),
     (f"{ROW}\n{ROW.replace('ann', 'Ann').replace(NAMES[0], NAMES[1])}", 3, "'Ann' is spelled 'ann' at .*row 2"),
+    (ROW.replace("ann", "Zoë") + "\n" + ROW.replace("ann", "Zoe\u0308").replace(NAMES[0], NAMES[1]), 3, "is spelled"),
     (ROW.replace("ann", "Proxy"), 2, "is a reserved name"),
     (ROW.replace("ann", "Model-x"), 2, "those of no person begin with model- or simulated exactly"),
     (ROW.replace("ann", ""), 2, "the annotator's name is missing"), (ROW.replace("alike", ""), 2, "has no description"),

@@ -9,6 +9,7 @@ import io
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from unicodedata import normalize
 
 from ff_memories.annotate.distance import LABELS
 from ff_memories.annotate.study import FEWEST
@@ -145,13 +146,13 @@ def _pattern(place: str, path: Path, row: dict[str, str], problems: Problems) ->
 
 
 def check_names(answers: Iterable[Annotation], problems: Problems) -> None:
-    """Report names that do not say who annotated, or that differ from another only in case or spaces."""
+    """Report names that do not say who annotated, or that differ from another only in case, spaces or code points."""
     of_file: dict[tuple[str, str], Annotation] = {}
     for answer in answers:
         of_file.setdefault((answer.annotator, answer.file), answer)
     spelled: dict[str, Annotation] = {}
     for answer in of_file.values():
-        first = spelled.setdefault(" ".join(answer.annotator.casefold().split()), answer)
+        first = spelled.setdefault(" ".join(normalize("NFKC", answer.annotator).casefold().split()), answer)
         if not answer.annotator:
             problems.add(answer.place, "the annotator's name is missing", "write your name in the column annotator")
         elif answer.annotator.casefold() in (ANNOTATOR, PEOPLE) or (
