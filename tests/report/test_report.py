@@ -246,7 +246,7 @@ def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_
         (tmp_path / "nvidia-smi").chmod(0o755)
         assert gpus() == named
     monkeypatch.setattr(Path, "read_text", lambda *given, **more: (_ for _ in ()).throw(OSError()))
-    assert dict(hardware())["processor"] and "memory" not in dict(hardware())  # as where there is no /proc
+    assert dict(hardware())["processor"] and "instructions" not in dict(hardware())  # as where there is no /proc
 
 
 def test_tables_name_a_key_of_negative_coefficients_by_its_mark():
