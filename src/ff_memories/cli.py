@@ -7,6 +7,7 @@ import importlib
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import sys
@@ -16,7 +17,6 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -47,7 +47,7 @@ WENT = {  # commands of versions before 0.1, and what does their work
     "model-row": "python -m tools.model_row",
     "record-size": "du -sh .dvc/artefacts",
     "step projection-seeds": "python -m contrib.released_code seeds",
-    "why": "snakemake --dry-run, which gives each job's reason",
+    "why": "snakemake -n --quiet host, which gives each job's reason",
 }
 GOES_ON = "run the same command again: finished jobs and shards are kept"
 
@@ -88,7 +88,7 @@ def main(argv: list[str] | None = None) -> None:
     """Run one command. On bad input, print a message to stderr and exit with status 2; no partial file remains."""
     argv = sys.argv[1:] if argv is None else argv
     snakemake, begun = os.environ.get(IN_LOG), time.monotonic()
-    if chosen_arithmetic := [after for word, after in pairwise(argv) if word == "--arithmetic"]:
+    if chosen_arithmetic := re.findall(r"--arithmetic[= ](\S+)", " ".join(argv)):
         arithmetic.use(chosen_arithmetic[-1])
     elif snakemake:
         arithmetic.use("portable")  # for a step without a model, ``fast`` gains nothing

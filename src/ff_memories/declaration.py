@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories.base import machine
+from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.parameters import WHOLE, Execution, Tables, shard_of, threads, tokens, whole
 from ff_memories.base.progress import of_part
 
@@ -168,8 +169,10 @@ def _modules() -> dict[str, Path]:
 
 
 def module(name: str) -> Path:
-    """Return the file of a step's module."""
-    return _modules()[name.replace("-", "_")]
+    """Return the file of a step's module. Raises ``UserError`` for a step that does not exist."""
+    if (path := _modules().get(name.replace("-", "_"))) is None:
+        raise UserError(f"{name}: no such step{did_you_mean(name, names())}")
+    return path
 
 
 def names() -> list[str]:

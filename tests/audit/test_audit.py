@@ -184,9 +184,7 @@ def baseline(sound, folder):
 
 
 def states(baseline, frames):
-    return {
-        name: [r.state for n, _, r in baselines.labelled(baseline, frames) if n == name] for name in baselines.LABELS
-    }
+    return {t: [r.state for n, _, r in baselines.labelled(baseline, frames) if n == t] for t in baselines.LABELS}
 
 
 class Odd:

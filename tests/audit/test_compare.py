@@ -133,6 +133,9 @@ def test_a_file_of_the_cache_that_has_another_digest_is_refused(two):
     shutil.copy(two[0] / "tables/triggers.parquet", Path(".dvc/cache/files/md5") / md5[:2] / md5[2:])
     with pytest.raises(UserError, match="is not in DVC's cache, or damaged there"):
         compare.compare(record, two[1])
+    record.write_text(record.read_text().replace("/tables/", "/baselines/"))
+    with pytest.raises(UserError, match="of an earlier version; in a clone, git checkout"):
+        compare.compare(record, two[1])
 
 
 # -- files that follow from tables

@@ -136,10 +136,8 @@ def read(stages, name):
 LOCK = {
     "an output's hash": (lambda s: s["values"]["outs"][0].update(md5="0" * 32), "values.parquet than values wrote"),
     "an input's hash": (lambda s: read(s, "triggers.parquet").update(md5="0" * 32), "values read a different"),
-    "a parameter": (
-        lambda s: s["triggers"]["params"]["config/config.yaml"].update(triggers={"top": 2}),
-        "triggers was run with a different triggers than in config/config.yaml",
-    ),
+    "an input left out": (lambda s: s["values"]["deps"].pop(), "values lacks its input"),
+    "a parameter": (lambda s: s["triggers"]["params"]["config/config.yaml"].update(triggers={}), "different triggers"),
     "a command": (lambda s: s["report"].update(cmd="true"), "report was run with a different command"),
     "a stage left out": (lambda s: s.pop("figures"), "figures was never recorded"),
     "a stage too many": (lambda s: s.update(extra={"cmd": "true"}), "dvc.yaml has no stage extra"),
@@ -195,11 +193,9 @@ def test_compare_calls_a_run_identical_to_its_record_and_a_forged_one_different(
     assert shown.splitlines()[-1] == "different" and "triggers" in shown and "coefficient" in shown
 
 
-@pytest.mark.parametrize(
-    "arguments, said", [(["--share", "2"], "between 0 and 1"), (["--only", "hashes"], "no such part")]
-)
-def test_bad_usage_ends_with_status_2(here, capsys, arguments, said):
-    assert said in says(capsys, "verify", *arguments)
+@pytest.mark.parametrize("words, said", [(["--share", "2"], "between 0 and 1"), (["--only", "hashes"], "no such part")])
+def test_bad_usage_ends_with_status_2(here, capsys, words, said):
+    assert said in says(capsys, "verify", *words)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGXCPU, signal.SIGKILL])

@@ -47,7 +47,7 @@ def shard(out, to, *options, **env):
 def test_portable_arithmetic_gives_the_same_bits_in_any_environment_with_any_threads(made, tmp_path):
     first = shard(made, tmp_path / "0.safetensors", "--arithmetic", "portable", "--threads", "1")
     for i, env in enumerate(OTHERS, 1):
-        again = shard(made, tmp_path / f"{i}.safetensors", "--arithmetic", "portable", "--threads", "2", **env)
+        again = shard(made, tmp_path / f"{i}.safetensors", "--arithmetic=portable", "--threads", "2", **env)
         assert again == first, env
 
 

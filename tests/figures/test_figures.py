@@ -45,7 +45,7 @@ def command(folder, figure, out, *names):
 
 @pytest.fixture(scope="module")
 def drawn(run_folder):
-    """All ten figures, drawn one after the other in this process."""
+    """All figures, drawn one after the other in this process."""
     for figure in FIGURES:
         assert ended(*command(run_folder, figure, run_folder / "here" / figure)) == 0
     return run_folder / "here"

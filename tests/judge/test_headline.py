@@ -16,9 +16,7 @@ FEWEST = 10  # tokens of the values that agree, to tell these from the others in
 DRAWN = dict.fromkeys(("K12", "K17", "K26", "K28"), "random_pairs") | dict.fromkeys(("K23", "K31"), "unigram")
 TABLES = ROOT.glob("results/*/tables/claims.parquet")
 RECORDED = [path.parents[1] for path in TABLES if "group" in pl.read_parquet_schema(path)]
-DECLARED = [
-    tomllib.loads(path.read_text(encoding="utf-8")) for path in ROOT.glob("src/ff_memories/paper/*/claims.toml")
-]
+DECLARED = [tomllib.loads(p.read_text(encoding="utf-8")) for p in ROOT.glob("src/ff_memories/paper/*/claims.toml")]
 HEADLINE = {claim["id"] for section in DECLARED for claim in section["claim"] if claim.get("headline")}
 
 

@@ -71,9 +71,7 @@ def test_a_room_imports_only_from_those_below():
 def test_a_section_imports_only_from_those_before_it():
     part = lambda module: SECTIONS.index(module.split(".")[1]) if module.count(".") > 1 else len(SECTIONS)
     paper = {m: path for m, path in modules().items() if m.startswith("paper.")}
-    assert not [
-        f"{m} imports {o}" for m, path in paper.items() for o in inner(path) if o in paper and part(o) > part(m)
-    ]
+    assert not [f"{m} imports {o}" for m, p in paper.items() for o in inner(p) if o in paper and part(o) > part(m)]
 
 
 def test_no_modules_import_each_other():

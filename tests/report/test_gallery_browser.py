@@ -146,9 +146,7 @@ def test_the_index_of_text_says_what_a_scan_of_all_triggers_says(site):
 
 def test_filters_of_an_address_are_those_of_the_tables(site):
     made, gallery = site
-    values = made["values"].join(
-        made["triggers"].filter(pl.col("rank") == 1), on=["layer", "key"], how="left", suffix="_t"
-    )
+    values = made["values"].join(made["triggers"].filter(rank=1), on=["layer", "key"], how="left", suffix="_t")
     c, p = pl.col("coefficient"), pl.col("top_probability")
     for address, expected in [
         ("#/?agrees=0&layer=1", values.filter(~pl.col("agrees") & (pl.col("layer") == 1))),

@@ -75,6 +75,7 @@ def test_what_no_result_depends_on_makes_nothing_due(package, before, file, old,
         ("paper/values/claims.toml", "\n", "\n[[later]]\n", {"claims", "baselines"}, {"values", "triggers"}),
         ("paper/keys/figures.toml", "\n", "\n[later]\n", {"figures", "report"}, {"mutations", "claims"}),
         ("report/templates/style.css", "{", "{ ", {"report"}, {"claims", "composition"}),
+        ("report/gallery/static/app.js", "\n", "\n\n", {"gallery"}, {"figures", "report", "excerpts"}),
         ("tables/gallery.py", "HISTOGRAM_BINS = 20", "HISTOGRAM_BINS = 40", {"gallery-tables"}, {"table histogram"}),
     ],
 )  # fmt: skip

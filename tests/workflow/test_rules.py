@@ -7,6 +7,7 @@ import pytest
 from pipeline import config
 
 from ff_memories.base.errors import UserError
+from ff_memories.config import Settings
 from ff_memories.config.sections import CHANGED_MEMORIES, MUTATED_TRIGGERS
 from ff_memories.workflow.rules import step_params
 from ff_memories.workflow.run import Run
@@ -24,15 +25,22 @@ def test_a_rule_that_does_not_pass_a_section_which_its_step_reads_is_an_error(ru
     with pytest.raises(UserError, match="the rule of the step mutations does not pass extraction, mutations"):
         step_params(run, "mutations", "seed")
     assert step_params(run, "mutations", "seed mutations extraction")
-
-
-def test_memories_that_are_asked_for_have_to_be_passed_only_where_there_are_some(run, tmp_path):
-    asked = config()
-    asked["triggers"]["keys"] = 5
-    some = Run(asked)
+    with pytest.raises(UserError, match="valuse: no such step"):
+        step_params(run, "valuse")
+    some = Run(config(triggers__keys=5))
     with pytest.raises(UserError, match="mutations does not pass triggers"):
         step_params(some, "mutations", "seed mutations extraction")
     assert step_params(some, "mutations", "seed mutations extraction triggers")
+
+
+def test_a_key_that_a_rule_leaves_out_makes_nothing_due_and_its_step_cannot_read_it(run, monkeypatch):
+    monkeypatch.setenv("FF_MEMORIES_IN_LOG", "1")
+    other, keys = Run(config(mutations__mean="of_sums")), "seed mutations -mutations.mean extraction"
+    one, same = (step_params(of, "mutations", keys)["config"] for of in (Run(config()), other))
+    assert one(OWN) == same(OWN) and one(OWN) != step_params(run, "mutations", keys)["config"](OWN)
+    assert {"mutations.top", "mutations.mean"} & {*one.watched("")} == {"mutations.top"}
+    with pytest.raises(UserError, match="this step reads mean of the config, which its rule does not declare"):
+        assert Settings.from_argument(one(OWN)).mutations.mean
 
 
 def test_a_model_of_the_baselines_has_their_sizes_of_samples(run):

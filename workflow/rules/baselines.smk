@@ -20,7 +20,7 @@ rule models:
     output:
         description=of_model("model.json"),
     wildcard_constraints:
-        model="models/[^/]+/",
+        model=f"models/({'|'.join(MODELS)})/",
     localrule: True
     params:
         **step_params("models", "seed"),

@@ -115,7 +115,6 @@ GOLDEN_TRIGGERS = (
 )
 # the config's keys that say which memories a run looks at, and which its gallery shows; none where it is all
 SAMPLING = () if run_.config.triggers.keys is None else ("seed", "triggers")
-GALLERY_SAMPLING = () if run_.config.gallery.keys is None else ("gallery.keys",)
 # spaCy takes hours on one core
 CUTS_BY_SPACY = run_.config.corpus.segmenter.startswith("spacy:")
 MEASURES_CHOICES = run_.config.sensitivity.choices != "none"
@@ -152,7 +151,7 @@ def description(wildcards):
     folder = wildcards.model or "model/"
     if wildcards.model and wildcards.model.split("/")[1] not in MODELS:
         raise WorkflowError(
-            f"{run_.path(wildcards.model)}: {run_.file} has no such model; it has {', '.join(MODELS)}"
+            f"{run_.path(wildcards.model)}: {run_.file} has no such model; it has {', '.join(MODELS)}: name one of them, or set baselines.models"
         )
     return run_.path(f"{folder}model.json")
 

@@ -21,7 +21,10 @@ rule composition:
     resources:
         **execution(),
     params:
-        **step_params("composition", "seed composition values extraction"),
+        **step_params(
+            "composition",
+            "seed composition -composition.stop_words values -values.target extraction",
+        ),
     shell:
         command("composition")
 

@@ -24,8 +24,8 @@ rule gallery_tables:
     params:
         **step_params(
             "gallery_tables",
-            "values extraction seed triggers gallery.triggers gallery.shaded gallery.tokens gallery.sampled gallery.similar",
-            *GALLERY_SAMPLING,
+            "values -values.target extraction seed triggers",
+            "gallery.keys gallery.triggers gallery.shaded gallery.tokens gallery.sampled gallery.similar",
         ),
     shell:
         command("gallery-tables")

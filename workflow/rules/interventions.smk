@@ -18,7 +18,9 @@ rule interventions:
         **execution(),
     params:
         **step_params(
-            "interventions", "seed causal removals values extraction", *SAMPLING
+            "interventions",
+            "seed causal removals values.projection values.projection_seed extraction",
+            *SAMPLING,
         ),
     shell:
         command("interventions")

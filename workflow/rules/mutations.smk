@@ -16,7 +16,9 @@ rule mutations:
     resources:
         **execution(),
     params:
-        **step_params("mutations", "seed mutations extraction", *SAMPLING),
+        **step_params(
+            "mutations", "seed mutations -mutations.mean extraction", *SAMPLING
+        ),
     shell:
         command("mutations")
 

@@ -116,7 +116,7 @@ def identity(kind: str, layer: int | None, key: int) -> str:
 
 
 def items(triggers: pl.DataFrame, corpus: Corpus, dictionary: Types, per_layer: int, top: int, seed: int) -> list[Item]:
-    """Return all items in the order shown. A repeat is in the other half than its key."""
+    """Return all items in the order shown. A repeat is in the other half than its key, if there are several keys."""
 
     def item(kind: str, layer: int | None, key: int, prefixes: Sequence[Prefix]) -> Item:
         return Item(kind, layer, key, tuple(tuple(escape_invisible(dictionary[t]) for t in p) for p in prefixes))

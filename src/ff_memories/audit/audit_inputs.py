@@ -97,7 +97,13 @@ class AuditInputs:
         oracle = reference(run, types, at)
         frames = {name: read_table(at(run.table(name))) for name in names}
         corpus, file = store.read(at(run.path("corpus", "corpus.safetensors"))), run.config.composition.sample_file
-        given = sample.read(at(file), _validation(run, types, at), corpus.lengths) if file else None
+        given = None
+        if file:
+            here = pl.col("file").map_elements(lambda path: str(at(path)), return_dtype=pl.String)
+            validation = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
+            tokenizer = types if run.config.model.has_tokenizer else None
+            texts = text.of_sentences(validation.with_columns(here), tokenizer)
+            given = sample.read(at(file), texts, corpus.lengths)
         inputs = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
         inputs.surveyed = cache(lambda: survey.survey(engine(run, at), corpus, inputs.config.seed, BATCH))
         return inputs
@@ -273,10 +279,3 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     signs, residual = run.resolved["triggers"]["signs"], run.resolved["composition"]["residual"]
     model_like = None if fresh is None else drawn.drawn_by_transformers(*fresh)
     return TransformersOracle(folder, model.start, signs, values["projection"], residual, model_like)
-
-
-def _validation(run: Run, types: Types, at: At) -> dict[int, str]:
-    """Return the validation sentences as text, by number."""
-    here = pl.col("file").map_elements(lambda file: str(at(file)), return_dtype=pl.String)
-    sentences = tables.read(at(run.table("sentences"))).filter(pl.col("split") == "validation")
-    return text.of_sentences(sentences.with_columns(here), types if run.config.model.has_tokenizer else None)

@@ -41,7 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", help="the run's and its config's name; default: from the model's")
     parser.add_argument("--cores", default="all", help="processor cores, a number; default: all")
     parser.add_argument("--gpus", type=whole(0), default=1, help="GPUs of this machine, at most; default: 1")
-    parser.add_argument("--dry-run", action="store_true", help="list what would run, and run nothing")
+    parser.add_argument("--dry-run", action="store_true", help="write the config, and list what would run")
     parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
     parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
     parser.set_defaults(more=[])  # what follows `--`

@@ -5,6 +5,7 @@ that its rule declares: a step cannot depend on a key that Snakemake and DVC do 
 """
 
 import json
+import os
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -15,6 +16,7 @@ from pydantic.fields import FieldInfo
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, did_you_mean
+from ff_memories.base.machine import IN_LOG
 from ff_memories.base.sections import declared
 from ff_memories.config import sections
 from ff_memories.config.model import KINDS, AnyModel
@@ -259,22 +261,21 @@ else:
     _Keys = object  # a step has only those of its sections
 
 
-class Undeclared(UserError, AttributeError):
-    """Raised when a step reads a section that ``--config`` does not have."""
-
-
 class Settings(_Keys):
     """The declared part of a run's config: sections as attributes, checked, ``auto`` resolved."""
 
     def __init__(self, data: dict[str, Any]):
-        for name, value in data.items():
+        for name, given in data.items():
             field = Config.model_fields.get(name)
             if field is None:
                 raise UserError(f"{name}: unknown key{did_you_mean(name, Config.model_fields)}")
             try:
-                value = TypeAdapter(field.rebuild_annotation()).validate_python(value)
+                value = TypeAdapter(field.rebuild_annotation()).validate_python(given)
             except ValidationError as error:
                 raise UserError(f"config:\n  {faults(error, name)}") from None
+            if isinstance(given, dict) and IN_LOG in os.environ:  # in a job, not by hand, a step that reads
+                for lacking in sections.keys_of(field).keys() - given:  # what its rule leaves out raises `Undeclared`
+                    vars(value).pop(lacking, None)
             setattr(self, name, value)
 
     @property
@@ -292,10 +293,7 @@ class Settings(_Keys):
     if not TYPE_CHECKING:  # type checkers then report keys that the config lacks
 
         def __getattr__(self, name: str) -> Any:
-            raise Undeclared(
-                f"this step reads the config section {name!r}, which its rule does not declare",
-                "give --config a run's config file, or add that section",
-            )
+            raise sections.Undeclared(name)
 
     @classmethod
     def from_argument(cls, text: str) -> "Settings":

@@ -4,13 +4,14 @@
 """
 
 import unicodedata
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from ff_memories.base import machine
 from ff_memories.base.arithmetic import Precision
+from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import LARGEST
 from ff_memories.base.text import escape_invisible
 
@@ -31,8 +32,21 @@ def plain_path(path: str) -> str:
 FilePath = Annotated[str, AfterValidator(plain_path)]
 
 
+class Undeclared(UserError, AttributeError):
+    """Raised when a step reads what ``--config`` does not have."""
+
+    def __init__(self, name: str):
+        hint = "give --config a run's config file, or add that key"
+        super().__init__(f"this step reads {name} of the config, which its rule does not declare", hint)
+
+
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # of a key that `Settings` left out, or of none
+            raise Undeclared(name) if name in type(self).model_fields else AttributeError(name)
 
 
 def kinds_of(field: FieldInfo | None) -> list[type[Section]]:

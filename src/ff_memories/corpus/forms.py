@@ -81,9 +81,8 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
 
 def _looks_like_json(text: str) -> bool:
     """Return whether a text is JSON lines, or JSON of several lines."""
-    if all(map(_is_json, text.strip().split("\n", 2)[:2])):
-        return True
-    return re.match(r'\s*(\{\s*"|\[\s*[{"])[^\n]*\n\s*["{]', text) is not None
+    of_several_lines = re.match(r'\s*(\{\s*"|\[\s*[{"])[^\n]*\n\s*["{]', text)
+    return of_several_lines is not None or all(map(_is_json, text.strip().split("\n", 2)[:2]))
 
 
 def _is_json(line: str) -> bool:

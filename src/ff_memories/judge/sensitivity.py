@@ -46,9 +46,8 @@ def _alternatives(config: Config) -> Iterator[Choice]:
     for section in SECTIONS:
         for key, field in keys_of(Config.model_fields[section]).items():
             values = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-            for value in values:
-                if value not in ("auto", resolved[section][key]):
-                    yield Choice(f"{section}.{key}", value)
+            others = (value for value in values if value not in ("auto", resolved[section][key]))
+            yield from (Choice(f"{section}.{key}", value) for value in others)
     segmenter = resolved["corpus"]["segmenter"]
     yield from (Choice("corpus.segmenter", value) for value in ("rule", "line") if value != segmenter)
     yield from (Choice(SIZE, share) for share in SHARES)
@@ -57,13 +56,9 @@ def _alternatives(config: Config) -> Iterator[Choice]:
 
 def choices(config: Config) -> list[Choice]:
     """Return every alternative choice that this machine can run."""
-    lacking = set()
-    if importlib.util.find_spec("spacy") is None:
-        lacking.add("spacy")
-    if not machine.gpu_present():
-        lacking.add("tf32")
+    here = {"spacy": importlib.util.find_spec("spacy") is not None, "tf32": machine.gpu_present()}
     out = []
-    for choice in (choice for choice in _alternatives(config) if choice.value not in lacking):
+    for choice in (choice for choice in _alternatives(config) if here.get(choice.value, True)):
         with suppress(UserError):  # some choices exclude others
             varied(config, choice, 1)
             out.append(choice)
@@ -111,8 +106,7 @@ def _set(plain: dict[str, Any], path: str, value: Any) -> None:
 def rows(claims: pl.DataFrame, choice: str = BASELINE, value: str = "") -> pl.DataFrame:
     """Return a choice's rows, of the paper's claims: no choice varies the table that others rest on."""
     papers = claims.filter(pl.col("claim").str.starts_with(PAPERS))
-    named = papers.with_columns(pl.lit(choice).alias("choice"), pl.lit(value).alias("value"))
-    return named.select(*TABLES["sensitivity"].columns)
+    return papers.with_columns(choice=pl.lit(choice), value=pl.lit(value)).select(*TABLES["sensitivity"].columns)
 
 
 def refused(claims: pl.DataFrame, choice: str, value: str) -> pl.DataFrame:

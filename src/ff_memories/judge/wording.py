@@ -35,7 +35,7 @@ BOTH = "coefficients below zero make a memory of their own, with the value −v"
 BULLET = "- "
 
 
-CONTENTS: Mapping[str, Any] = tomllib.loads(files("ff_memories.judge").joinpath("wording.toml").read_text("utf-8"))
+CONTENTS: Mapping[str, Any] = tomllib.loads(files(__package__).joinpath("wording.toml").read_text("utf-8"))
 GROUPS: Mapping[str, Mapping[str, str]] = CONTENTS["group"]
 VERDICTS: Mapping[str, Mapping[str, str]] = CONTENTS["verdict"]
 WORDS: Mapping[str, Mapping[str, str]] = {**GROUPS, **VERDICTS}

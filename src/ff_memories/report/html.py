@@ -79,7 +79,7 @@ def vega(version: str | None = None) -> str:
 
 def ours(name: str) -> str:
     """Return the text of a script among the templates."""
-    return files("ff_memories.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return files(__package__).joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def _enclosed(text: str) -> str:

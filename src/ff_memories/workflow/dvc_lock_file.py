@@ -6,7 +6,6 @@ DVC treats a file as unchanged if its size, time and inode are; this module read
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,7 +49,10 @@ def stages_of(path: Path) -> dict[str, dict[str, Any]]:
 
 @cache
 def _stages(path: Path, md5: str) -> dict[str, dict[str, Any]]:
-    return dict(foreign.read_yaml(path, _Lock, f"run git checkout {path}").model_dump(exclude_unset=True)["stages"])
+    stages = foreign.read_yaml(path, _Lock, f"run git checkout {path}").model_dump(exclude_unset=True)["stages"]
+    if any("/baselines/" in out["path"] for stage in stages.values() for out in stage.get("outs", [])):
+        raise UserError(f"{path}: of an earlier version; in a clone, git checkout 55febef reads it")
+    return dict(stages)
 
 
 def outputs(run: Run) -> dict[str, tuple[str, str]]:
@@ -69,12 +71,8 @@ def content(path: str | Path) -> str:
     """Return DVC's digest of a file (its MD5) or of a directory (the MD5 of its listing)."""
     if not os.path.isdir(path):
         return digest(path)
-    return listing({file.relative_to(path).as_posix(): digest(file) for file in inside(path)})
-
-
-def listing(files: Mapping[str, str]) -> str:
-    """Return DVC's digest of a directory: {path in it: MD5}."""
-    rows = [{"md5": md5, "relpath": path} for path, md5 in sorted(files.items())]
+    files = sorted((file.relative_to(path).as_posix(), digest(file)) for file in inside(path))
+    rows = [{"md5": md5, "relpath": name} for name, md5 in files]
     return hashlib.md5(json.dumps(rows, sort_keys=True).encode()).hexdigest() + ".dir"
 
 

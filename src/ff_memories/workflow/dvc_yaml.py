@@ -75,7 +75,7 @@ class Stage:
     name: str
     about: str  # what its file of rules says of itself
     rules: dict[str, Any] = field(default_factory=dict)  # by name
-    reads: set[str] = field(default_factory=set)  # what it depends on: files, and folders of annotations, other models
+    reads: set[str] = field(default_factory=set)  # what it depends on: files, and folders of annotations
     writes: set[str] = field(default_factory=set)  # its outputs
     keys: set[str] = field(default_factory=set)  # of the config, that it depends on
     # its jobs' rules, commands, digests of code, and values of the config
@@ -105,14 +105,14 @@ def stages(run: Run) -> dict[str, Stage]:
                 stage.writes |= {path for path in outputs if not is_intermediate(path)}
                 if config := job.rule.params.get("config"):
                     stage.keys |= set(config.watched(job.wildcards_dict.get("model")))
-                parts = [str(job.params.get(param)) for param in ("code", "config", "tables", "command", "joined")]
+                parts = (str(job.params.get(param)) for param in ("code", "config", "tables", "command", "joined"))
                 stage.does.add((job.rule.name, *parts))
         every = list(read.rules)
     for stage in out.values():
         stage.reads -= stage.writes
+        stage.keys -= {key for key in stage.keys if key.partition(".")[0] in stage.keys - {key}}
         # files, because a rule's jobs may be of several stages
-        words = shlex.join(sorted(stage.writes))
-        stage.cmd = f"{run.program} --allowed-rules {' '.join(_allowed(stage, every))} -- {words}"
+        stage.cmd = f"{run.program} --allowed-rules {_allowed(stage, every)} -- {shlex.join(sorted(stage.writes))}"
     return dict(sorted(out.items()))
 
 
@@ -123,12 +123,13 @@ def _about(name: str, file: Any) -> str:
     return ABOUT_MODELS if name.startswith(MODELS) else " ".join(line.strip("# ") for line in lines[:count])
 
 
-def _allowed(stage: Stage, rules: Iterable[Any]) -> list[str]:
+def _allowed(stage: Stage, rules: Iterable[Any]) -> str:
     """Return the rules that make a stage's outputs, with those that cut their work into shards and join these."""
     names = set(stage.rules)
     files = {rule.snakefile for rule in stage.rules.values()}
     names |= {f"{rule.name}_joined" for rule in stage.rules.values() if "shard" in rule.wildcard_names}
-    return sorted(names | {rule.name for rule in rules if rule.name.endswith("_shard") and rule.snakefile in files})
+    names |= {rule.name for rule in rules if rule.name.endswith("_shard") and rule.snakefile in files}
+    return " ".join(sorted(names))
 
 
 def digests(every: Iterable[Stage]) -> dict[str, str]:

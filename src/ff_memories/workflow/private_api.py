@@ -8,14 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 USED = {
-    "snakemake.api.WorkflowApi": ("_workflow",),
-    "snakemake.workflow.Workflow": ("_prepare_dag", "_build_dag", "dag", "modifier", "persistence"),
-    "snakemake.io._IOFile": ("checksum", "file", "is_storage"),
-    "snakemake.modules.WorkflowModifier": ("is_main_snakefile", "rules"),
-    "snakemake.dag.DAG": ("dependencies", "depending", "jobs", "needrun_jobs", "toposorted"),
-    "snakemake.persistence.file.FilePersistence": ("cleanup", "metadata", "params_changed", "started"),
-    "snakemake.rules.Rule": ("conda_env", "dependencies", "expand_input", "expand_output", "set_params"),
-    "snakemake.rules.RuleProxy": ("rule",),
+    "snakemake.api.WorkflowApi": "_workflow",
+    "snakemake.workflow.Workflow": "_prepare_dag _build_dag configfiles dag deployment_settings executor_plugin "
+    "global_resources modifier persistence register_resource resource_settings",
+    "snakemake.io._IOFile": "checksum file is_storage",
+    "snakemake.modules.WorkflowModifier": "is_main_snakefile rules",
+    "snakemake.dag.DAG": "dependencies depending jobs needrun_jobs toposorted",
+    "snakemake.persistence.file.FilePersistence": "cleanup metadata params_changed started",
+    "snakemake.rules.Rule": "conda_env dependencies docstring expand_input expand_output log_modifier output_modifier "
+    "set_log set_params shellcmd wildcard_names",
+    "snakemake.rules.RuleProxy": "rule",
 }
 
 

@@ -198,11 +198,12 @@ def faults(run: Run) -> list[str]:
     for name in sorted(recorded.keys() & declared.keys()):
         entry, stage = recorded[name], declared[name]
         lines += [f"{where}: {name} was run {how}" for _, how in _otherwise(entry, run, stage, digests)]
-        if lacking := sorted(stage.writes - {out["path"] for out in entry.get("outs", [])}):
-            lines.append(f"{where}: {name} lacks its output {lacking[0]}")
+        for kind, what, wanted in (("deps", "input", stage.reads), ("outs", "output", stage.writes)):
+            if lacking := sorted(wanted - {file["path"] for file in entry.get(kind, [])}):
+                lines.append(f"{where}: {name} lacks its {what} {lacking[0]}")
         for dep in entry.get("deps", []):
             path, md5 = dep["path"], dep["md5"]
-            if (maker := _made(path, outputs)) is not None:
+            if (maker := outputs.get(path)) is not None:
                 if maker[1] != md5:
                     lines.append(f"{where}: {name} read a different {path} than {maker[0]} wrote")
             elif path not in inputs and os.path.exists(path) and dvc_lock_file.content(path) != md5:
@@ -238,14 +239,6 @@ def _otherwise(entry: dict[str, Any], run: Run, stage: Stage, digests: dict[str,
         here = run.by_file(keys).get(file, {})  # another's record may name any file
         for key in (key for key, value in keys.items() if here.get(key) != value or file not in run.files):
             yield key, f"with a different {key} than in {file}"
-
-
-def _made(path: str, made: dict[str, tuple[str, str]]) -> tuple[str, str] | None:
-    """Return the stage that wrote a file, or all of a folder's files, and the digest of what it wrote."""
-    files = {out.removeprefix(f"{path}/"): said for out, said in made.items() if out.startswith(f"{path}/")}
-    if path in made or not files:
-        return made.get(path)
-    return next(iter(files.values()))[0], dvc_lock_file.listing({name: md5 for name, (_, md5) in files.items()})
 
 
 def record(run: Run, at: Path) -> dict[str, Any]:

@@ -27,12 +27,13 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
     """Return a rule's ``params``: what its step depends on besides its inputs.
 
     ``config`` has the declared sections as JSON for the step, and ``code`` is a digest of the step's code. Snakemake
-    compares these values with its records, and ``sources.yaml`` has them for DVC, so both tools rerun a step for the
-    same reasons. For DVC alone, ``config.watched`` gives the sections' names. In a rule with a wildcard ``model``, a
-    model of the baselines has their sizes of samples. ``keys``: sections of the config, or single keys of one, with
-    blanks between them. Raises ``UserError`` if the step reads a section that its rule does not pass.
+    compares these values with its records, and DVC by ``sources.yaml``; ``config.watched`` gives the sections' names.
+    In a rule with a wildcard ``model``, a model of the baselines has their sizes of samples. ``keys``: sections of the
+    config, or single keys of one, with blanks between them; ``-values.target`` leaves out a key. Raises ``UserError``
+    if the step reads a section that its rule does not pass.
     """
-    keys = tuple(" ".join(keys).split())
+    words = " ".join(keys).split()
+    keys, left_out = (tuple(w.lstrip("-") for w in words if w.startswith("-") == out) for out in (False, True))
     looks_at_all = {"triggers"} if run.config.triggers.keys is None else set()
     if missing := declaration.sections(name) - {key.partition(".")[0] for key in keys} - looks_at_all:
         raise UserError(f"the rule of the step {name} does not pass {', '.join(sorted(missing))}", "add it to the rule")
@@ -42,24 +43,29 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
         if getattr(wildcards, "model", ""):
             every = run.config.baselines.of_a_model(every)
         for section, _, key in (key.partition(".") for key in keys):
-            if not key:
-                part[section] = every[section]
+            if isinstance(whole := every[section], dict):
+                some = {k: v for k, v in whole.items() if key in ("", k) and f"{section}.{k}" not in left_out}
+                part.setdefault(section, {}).update(some)
             else:
-                part.setdefault(section, {}).update({k: v for k, v in every[section].items() if k == key})
+                part[section] = whole
         return json.dumps(part, sort_keys=True)
 
     # no value of params: Snakemake would compare it, and rerun all if the config gives a section its defaults
-    sections.watched = lambda model: _watched(run, (*keys, "baselines") if model else keys)  # type: ignore[attr-defined]
+    watched = lambda model: _watched(run, (*keys, "baselines") if model else keys, left_out)
+    sections.watched = watched  # type: ignore[attr-defined]
     return {"config": sections, "code": lambda wildcards: code_digest.digest(name)}
 
 
-def _watched(run: Run, keys: tuple[str, ...]) -> list[str]:
+def _watched(run: Run, keys: tuple[str, ...], left_out: tuple[str, ...]) -> list[str]:
     """Return the keys that are in the config file, and ``fidelity`` if it may set one of them."""
     set_by_fidelity = {path.partition(".")[0] for path in configs.FIDELITY["paper"]}
     watched = set[str]()
     for key in keys:
         section, _, within = key.partition(".")
-        if section in run.given and (not within or within in (run.given[section] or {})):
+        given = run.given.get(section) or {}
+        if any(one.startswith(f"{key}.") for one in left_out):
+            watched |= {f"{section}.{one}" for one in given}.difference(left_out)
+        elif section in run.given and (not within or within in given):
             watched.add(key)
         if section in set_by_fidelity:
             watched.add("fidelity")
@@ -173,5 +179,6 @@ def _declarations(rule: Any, wildcards: Any) -> str:
     """Return the digests of the declarations of the tables that a job reads and writes."""
     digests = code_digest.declarations()
     files = {*_inputs(rule, wildcards), *map(str, rule.output)}
-    named = {Path(file).stem for file in files if file.endswith(".parquet")}
+    paths = [Path(file) for file in files if file.endswith(".parquet")]
+    named = {"counts" if path.parent.name == "counts" else path.stem for path in paths}
     return " ".join(f"{name}:{digests[name][:8]}" for name in sorted(named & digests.keys()))

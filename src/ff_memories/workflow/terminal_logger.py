@@ -64,19 +64,15 @@ class LogHandler(LogHandlerBase):
             os.environ[TERMINAL] = f"{platform.node()}:{os.ttyname(theirs)}"
             threading.Thread(target=self._pass_on, args=(ours,), daemon=True).start()
 
-    def _begin(self, jobs: int) -> None:
-        """Draw the bar, in a terminal; without its size, as if it had 80 columns."""
-        size, quiet = shutil.get_terminal_size(), not sys.stderr.isatty()
-        shape: dict[str, Any] = {"ncols": size.columns, "nrows": size.lines, "bar_format": BAR}
-        self.bar = tqdm(total=jobs, disable=quiet, file=sys.stderr, leave=False, **shape)
-
     def emit(self, record: LogRecord) -> None:
         """Show an event, or count it."""
         event, data = getattr(record, "event", None), dict[str, Any](record.__dict__)
         if event == LogEvent.RUN_INFO:
             self.jobs_of = {rule: jobs for rule, jobs in data["stats"].items() if rule != "total"}
             self.bar.close()
-            self._begin(sum(self.jobs_of.values()))
+            size, quiet = shutil.get_terminal_size(), not sys.stderr.isatty()
+            shape: dict[str, Any] = {"ncols": size.columns, "nrows": size.lines, "bar_format": BAR}
+            self.bar = tqdm(total=sum(self.jobs_of.values()), disable=quiet, file=sys.stderr, leave=False, **shape)
             if not self.bar.total:  # with --until, Snakemake does not say it
                 self._say(NOTHING)
         elif event == LogEvent.JOB_INFO:

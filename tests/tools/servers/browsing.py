@@ -69,6 +69,4 @@ def violations(driver):
     driver.execute_script((package / "axe.min.js").read_text(encoding="utf-8"))
     found = driver.execute_async_script("axe.run(document).then(arguments[0], (e) => arguments[0](String(e)))")
     assert isinstance(found, dict), found
-    return [
-        f"{v['id']} ({v['impact']}): {[node['html'][:160] for node in v['nodes'][:3]]}" for v in found["violations"]
-    ]
+    return [f"{v['id']} ({v['impact']}): {[n['html'][:160] for n in v['nodes'][:3]]}" for v in found["violations"]]

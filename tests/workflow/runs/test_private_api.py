@@ -19,12 +19,12 @@ def test_a_release_that_is_not_allowed_is_named_with_those_that_are(monkeypatch)
     assert constraints.unmet() == f"snakemake<10,>=11 ({here} is installed), no-such (none is installed)"
 
 
-@pytest.mark.parametrize("place, name", [(place, name) for place, names in USED.items() for name in names])
+@pytest.mark.parametrize("place, name", [(place, name) for place, names in USED.items() for name in names.split()])
 def test_what_is_used_is_there(place, name):
     importlib.import_module("snakemake.api")  # first: Snakemake's modules import each other
     module, _, last = place.rpartition(".")
     found = getattr(importlib.import_module(module), last)
-    sets = re.findall(r"self\.(\w+)\b.*=", inspect.getsource(found))
+    sets = re.findall(r"^ +(?:self\.)?(\w+)\b.*[:=]", inspect.getsource(found), re.MULTILINE)
     assert hasattr(found, name) or name in sets, f"snakemake {version('snakemake')} has no {name} in {place}"
 
 

@@ -1,7 +1,6 @@
 """Check the claims of section 3 (K1 to K9)."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -46,9 +45,6 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     paired = paired.with_columns(margin=pl.col("stronger") - pl.col("weaker"))
     margins = by_layer(paired.group_by("layer").agg(pl.col("margin").mean()).sort("layer"), "margin")
 
-    def outweighs(margin: Any) -> Any:
-        return (margin < 0) | (ties & (margin == 0))
-
     tests = {}
     for (layer,), keys_in in paired.group_by("layer", maintain_order=True) if evidence.seed is not None else ():
         if (sides_ := below_zero(keys_in["margin"].to_numpy(), ties)) is not None:
@@ -57,7 +53,7 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     draws = resamples(differences, evidence.seed)
     small = near_zero_keys(mutations, evidence.near_zero)
     judged, text = in_layers(
-        {layer: bool(outweighs(m)) for layer, m in margins.items()},
+        {layer: m < 0 or (ties and m == 0) for layer, m in margins.items()},
         tests,
         evidence.layers,
         limit,

@@ -210,7 +210,7 @@ def _read(decoder: LanguageModel, x: torch.Tensor, trees: Trees, layer: np.ndarr
 
 
 def table(rows: pl.DataFrame, mutated: np.ndarray) -> pl.DataFrame:
-    """Return the ``mutations`` table: ``change`` = mutated / coefficient − 1, at least −1."""
+    """Return the ``mutations`` table: ``change`` = mutated / coefficient − 1."""
     many = [name for name in ("removed_tokens",) if name in rows.columns]
     ratio = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1
     return rows.with_columns(pl.Series("mutated", mutated)).select(

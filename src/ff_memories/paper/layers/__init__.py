@@ -2,5 +2,5 @@
 
 Compute: ``composition`` observes all layers at validation prefixes, and says what each does to the prediction
 (``kinds``); ``tracing`` follows one text through them. Then ``tables``, ``measures``, ``claims`` (with ``claims.toml``:
-K18 to K30), and ``figures`` (7 to 11).
+K18 to K31), and ``figures`` (7 to 11).
 """

@@ -1,4 +1,4 @@
-"""Check the claims of section 5 (K18 to K30)."""
+"""Check the claims of section 5 (K18 to K31)."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -36,7 +36,7 @@ def build(
     ``configfile``: the run's, for commands. Raises ``UserError`` if the folder contains something other than a gallery.
     """
     with replaced_folder(folder, f"data/{MANIFEST}.js", "a gallery") as partial:
-        package = files("ff_memories.report.gallery")
+        package = files(__package__)
         for source in sorted(package.joinpath("static").iterdir(), key=lambda path: path.name):
             write_whole(partial / source.name, source.read_text(encoding="utf-8"))
         write_whole(partial / "index.html", index(config.run, info["scope"], neurons(info) is not None))
