@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import controls
 import findings_pictures as pictures
 import rounding
 import trainings
@@ -44,6 +45,7 @@ NUMBERS = (
     "sample_high", "baseline", "baseline_low", "baseline_high", "shuffled", "also_random", "random_models",
 )  # fmt: skip
 Run = Mapping[str, Any]  # what ``of_run`` says of a run
+Rows = Sequence[Mapping[str, str]]  # of a file of docs/data
 KEYS = ("claim", *NUMBERS, "group", "verdict", "standing", "needed", "reason", "notes")
 COLUMNS = (
     "claim", "question", "model", "measured (95 %)", "n", "judged", "chance", "random networks (95 %)", "seen in",
@@ -64,8 +66,8 @@ A [memory](paper.md#memory) is a key with its value. A key's [triggers](paper.md
 the highest coefficients. A value agrees if its most likely token is the one that follows its key's top trigger. The
 most confident values give theirs the highest probability. The [residual](paper.md#residual) is what a layer's
 feed-forward adds to. Upper layers are the last six of the paper's 16, and here whole layers in the same part of the
-depth. Where not most random networks have a number, that of all of them together stands for their mean. The demo leaves
-out tokens that its model was never trained to predict; *among all types* counts them too.
+depth. Where fewer than half of the random networks have a number, they are measured together. The demo leaves out
+tokens that its model was never trained to predict; *among all types* counts them too.
 
 {counted}
 
@@ -75,8 +77,8 @@ out tokens that its model was never trained to predict; *among all types* counts
 
 Brackets show what a claim needs, then 95 % intervals. *Chance* is what random pairs of keys and values give, as many
 memories active at random, the most frequent token, residuals of random examples, or the share of upper layers. *Random
-networks*: the mean of [untrained models](paper.md#untrained-model) of each shape. Beside an interval that is clear, ?
-means that they, or too few values, do not decide. Without ReLU, the memories that count are the fewest with 90 % of the
+networks*: the mean of [untrained models](paper.md#untrained-model) of each shape. Where ? stands beside a clear
+interval, they, or too few values, leave it open. Without ReLU, the memories that count are the fewest with 90 % of the
 layer's energy.
 
 {headline}
@@ -101,9 +103,9 @@ above have run.*
 
 {sizes}
 
-`stories15m` was trained on children's stories, so its
-perplexity is high here. The demo's random networks predict the token just read, which is worse than
-giving each token the same probability.
+`stories15m` was trained on children's stories, so its perplexity is high here. Perplexities of models with other token
+types do not compare. All random networks do worse than giving each token the same probability, whose perplexity is the
+number of token types.
 
 {size}
 
@@ -111,8 +113,7 @@ giving each token the same probability.
 
 - Whether the paper's own numbers are right: its model and text are others.
 {trainings}
-- Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, a coefficient is
-  little above that of a random earlier token ([a control](results.md#controls)).
+{controlled}
 - Whether the confident values that agree with a trigger (K17) know their key: always guessing the most frequent token
   agrees as often as the claim asks ([a statistician's review](statistics.md#a-second-review)).
 - What people would find: a program, the [proxy](paper.md#proxy), labelled patterns and distant compositions.
@@ -208,9 +209,10 @@ def first(every: Sequence[Run]) -> list[Run]:
     return [run for place, run in enumerate(every) if run["weights"] not in weights[:place]]
 
 
-def page(every: Sequence[Run], trained: Sequence[Mapping[str, str]], rounded: Sequence[Mapping[str, str]]) -> str:
-    """Return docs/findings.md from what ``of_run`` says of each run, and the rows of ``trainings`` and ``rounding``."""
+def page(every: Sequence[Run], trained: Rows, rounded: Rows, controlled: Rows) -> str:
+    """Return docs/findings.md from what ``of_run`` says of each run, and the rows of the studies beside it."""
     known = first(every)
+    others = [run for run in every if run not in known]
     sizes = [[name, *(run["sizes"][name] for run in known)] for name in known[0]["sizes"]]
     return PAGE.format(
         scope=_filled(_scope(known), "> "),
@@ -218,8 +220,9 @@ def page(every: Sequence[Run], trained: Sequence[Mapping[str, str]], rounded: Se
         counted=_groups(known),
         headline=headline(known),
         sizes=table(["", *(run["run"] for run in known)], sizes),
-        size="\n\n".join(map(_filled, [_by_size(known), *(_again(run, known) for run in every if run not in known)])),
+        size="\n\n".join(map(_filled, [_by_size(known, every), *(_again(run, known) for run in others)])),
         trainings=_trainings(trained),
+        controlled=_controlled(known, controlled),
         rounded=_rounding(rounded),
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
@@ -247,23 +250,30 @@ def found(known: Sequence[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _by_size(known: Sequence[Mapping[str, Any]]) -> str:
+def _by_size(known: Sequence[Run], every: Sequence[Run]) -> str:
     """Return which headline numbers rise or fall with size among the models that read one text."""
     parameters = lambda run: int(run["sizes"]["parameters"].replace(",", "").replace(NOTHING, "0"))
     same = sorted((run for run in known if run["text"] == known[0]["text"]), key=parameters)
-    told = []
+    again = [run for run in every if run not in known and run["weights"] in {one["weights"] for one in same}]
+    told, elsewhere, compared = [], list[str](), 0
     for claim in (claim for claim in register() if claim.headline):
         of = _row(same, claim)
         if any(row[name] is None for row in of for name in ("measured", "low", "high")):
             continue
+        compared += 1
         numbers = [row["measured"] for row in of]
         rises = all(row["high"] < larger["low"] for row, larger in pairwise(of))
         if rises or all(row["low"] > larger["high"] for row, larger in pairwise(of)):
             told.append(f"{claim.words} ({joined(numbers, claim.unit)})")
-    return (
-        f"From {listed([run['run'] for run in same])}, by size, these go one way, each beyond its interval: "
-        f"{'; '.join(told) or 'none'}. Data, training, bits and samples differ too."
+            elsewhere += [measured(row["measured"], claim.unit) for row in _row(again, claim)]
+    said = (
+        f"From {' to '.join(run['run'] for run in same)}, by size, {len(told)} of {compared} headline numbers with "
+        f"intervals go one way, each beyond its interval: {'; '.join(told)}. The others show no order. "
     )
+    if again and told:
+        names = listed([run["run"] for run in again])
+        said += f"On another text ({names}), these are {listed(elsewhere)}: the text may do what size seems to do. "
+    return said + f"Data, training, bits and samples differ too, and {len(same)} models are no law of size."
 
 
 def _again(run: Run, known: Sequence[Run]) -> str:
@@ -292,7 +302,7 @@ def _moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return f"{claim.words} ({' to '.join(marks)}; {joined([old['measured'], new['measured']], claim.unit)})"
 
 
-def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
+def _trainings(rows: Rows) -> str:
     """Return what is known of how numbers differ between trainings."""
     said = "- How numbers differ between trainings: intervals resample within one model."
     if rows:
@@ -300,18 +310,32 @@ def _trainings(rows: Sequence[Mapping[str, str]]) -> str:
         far = trainings.of_samples_alone(len(trainings.SEEDS))[1]
         said += (
             f" In [{len(trainings.SEEDS)} short trainings](results.md#what-training-again-changes) of the demo's, "
-            f"{len(most)} of {of} numbers spread over {far:.2g} times as wide (chance: {trainings.RARE * of:.0f}), "
-            f"up to {max(most.values(), default=0):.0f} times; {trainings.in_other_groups(rows)}."
+            f"{len(most)} of {of} numbers spread over {far:.2g} times as wide as within one run (chance: "
+            f"{trainings.RARE * of:.0f}), up to {max(most.values(), default=0):.0f} times; "
+            f"{trainings.in_other_groups(rows)}."
         )
     return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _rounding(rows: Sequence[Mapping[str, str]]) -> str:
+def _controlled(known: Sequence[Run], rows: Rows) -> str:
+    """Return what is not known of the last token, with the margin of a trigger that is cut one token earlier."""
+    claim, runs = CLAIMS["K2"], [run["run"] for run in known]
+    numbers = [float(row["controlled"]) for row in rows if row["claim"] == claim.id and row["run"] in runs]
+    said = (
+        "- Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, only "
+        f"{joined(numbers, claim.unit)} more of the coefficient are left than at a random earlier token "
+        "([a control](results.md#controls))."
+    )
+    return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _rounding(rows: Rows) -> str:
     """Return what is not known of 4-bit weights, and what they changed in the models that were rounded."""
     said = "- What 4-bit weights change in `smollm2` and `qwen`."
     if rows:
-        said += " In two small models, [rounding to 4 bits](performance.md#what-fewer-bits-change) moves "
-        said += f"{rounding.beyond(rows, 'Q4_1')} numbers beyond their intervals."
+        each = [f"{rounding.beyond(rows, 'Q4_1', run)} in {run}" for run in dict.fromkeys(row["run"] for row in rows)]
+        said += " Of two small models, [rounding to 4 bits](performance.md#what-fewer-bits-change) moves numbers "
+        said += f"beyond their intervals: {listed(each)}, whose values stayed in float32. Q4_K_M was not tried."
     return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -430,7 +454,7 @@ def main(argv: list[str] | None = None) -> None:
     try:
         runs = members(args.results) if args.results else []
         known = [of_run(run) for run in runs] or json.loads((root / KEPT).read_text(encoding="utf-8"))
-        studies = (root / study.KEPT for study in (trainings, rounding))
+        studies = (root / study.KEPT for study in (trainings, rounding, controls))
         new = page(known, *(read_rows(kept) if kept.is_file() else [] for kept in studies))
         kept = ledger_csv(known)
         leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(first(known), LED))

@@ -57,10 +57,11 @@ def part(rows: Sequence[Row]) -> str:
     return f"{table(HEAD, runs)}\n\n{table(['model, question', 'float32', *kinds], claims)}"
 
 
-def beyond(rows: Sequence[Row], kind: str) -> str:
-    """Return how many numbers a type moves out of float32's interval, of those that have one: ``1 of 66``."""
-    whole = {(row["run"], row["claim"]): row for row in rows if row["type"] == WHOLE and row["low"]}
-    pairs = [(whole[key], row) for row in rows if row["type"] == kind and (key := (row["run"], row["claim"])) in whole]
+def beyond(rows: Sequence[Row], kind: str, run: str) -> str:
+    """Return how many of a run's numbers a type moves out of float32's interval, of those with one: ``1 of 33``."""
+    whole = {row["claim"]: row for row in rows if row["run"] == run and row["type"] == WHOLE and row["low"]}
+    pairs = [(whole[row["claim"]], row) for row in rows if (row["run"], row["type"]) == (run, kind)
+             if row["claim"] in whole]  # fmt: skip
     return f"{sum(_outside(*pair) for pair in pairs)} of {len(pairs)}"
 
 

@@ -17,6 +17,7 @@ from pages import ROOT, read_rows, table, update_part
 from scipy.stats import chi2, norm
 
 from ff_memories import config, tables
+from ff_memories.base.text import listed
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import SCALE, measured, number, spread
 from ff_memories.judge.register import register
@@ -113,9 +114,11 @@ def part(rows: Sequence[Row], models: Sequence[Row]) -> str:
     by_chance, far = of_samples_alone(len(models))
     above = sum(ratio > 1 for ratio in ratios.values())
     support = [row for row in rows if row["demo_group"] == wording.WORDS["signal"]["word"]]
+    lacking = [row["claim"] for row in support if row["group_signal"] == "0"]
+    which = f" ({listed(lacking)}) are in no training; fewer updates or fewer random networks may be why"
     said = (
-        f"{_short(models)} Of the demo's {len(support)} {MARK}, any of them has "
-        f"{sum(row['group_signal'] != '0' for row in support)}, so they say little of full trainings. For {above} of "
+        f"{_short(models)} Of the demo's {len(support)} {MARK}, {len(lacking)}"
+        f"{which if lacking else ' are in no training'}. For {above} of "
         f"{len(ratios)} claims, two standard deviations between trainings exceed half of the width of an interval "
         "within a run. If trainings "
         f"differed by independent samples alone, about {100 * by_chance:.0f} % would, and {100 * RARE:.0f} % more than "

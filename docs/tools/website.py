@@ -43,6 +43,7 @@ MOVED = {  # pages of earlier sites -> the pages that have their content
     "demo": "index",
     "equality": "verify",
     "faq": "results",
+    "faults": "security",
     "forgeries": "verify",
     "functions": "api",
     "gguf": "own-model",
