@@ -116,6 +116,7 @@ number of token types.
 {controlled}
 - Whether the confident values that agree with a trigger (K17) know their key: always guessing the most frequent token
   agrees as often as the claim asks ([a statistician's review](statistics.md#a-second-review)).
+{searched}
 - What people would find: a program, the [proxy](paper.md#proxy), labelled patterns and distant compositions.
 {rounded}
 - Why a number differs from random networks: the scale of the trained weights alone may do it, and of large models too
@@ -223,6 +224,7 @@ def page(every: Sequence[Run], trained: Rows, rounded: Rows, controlled: Rows) -
         size="\n\n".join(map(_filled, [_by_size(known, every), *(_again(run, known) for run in others)])),
         trainings=_trainings(trained),
         controlled=_controlled(known, controlled),
+        searched=_searched(known),
         rounded=_rounding(rounded),
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
@@ -325,6 +327,17 @@ def _controlled(known: Sequence[Run], rows: Rows) -> str:
         "- Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, only "
         f"{joined(numbers, claim.unit)} more of the coefficient are left than at a random earlier token "
         "([a control](results.md#controls))."
+    )
+    return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _searched(known: Sequence[Run]) -> str:
+    """Return what is not known of patterns, with K6 on the baselines' sample of the sentences and on all."""
+    rows = [row for row in _row(known, CLAIMS["K6"]) if None not in (row["sample"], row["measured"])]
+    pairs = [f"{joined([row['sample'], row['measured']], CLAIMS['K6'].unit)} in {row['run']}" for row in rows]
+    said = (
+        "- How many keys would have a pattern in a text of the paper's size: K6 to K8 rise with the text that is "
+        f"searched. On a random network's share of the sentences, and on all, K6 is {listed(pairs)}."
     )
     return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 

@@ -35,17 +35,16 @@ PROGRAM = "ff-memories"
 CACHE = "XDG_CACHE_HOME"  # the variable that Snakemake, huggingface_hub and others find their caches by
 OPTIONS = ("--help", "--version")
 FREE_IT = "let what else runs on the GPU end first, or use one with more memory, or execution.device: cpu"
+RELEASED = ("agreement", "dim", "layer", "sample", "texts", "triggers")  # formats of the released code
 WENT = {  # commands of versions before 0.1, and what does their work
     **dict.fromkeys(["annotate answers", "annotate prompts", "annotate score"], "python -m contrib.language_model"),
     "annotate simulate": "python -m contrib.simulated_annotators",
     **{f"export {name}": f"python -m contrib.{name} export" for name in ("delphi", "neuronpedia")},
     "crate": "python -m contrib.ro_crate.crate",
-    **dict.fromkeys(
-        [f"export {name}" for name in ("agreement", "dim", "layer", "sample", "texts", "triggers")],
-        "python -m contrib.released_code",
-    ),
+    **{f"export {n}": "python -m contrib.released_code" for n in RELEASED},
     "model-row": "python -m tools.model_row",
     "record-size": "du -sh .dvc/artefacts",
+    "show": "open the run's gallery, such as results/demo/gallery/index.html",
     "step projection-seeds": "python -m contrib.released_code seeds",
     "why": "snakemake -n --quiet host, which gives each job's reason",
 }

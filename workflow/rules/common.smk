@@ -20,6 +20,7 @@ from ff_memories.workflow import rules as all_rules, snakemake_metadata
 from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
+from ff_memories.tables import TABLES
 from ff_memories.workflow.jobs import only_read
 from ff_memories.workflow.private_api import remember_checksums
 from ff_memories.workflow.opening import refuse_taken
@@ -210,17 +211,12 @@ def join_shards(step):
                 command("join")
 
 
-# the tables that the claims need, and the steps that write counts
-CLAIM_TABLES = (
-    "triggers mutations values examples composition refinement annotations "
-    "pattern_labels distance_labels causal removals"
-).split()
-LABELS = ["annotations", "pattern_labels", "distance_labels"]
-# the tables of models of the baselines that claims are measured on
-OF_MODELS = (
-    "mutations values examples composition refinement causal removals".split() + LABELS
-)
+# the tables of models of the baselines that claims are measured on, the labels among them, and those of the run's own
+OF_MODELS = [name for name, table in TABLES.items() if table.of_baselines]
+LABELS = [name for name in OF_MODELS if not TABLES[name].measured]
+CLAIM_TABLES = ["triggers", *OF_MODELS]
 SHOWN = [*FIGURES, "sensitivity"] if MEASURES_CHOICES else list(FIGURES)
+# the steps that write counts
 COUNTED = "corpus triggers mutations composition causal removals proxy patterns".split()
 SECTIONS_OF_FIGURES = by_section(SHOWN)
 SECTIONS = [

@@ -1,7 +1,8 @@
 """What a GGUF file says of itself, checked before any library reads it, and its tensors in float32.
 
 The beginning of a file holds its metadata (the model's sizes and its tokenizer) and the name, type, shape and place of
-every tensor. All of it is untrusted: counts, lengths and places are held against the file's size. The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+every tensor. All of it is untrusted: counts, lengths and places are held against the file's size, since the package
+`gguf` hangs on some damaged files of a few bytes. The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
 import re
