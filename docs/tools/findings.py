@@ -270,7 +270,7 @@ def _by_size(known: Sequence[Run], every: Sequence[Run]) -> str:
             elsewhere += [measured(row["measured"], claim.unit) for row in _row(again, claim)]
     said = (
         f"From {' to '.join(run['run'] for run in same)}, by size, {len(told)} of {compared} headline numbers with "
-        f"intervals go one way, each beyond its interval: {'; '.join(told)}. The others show no order. "
+        f"intervals go one way, each beyond its interval: {'; '.join(told) or 'none'}. The others show no order. "
     )
     if again and told:
         names = listed([run["run"] for run in again])
@@ -323,11 +323,11 @@ def _controlled(known: Sequence[Run], rows: Rows) -> str:
     """Return what is not known of the last token, with the margin of a trigger that is cut one token earlier."""
     claim, runs = CLAIMS["K2"], [run["run"] for run in known]
     numbers = [float(row["controlled"]) for row in rows if row["claim"] == claim.id and row["run"] in runs]
-    said = (
-        "- Whether coefficients depend on a trigger's last token more than any maximum does: one token earlier, only "
-        f"{joined(numbers, claim.unit)} more of the coefficient are left than at a random earlier token "
-        "([a control](results.md#controls))."
-    )
+    said = "- Whether coefficients depend on a trigger's last token more than any maximum does"
+    if numbers:
+        said += f": one token earlier, only {joined(numbers, claim.unit)} more of the coefficient are left than at a "
+        said += "random earlier token"
+    said += " ([a control](results.md#controls))."
     return textwrap.fill(said, 120, subsequent_indent="  ", break_on_hyphens=False)
 
 

@@ -50,7 +50,7 @@ def stages_of(path: Path) -> dict[str, dict[str, Any]]:
 @cache
 def _stages(path: Path, md5: str) -> dict[str, dict[str, Any]]:
     stages = foreign.read_yaml(path, _Lock, f"run git checkout {path}").model_dump(exclude_unset=True)["stages"]
-    if any("/baselines/" in out["path"] for stage in stages.values() for out in stage.get("outs", [])):
+    if any(Path(out["path"]).parts[2:3] == ("baselines",) for of in stages.values() for out in of.get("outs", [])):
         raise UserError(f"{path}: of an earlier version; in a clone, git checkout 55febef reads it")
     return dict(stages)
 
