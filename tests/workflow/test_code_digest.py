@@ -57,7 +57,7 @@ def edited(package, file, old, new):
         ("paper/values/values.py", '    """Return', '    """Make and return'),
         ("config/sections.py", "number of triggers per key (t)", "how many triggers a key has (t)"),
         ("config/sections.py", "\nfrom", "\nX = 1\nfrom"),
-        ("paper/keys/tables.py", "E1: every key's triggers", "every key's triggers"),
+        ("tables/results.py", "every sentence of the corpus", "each sentence of the corpus"),
         ("commands/plan.py", "import argparse", "import argparse\nimport os"),
     ],
 )  # fmt: skip

@@ -19,30 +19,17 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.schema import KEY as KEY
-from ff_memories.schema import SENTENCE, SIGN, Column, Schema
+from ff_memories.schema import SIGN, Schema
 from ff_memories.tables import annotation, gallery, results
 from ff_memories.tables.results import SAMPLED as SAMPLED
 from ff_memories.tables.results import SHOWS as SHOWS
 from ff_memories.tables.results import VERDICTS as VERDICTS
 
-SENTENCES = Schema(
-    about="every sentence of the corpus and its place in the text files",
-    by={"sentence": SENTENCE},
-    fields={
-        "split": Column(pl.Enum(["train", "validation"])),
-        "file": Column(pl.String),
-        "line": Column(pl.UInt32),
-        "first_token": Column(pl.UInt32),
-        "tokens": Column(pl.UInt16),
-        # of sentences that begin or end inside a word: characters of it before the sentence, and of the sentence
-        "first_character": Column(pl.UInt32, null=True, optional=True),
-        "characters": Column(pl.UInt32, null=True, optional=True),
-    },
-)
 _sections = sections.modules("ff_memories.paper.*.tables").values()
-TABLES = {"sentences": SENTENCES} | {
+TABLES = {"sentences": results.TABLES["sentences"]} | {  # the text first: what differs there explains the rest
     name: schema for module in (*_sections, gallery, annotation, results) for name, schema in module.TABLES.items()
 }
+Frames = dict[str, pl.DataFrame]  # tables by name
 PRECISION = "extraction.precision"  # the key in a file's metadata
 NEURONS = "d_m"  # likewise, of a table with both signs
 MOST_NEURONS = 1 << 15  # with both signs, so keys still fit their type

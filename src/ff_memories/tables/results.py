@@ -1,8 +1,8 @@
-"""Claims and what they are judged by: baselines, other choices, counts; and the engine's speed."""
+"""The text's sentences; claims and what they are judged by: baselines, other choices, counts; the engine's speed."""
 
 import polars as pl
 
-from ff_memories.schema import LAYER, Column, Schema
+from ff_memories.schema import LAYER, SENTENCE, Column, Schema
 
 SAMPLED = "tokens_sampled_from_the_model"  # a reason in the table `counts` of the step `corpus`
 # whether a model shows what the paper claims: {the answer: (the verdict on the paper's model, on other models)}
@@ -28,6 +28,20 @@ def bounded(name: str) -> dict[str, Column]:
 
 
 TABLES = {
+    "sentences": Schema(
+        about="every sentence of the corpus and its place in the text files",
+        by={"sentence": SENTENCE},
+        fields={
+            "split": Column(pl.Enum(["train", "validation"])),
+            "file": Column(pl.String),
+            "line": Column(pl.UInt32),
+            "first_token": Column(pl.UInt32),
+            "tokens": Column(pl.UInt16),
+            # of sentences that begin or end inside a word: characters of it before the sentence, and of the sentence
+            "first_character": Column(pl.UInt32, null=True, optional=True),
+            "characters": Column(pl.UInt32, null=True, optional=True),
+        },
+    ),
     "control": Schema(
         about="untrained models of the same shape, on a sample of the text: number of keys that fire, agreement "
         "of their values, median share of active memories, share of examples with zero agreement, and "
