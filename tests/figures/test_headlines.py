@@ -9,7 +9,7 @@ from drawings import SECTIONS, chosen, looking, synthetic
 
 from ff_memories.config import Settings
 from ff_memories.figures import draw, render
-from ff_memories.figures.marks import NO_DATA
+from ff_memories.figures.draw import NO_DATA
 from ff_memories.figures.registry import FIGURES
 
 FOUR = looking("figure4", layers=4)

@@ -6,7 +6,7 @@ import altair as alt
 import polars as pl
 
 from ff_memories.figures import controls, marks, paper
-from ff_memories.figures.context import Drawing, FigureContext, Headline, Measure
+from ff_memories.figures.context import Drawing, Drawn, FigureContext, Headline, Measure
 from ff_memories.figures.marks import Options
 from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE
 
@@ -65,13 +65,13 @@ def rates(
 ) -> Drawing:
     """Return how rates of ``unit`` and of any random ``pairs`` are drawn; ``whole``: the axis always reaches 100 %."""
 
-    def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+    def chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
         y = marks.share_axis("mean", title, [0, 1] if whole or frame.is_empty() else None)
         theirs = paper.by_layer(context)
         layers = [*theirs.behind, *bars(frame, context, y), *controls.by_layer(frame, context), *theirs.above]
         notes = [marks.counted(frame, context, unit), f"lines: {marks.INTERVAL}", *controls.untrained(frame)]
         notes += [f"dotted: chance (random pairs of {pairs})"] if pairs else []
-        return marks.finish(layers, context, frame, notes, headline)
+        return Drawn(layers, notes)
 
     return Drawing(measure, chart, headline)
 
@@ -93,14 +93,13 @@ def box_chart(
     context: FigureContext,
     y: alt.Y,
     notes: list[str],
-    headline: Headline,
     scale: float | None = 1,
     behind: Sequence[alt.Chart] = (),
-) -> alt.LayerChart:
+) -> Drawn:
     """Return boxes over ``behind``; ``scale`` turns the paper's values into the axis's unit; ``None``: without them."""
     theirs = paper.Overlay([], []) if scale is None else paper.by_layer(context, scale=scale)
     layers = [*theirs.behind, *behind, *boxes(frame, context, y), *controls.by_layer(frame, context), *theirs.above]
-    return marks.finish(layers, context, frame, [*notes, *controls.untrained(frame)], headline)
+    return Drawn(layers, [*notes, *controls.untrained(frame)])
 
 
 def stacked(frame: pl.DataFrame, by: str, order: tuple[str, ...]) -> pl.DataFrame:
@@ -166,12 +165,10 @@ def stack_chart(
     names: dict[str, str],
     colours: dict[str, str],
     edges: str,
-    headline: Headline,
     label: str = "",
-) -> alt.LayerChart:
+) -> Drawn:
     """Return stacked bars, the edges of untrained models' segments, the paper's values, and a ``label`` in the axes."""
     theirs = paper.by_layer(context, covered=True)
     ours = [*segments(frame, context, unit, names, colours), *controls.edges(frame, context)]
     notes = [marks.counted(frame, context, unit), edges, *controls.untrained(frame, same_sample=False)]
-    layers = [*theirs.behind, *ours, *theirs.above, *(tag(label) if label else [])]
-    return marks.finish(layers, context, frame, notes, headline)
+    return Drawn([*theirs.behind, *ours, *theirs.above, *(tag(label) if label else [])], notes)

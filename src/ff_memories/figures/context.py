@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import altair as alt
 import polars as pl
@@ -10,9 +11,9 @@ from ff_memories.config import Settings
 from ff_memories.config.sections import FigureOptions
 from ff_memories.figures.registry import DRAWN
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
+from ff_memories.tables import Frames as Frames
 
 DEFAULT_BINS = 9
-Tables = dict[str, pl.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,30 @@ class FigureContext:
         return self.options.bins or DEFAULT_BINS
 
 
+class Drawn(NamedTuple):
+    """What is drawn of a frame: the layers on one pair of axes, and the notes under the headline.
+
+    ``height``: of the axes in points, if the figure needs more than its own.
+    """
+
+    layers: list[alt.Chart]
+    notes: list[str]
+    height: int = 0
+
+
+Chart = Callable[[pl.DataFrame, FigureContext], Drawn]
 Headline = Callable[[pl.DataFrame, FigureContext], str]  # what a figure shows in this run, in one sentence
-Measure = Callable[[Tables, Settings, FigureContext], pl.DataFrame]  # a figure's frame
+Measure = Callable[[Frames, Settings, FigureContext], pl.DataFrame]  # a figure's frame
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """How a figure is drawn: its frame from tables, its chart from the frame, and what it shows.
+    """How a figure is drawn: its frame from tables, its marks from the frame, and what it shows.
 
     ``of_a_model``: another model's frame beside the run's; ``None``: as the run's own is measured.
     """
 
     data: Measure
-    chart: Callable[[pl.DataFrame, FigureContext], alt.LayerChart]
+    chart: Chart
     headline: Headline
-    of_a_model: Callable[[pl.DataFrame, Tables, Settings, FigureContext], pl.DataFrame] | None = None
+    of_a_model: Callable[[pl.DataFrame, Frames, Settings, FigureContext], pl.DataFrame] | None = None

@@ -9,16 +9,17 @@ import polars as pl
 
 from ff_memories.base import sections
 from ff_memories.config import Settings
-from ff_memories.figures import controls
-from ff_memories.figures.context import FigureContext, Tables
-from ff_memories.figures.registry import DRAWN
+from ff_memories.figures import controls, marks
+from ff_memories.figures.context import FigureContext, Frames
+from ff_memories.figures.registry import DRAWN, caption
 
+NO_DATA = "No data"
 _modules = sections.modules("ff_memories.paper.*.figures").values()
 DRAWINGS = {name: drawing for module in _modules for name, drawing in module.DRAWINGS.items()}
 
 
 def data(
-    tables: Tables, settings: Settings, context: FigureContext, models: Mapping[str, Tables] | None = None
+    tables: Frames, settings: Settings, context: FigureContext, models: Mapping[str, Frames] | None = None
 ) -> pl.DataFrame:
     """Return the frame that the figure draws.
 
@@ -35,10 +36,21 @@ def data(
 
 
 def chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
-    """Return the chart of a frame from ``data``. Without data, omit the paper's values: they never stand alone."""
+    """Return the complete figure of a frame from ``data``, at its exact width, with its headline and notes above.
+
+    A figure without data says so, in its centre and as its headline, and omits the paper's values: they never stand
+    alone.
+    """
+    drawing, headline, centre = DRAWINGS[context.figure], NO_DATA, [marks.in_the_centre("no data", 11)]
     if frame.is_empty():
         context = replace(context, options=context.options.model_copy(update={"paper_values": False}))
-    return DRAWINGS[context.figure].chart(frame, context)
+    else:
+        headline, centre = drawing.headline(frame, context), []
+    drawn = drawing.chart(frame, context)
+    about = caption(context.figure, context.target, context.active)
+    height = max(context.height, drawn.height)
+    whole = marks.framed([*drawn.layers, *centre], about, context.width, height, headline, drawn.notes)
+    return whole.properties(usermeta={"headline": headline})
 
 
 def plotted(paths: Iterable[Path]) -> pl.DataFrame:

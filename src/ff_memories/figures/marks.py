@@ -9,13 +9,12 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from ff_memories.figures.context import FigureContext, Headline
-from ff_memories.figures.registry import DRAWN, GALLERY, caption
+from ff_memories.figures.context import FigureContext
+from ff_memories.figures.registry import DRAWN, GALLERY
 from ff_memories.figures.theme import HEADLINE, INK, NOTE
 from ff_memories.model.info import MARKS
 
 Options = dict[str, Any]  # of a mark, under Vega-Lite's names
-NO_DATA = "No data"
 INTERVAL = "95% bootstrap interval"
 SEEN_THROUGH = 0.75  # opacity at which lines and bands show through bars and boxes
 HALO: Options = {"stroke": "white", "strokeWidth": 2.2, "opacity": 0.9}  # under a thin line that crosses other marks
@@ -106,20 +105,6 @@ def source(frame: pl.DataFrame | list[Options]) -> alt.Data:
 def thin(context: FigureContext) -> float:
     """Return the line width of a layer's marks, thinner for many layers so the marks stay visible."""
     return min(0.7, context.width / context.layers / 12)
-
-
-def finish(
-    layers: list[alt.Chart], context: FigureContext, frame: pl.DataFrame, notes: list[str], headline: Headline
-) -> alt.LayerChart:
-    """Return the complete figure at its exact width, with its headline and notes above.
-
-    A figure without data says so, in its centre and as its headline.
-    """
-    if frame.is_empty():
-        layers = [*layers, in_the_centre("no data", 11)]
-    shown = NO_DATA if frame.is_empty() else headline(frame, context)
-    about = caption(context.figure, context.target, context.active)
-    return framed(layers, about, context.width, context.height, shown, notes).properties(usermeta={"headline": shown})
 
 
 def in_the_centre(text: str, size: int, **more: Any) -> alt.Chart:

@@ -9,8 +9,6 @@ import json
 from contextlib import ExitStack
 from pathlib import Path
 
-import polars as pl
-
 from ff_memories import tables as schemas
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
@@ -36,7 +34,7 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
     """
     facts = read_info(info)
     keys = facts.get("neurons", facts["keys"])
-    of_models: dict[str, dict[str, pl.DataFrame]] = {}
+    of_models: dict[str, schemas.Frames] = {}
     for path in models:
         of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
     for figure in figures:

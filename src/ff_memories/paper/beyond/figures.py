@@ -9,7 +9,7 @@ import polars as pl
 from ff_memories.config import Settings
 from ff_memories.figures import controls, marks
 from ff_memories.figures.charts import Looks, lines
-from ff_memories.figures.context import Drawing, FigureContext, Tables
+from ff_memories.figures.context import Drawing, Drawn, FigureContext, Frames
 from ff_memories.figures.theme import BLACK, BLUE, CONTROL_COLOURS, ORANGE
 from ff_memories.judge.sensitivity import changes
 from ff_memories.paper.beyond import measures as removal
@@ -32,7 +32,7 @@ SHAPES = {"reproduced": "circle", "holds": "circle", "not_reproduced": CROSS, "f
           "not_applicable": NONE, "not_attempted": NONE}  # fmt: skip
 
 
-def effects(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def effects(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure B1: share of the direct effect that is left, per layer and ``series``, over memories."""
     shares = removal.shares(tables["causal"], context.layers, settings.seed)
     return shares.with_columns(pl.col("control").replace_strict(SERIES, return_dtype=pl.String)).rename(
@@ -40,7 +40,7 @@ def effects(tables: Tables, settings: Settings, context: FigureContext) -> pl.Da
     )
 
 
-def effects_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def effects_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure B1: a line for what is changed, on an axis that fits none and all of the effect and memories' means."""
     shown = [0.0, 1.0, *frame.filter(pl.col("series") != SERIES["direction"])["mean"].to_list()]
     room = 0.15 * (max(shown) - min(shown))
@@ -57,7 +57,7 @@ def effects_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart
         "dotted line: all of it is left",
         *controls.untrained(frame, same_sample=False),
     ]
-    return marks.finish(layers, context, frame, notes, effects_headline)
+    return Drawn(layers, notes)
 
 
 def effects_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -68,14 +68,14 @@ def effects_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"{text}; removing a matched memory does {other[0]}" if other else text
 
 
-def memories(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def memories(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure B2: each memory's mean ``direct`` and ``total``; ``n`` is the number of memories of its layer."""
     memories = removal.effects(tables["causal"], context.layers).filter(pl.col("control") == "none")
     key = (pl.col("memory") % removal.SIGNS // 2).alias("key")
     return memories.select("layer", key, "direct", "total", n=pl.len().over("layer"))
 
 
-def memories_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def memories_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure B2: a point for each memory, coloured by its layer, and the line where nothing is lost."""
     least, most = (frame["direct"].min(), frame["direct"].max()) if len(frame) else (-1.0, 1.0)
     ends = [{"direct": end, "total": end} for end in (least, most)]
@@ -90,7 +90,7 @@ def memories_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChar
     ]
     below = replace(context, layers=context.layers - 1)
     notes = [marks.counted(frame, below, "memories"), "line: total = direct"]
-    return marks.finish(layers, context, frame, notes, memories_headline)
+    return Drawn(layers, notes)
 
 
 def _by_layer(layers: int) -> alt.Scale:
@@ -103,12 +103,12 @@ def memories_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"The layers above keep the sign of the direct effect for {marks.percent(kept)} of the memories"
 
 
-def predictions(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def predictions(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure B3: share of prefixes whose prediction changes, per layer, ``series`` and number ``removed``."""
     return removal.lost(tables["removals"], settings.seed)
 
 
-def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure B3: lines coloured by layer, in two panels side by side on one pair of axes."""
     numbers = frame["removed"].unique().sort().to_list() or [1]
     second = len(numbers)  # where the panels meet; the second one's numbers begin at the next place
@@ -131,7 +131,9 @@ def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
     y = marks.share_axis("mean", ["share of predictions", "that change"], [0, TOP])
     paint = _by_layer(context.layers)
     stroke = alt.Stroke("layer:Q", scale=paint, legend=None)
-    base = alt.Chart(marks.source(shown)).encode(x=x)
+    base, average = alt.Chart(marks.source(shown)).encode(x=x), alt.Chart(marks.source(whole))
+    average = average.encode(x=x, detail="series:N")
+    dashed: marks.Options = {"strokeWidth": 1.2, "strokeDash": controls.DASHES["untrained"], "color": BLACK}
     notes = [marks.counted(frame, context, "prefixes"), "thick: all layers"]
     notes += controls.untrained(frame, same_sample=False)
     titles = [{"place": i * (second + 1) - 0.4, "mean": TOP, "text": text} for i, text in enumerate(PANELS.values())]
@@ -141,11 +143,11 @@ def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         base.mark_point(filled=True, size=5, opacity=1).encode(
             y=y, color=alt.Color("layer:Q", scale=paint, legend=LAYERS), tooltip=marks.tooltips(frame), href="href:N"
         ),
-        alt.Chart(marks.source(whole)).mark_line(strokeWidth=1.6, color=BLACK).encode(x=x, y=y, detail="series:N"),
-        *_untrained_line(whole, x),
+        average.mark_line(strokeWidth=1.6, color=BLACK).encode(y=y),
+        *([average.mark_line(**dashed).encode(y="untrained:Q")] if "untrained" in whole.columns else []),
         alt.Chart(marks.source(titles)).mark_text(align="left", baseline="top", dy=2).encode(x=x, y=y, text="text:N"),
     ]
-    return marks.finish(layers, context, frame, notes, predictions_headline)
+    return Drawn(layers, notes)
 
 
 def _whole(frame: pl.DataFrame) -> pl.DataFrame:
@@ -158,14 +160,6 @@ def _whole(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.group_by("removed", "series").agg(over_prefixes).sort("series", "removed")
 
 
-def _untrained_line(whole: pl.DataFrame, x: alt.X) -> list[alt.Chart]:
-    """Return the untrained models' line over the prefixes of all layers."""
-    if "untrained" not in whole.columns:
-        return []
-    dashed: marks.Options = {"strokeWidth": 1.2, "strokeDash": controls.DASHES["untrained"], "color": BLACK}
-    return [alt.Chart(marks.source(whole)).mark_line(**dashed).encode(x=x, y="untrained:Q", detail="series:N")]
-
-
 def predictions_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure B3: how many of the layers' predictions, and of the model's, change without the largest memories."""
     shares = {(row["removed"], row["series"]): marks.percent(row["mean"]) for row in _whole(frame).to_dicts()}
@@ -176,7 +170,7 @@ def predictions_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"{text}; without {more[-1]}, {shares[more[-1], 'layer']} and {shares[more[-1], 'model']}" if more else text
 
 
-def sensitivity(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def sensitivity(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Return claims and choices with the change from the run's own measurement; of unmeasured claims, new verdicts."""
     frame = changes(tables["sensitivity"]).filter(
         pl.col("measured").is_not_null() | pl.col("changed") | pl.col("refused")
@@ -185,7 +179,7 @@ def sensitivity(tables: Tables, settings: Settings, context: FigureContext) -> p
     return frame.select("claim", label.alias("choice"), pl.exclude("claim", "choice", "value"))
 
 
-def sensitivity_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def sensitivity_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Draw a cell for each claim and choice, coloured by the change, with a mark if the verdict changes."""
     claims, choices = frame["claim"].unique(maintain_order=True), frame["choice"].unique(maintain_order=True)
     y = alt.Y("claim:N", title="claim", sort=None, scale=alt.Scale(domain=claims.to_list()))
@@ -223,9 +217,7 @@ def sensitivity_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerC
         points = alt.Chart(marks.source(changed)).encode(x=x, y=y, shape=shape)
         layers.append(points.mark_point(size=26, stroke=BLACK, fill="white", strokeWidth=1.1, opacity=1))
     notes = ["each column: this run with one key changed; colours saturate at a change of 100 %"]
-    return marks.finish(layers, context, frame, notes, sensitivity_headline).properties(
-        height=max(context.height, ROW * len(claims))
-    )
+    return Drawn(layers, notes, ROW * len(claims))
 
 
 def sensitivity_headline(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -2,14 +2,13 @@
 
 from functools import partial
 
-import altair as alt
 import polars as pl
 
 from ff_memories.config import Settings
 from ff_memories.figures import controls, paper
 from ff_memories.figures.charts import EDGES, Looks, lines, stack_chart, stacked
-from ff_memories.figures.context import Drawing, FigureContext, Tables
-from ff_memories.figures.marks import INTERVAL, both_ends, counted, extremes, finish, percent, share_axis
+from ff_memories.figures.context import Drawing, Drawn, FigureContext, Frames
+from ff_memories.figures.marks import INTERVAL, both_ends, counted, extremes, percent, share_axis
 from ff_memories.figures.theme import LABEL_COLOURS, MUTATION_COLOURS
 from ff_memories.judge import measures as general_measures
 from ff_memories.judge.register import register
@@ -22,7 +21,7 @@ BULK = 0.05  # how far keys near zero may move a mean before Figure 3's axis ign
 MUTATION_LOOKS: Looks = {"first": ([4, 2], "square"), "last": ([1, 0], "circle"), "random": ([1.5, 1.5], "triangle-up")}
 
 
-def patterns(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def patterns(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 2: share of trigger examples per layer and label, with the names of the ``annotators``.
 
     Uses people's labels if there are any, and the automatic proxy's otherwise.
@@ -33,12 +32,11 @@ def patterns(tables: Tables, settings: Settings, context: FigureContext) -> pl.D
     return frame.with_columns(pl.lit(annotators, dtype=pl.String).alias("annotators"))
 
 
-def patterns_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def patterns_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 2: stacked bars, which say whose labels they are."""
     who = marks(frame["annotators"][0].split(", ")) if frame.height else []
     whose = f"labels: {', '.join(who).lower() or 'people'}" if frame.height else ""
-    given = "trigger examples", LABEL_NAMES, LABEL_COLOURS, f"{EDGES}, over keys"
-    return stack_chart(frame, context, *given, patterns_headline, whose)
+    return stack_chart(frame, context, "trigger examples", LABEL_NAMES, LABEL_COLOURS, f"{EDGES}, over keys", whose)
 
 
 def patterns_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -54,7 +52,7 @@ def patterns_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"Lower layers: {lower[0]} shallow, {lower[1]} semantic; upper: {upper[0]} and {upper[1]}"
 
 
-def mutations(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def mutations(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 3: mean relative change of the coefficient per layer and removed token, over keys."""
     near_zero = general_measures.NEAR_ZERO[settings.precision]
     frame = measures.mutation_changes(tables["mutations"], settings.mutations.mean, settings.seed, near_zero)
@@ -84,7 +82,7 @@ def off_axis(beyond: pl.DataFrame) -> list[str]:
     return [f"beyond the axis: means of layers {layers} (up to {100 * most:+,.0f}\u00a0%), {why}"]
 
 
-def mutations_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def mutations_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 3: a line for each removed token."""
     beyond = beyond_the_bulk(frame)
     limits = [-1.0, 0.0] if frame.is_empty() else None if beyond.is_empty() else bulk_axis(frame, beyond)
@@ -98,7 +96,7 @@ def mutations_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerCha
         *lines(frame, context, "mutation", MUTATION_LOOKS, MUTATION_COLOURS, y),
         *theirs.above,
     ]
-    return finish(marks, context, frame, notes, mutations_headline)
+    return Drawn(marks, notes)
 
 
 def mutations_headline(frame: pl.DataFrame, context: FigureContext) -> str:

@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.config import Settings
 from ff_memories.figures import controls
 from ff_memories.figures.charts import BOXES, EDGES, box_chart, rates, stack_chart, stacked
-from ff_memories.figures.context import Drawing, FigureContext, Tables
+from ff_memories.figures.context import Drawing, Drawn, FigureContext, Frames
 from ff_memories.figures.marks import both_ends, counted, extremes, share_axis
 from ff_memories.figures.theme import KIND_COLOURS
 from ff_memories.judge.measures import boxes, means
@@ -18,22 +18,22 @@ KIND_NAMES = dict(
 )
 
 
-def active(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def active(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 7: quartiles of the share of active memories per layer; of effective ones if no memory is inactive."""
     if not context.active:
         return boxes(tables["composition"], "effective")
     return measures.active_memories(tables["composition"], context.keys)
 
 
-def active_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def active_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 7: boxes, beside the level of random keys."""
     n = counted(frame, context, "examples")
     if not context.active:
         notes = [n, "effective: as many equal ones would add as much", *([] if frame.is_empty() else [BOXES])]
-        return box_chart(frame, context, alt.Y("low:Q", title="effective memories"), notes, active_headline, None)
+        return box_chart(frame, context, alt.Y("low:Q", title="effective memories"), notes, None)
     notes = [f"{n}, {context.keys:,} memories", BOXES, "dotted: random keys"]
     y = share_axis("low", "active memories", [0, 1])
-    return box_chart(frame, context, y, notes, active_headline, behind=controls.level(RANDOM_KEYS))
+    return box_chart(frame, context, y, notes, behind=controls.level(RANDOM_KEYS))
 
 
 def active_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -44,15 +44,15 @@ def active_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"Active memories: median {extremes(frame, 'median')}"
 
 
-def probabilities(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def probabilities(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 10: quartiles of the output token's probability under the residual per layer."""
     return boxes(tables["refinement"], "residual_probability")
 
 
-def probabilities_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def probabilities_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 10: boxes."""
     y = alt.Y("low:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=6))
-    return box_chart(frame, context, y, [counted(frame, context, "examples"), BOXES], probabilities_headline)
+    return box_chart(frame, context, y, [counted(frame, context, "examples"), BOXES])
 
 
 def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -60,7 +60,7 @@ def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"The residual's median probability of the output: {both_ends(frame, 'median')}"
 
 
-def zero_agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def zero_agreement(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 8: share of examples with zero agreement per layer."""
     return measures.zero_agreement(tables["composition"], settings.seed)
 
@@ -70,7 +70,7 @@ def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"No active memory predicts what its layer predicts: {extremes(frame, 'mean')}"
 
 
-def residual_predicts(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def residual_predicts(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 9: share of examples per layer whose residual predicts the model's output, and the ``chance`` level."""
     shares = measures.residual_predicts(tables["refinement"], settings.seed)
     return controls.with_chance(shares, tables["refinement"], "residual_top", "model_top")
@@ -81,18 +81,19 @@ def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> s
     return f"The residual predicts the output: {both_ends(frame, 'mean')}"
 
 
-def kinds(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def kinds(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 11: share of examples per layer and kind of prediction."""
-    rows, shares = tables["refinement"], []
-    for kind in measures.KINDS:
-        of_kind = means(rows.with_columns(hit=pl.col("kind") == kind), ["layer"], "hit", settings.seed)
-        shares.append(of_kind.with_columns(kind=pl.lit(kind)))
-    return stacked(pl.concat(shares).sort("layer", "kind"), "kind", measures.KINDS)
+    hits = (
+        tables["refinement"].select("layer", (pl.col("kind") == kind).alias("hit"), pl.lit(kind).alias("kind"))
+        for kind in measures.KINDS
+    )
+    shares = means(pl.concat(hits), ["layer", "kind"], "hit", settings.seed)
+    return stacked(shares, "kind", measures.KINDS)
 
 
-def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 11: stacked bars."""
-    return stack_chart(frame, context, "examples", KIND_NAMES, KIND_COLOURS, EDGES, kinds_headline)
+    return stack_chart(frame, context, "examples", KIND_NAMES, KIND_COLOURS, EDGES)
 
 
 def kinds_headline(frame: pl.DataFrame, context: FigureContext) -> str:

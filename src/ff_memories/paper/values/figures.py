@@ -6,7 +6,7 @@ import polars as pl
 from ff_memories.config import Settings
 from ff_memories.figures import controls, marks, paper
 from ff_memories.figures.charts import BOXES, box_chart, rates
-from ff_memories.figures.context import Drawing, FigureContext, Tables
+from ff_memories.figures.context import Drawing, Drawn, FigureContext, Frames
 from ff_memories.figures.theme import BLACK, BLUE, INK, LIGHT_BLUE
 from ff_memories.judge.measures import MEAN, boxes, means
 from ff_memories.paper.values import measures
@@ -14,7 +14,7 @@ from ff_memories.paper.values import measures
 SHARE = "_share"  # suffix of ranks as shares of the vocabulary
 
 
-def agreement(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def agreement(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 4: agreement rate per layer, and by ``chance``, with values paired with other keys' triggers."""
     values = tables["values"]
     rates_by_layer = measures.agreement(values, settings.seed)
@@ -36,14 +36,14 @@ def agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"{text} ({', '.join(beside)})" if beside else text
 
 
-def ranks(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def ranks(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 5: quartiles of the next token's rank per layer, also as shares of the vocabulary."""
     frame = boxes(tables["values"], "next_token_rank")
     columns = [name for name in frame.columns if name not in ("layer", "n")]
     return frame.with_columns((pl.col(name) / context.vocab).alias(f"{name}{SHARE}") for name in columns)
 
 
-def ranks_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def ranks_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 5: boxes, as shares of the vocabulary. ``rank_limit``, a rank, cuts the axis."""
     limit = context.options.rank_limit
     most = limit / context.vocab if limit else (1 if frame.is_empty() else None)
@@ -58,8 +58,7 @@ def ranks_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
     ).with_columns(pl.col("^(untrained.*|same_sentences)$") / context.vocab)
     notes = [marks.counted(frame, context, "values"), BOXES + (f", axis cut at rank {limit:,}" if limit else "")]
     notes.append("rank 0 is the top; random tokens have a median of 50\u00a0%")
-    headline = lambda _, context: ranks_headline(frame, context)
-    return box_chart(shown, context, y, notes, headline, 1 / paper.VOCABULARY)
+    return box_chart(shown, context, y, notes, 1 / paper.VOCABULARY)
 
 
 def ranks_headline(frame: pl.DataFrame, context: FigureContext) -> str:
@@ -68,7 +67,7 @@ def ranks_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"Median rank of the {context.target} token, of the vocabulary: {medians}"
 
 
-def by_probability(tables: Tables, settings: Settings, context: FigureContext) -> pl.DataFrame:
+def by_probability(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 6: agreement rate per ``bin`` of the top probability (its right edge), over the values of all layers.
 
     The bins have equal width on [0, max]; ``left`` is a bin's left edge. Empty bins are left out.
@@ -83,7 +82,7 @@ def by_probability(tables: Tables, settings: Settings, context: FigureContext) -
 
 
 def by_probability_of_a_model(
-    frame: pl.DataFrame, tables: Tables, settings: Settings, context: FigureContext
+    frame: pl.DataFrame, tables: Frames, settings: Settings, context: FigureContext
 ) -> pl.DataFrame:
     """Return another model's agreement rate in the bins of the run's frame that have values of that model."""
     width = frame["bin"][0] - frame["left"][0]
@@ -93,7 +92,7 @@ def by_probability_of_a_model(
     return placed.join(rates_by_bin, on="number", maintain_order="left").select("bin", "mean")
 
 
-def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.LayerChart:
+def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 6: a bar for each bin with its n above, and ticks at the right edges."""
     edges = frame["bin"].to_list() or [1.0]
     theirs = paper.values(context)
@@ -134,7 +133,7 @@ def by_probability_chart(frame: pl.DataFrame, context: FigureContext) -> alt.Lay
     notes += controls.untrained(frame)
     overlay = paper.overlay(context, theirs.rename({"left": "from", "right": "to"}), x("from"))
     layers = [*overlay.behind, *layers, *controls.across(bars, x("from")), *overlay.above]
-    return marks.finish(layers, context, frame, notes, by_probability_headline)
+    return Drawn(layers, notes)
 
 
 def by_probability_headline(frame: pl.DataFrame, context: FigureContext) -> str:
