@@ -8,7 +8,7 @@ from ff_memories import tables
 from ff_memories.judge import wording
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.register import register
-from ff_memories.judge.statistics import holm, joint_medians, joint_shares, medians, p_value
+from ff_memories.judge.statistics import clustered_shares, holm, joint_medians, medians, p_value
 from ff_memories.judge.verdicts import verdicts
 from ff_memories.paper import baselines
 from ff_memories.report import outline
@@ -135,7 +135,7 @@ def test_holms_correction():
 def test_resamples_of_shares_and_medians_are_those_of_whole_examples(run):
     own, _ = run
     frame = own["refinement"].select("example", "layer", "residual_probability", hit=pl.col("residual_top") == 1)
-    shares, middles = joint_shares(frame, 1), joint_medians(frame, "residual_probability", 1)
+    shares, middles = clustered_shares(frame, "hit", "example", 1), joint_medians(frame, "residual_probability", 1)
     for layer in range(LAYERS):
         part = frame.filter(layer=layer + 1)
         assert shares[:, layer].mean() == pytest.approx(part["hit"].mean(), abs=0.01)
@@ -146,7 +146,7 @@ def test_resamples_of_shares_and_medians_are_those_of_whole_examples(run):
         for draws in (middles[:, layer], medians(values, 1)):
             assert set(draws) <= set(values)
             assert np.percentile(draws, [10, 90]) == pytest.approx(np.percentile(naive, [10, 90]), abs=0.1)
-    assert not joint_shares(frame, None).size and not medians(values, None).size
+    assert not clustered_shares(frame, "hit", "example", None).size and not medians(values, None).size
 
 
 def test_a_claim_has_a_corrected_p_value_if_and_only_if_it_is_judged_and_tested(run):

@@ -13,7 +13,7 @@ from ff_memories.model.batches import batching
 from ff_memories.model.decoder import Batch, Decoder
 from ff_memories.paper.keys.topk import TopTriggers
 from ff_memories.paper.keys.trigger_table import prefix_starts
-from ff_memories.paper.keys.triggers import AllKeys, run_batch
+from ff_memories.paper.keys.triggers import Columns, run_batch
 
 Method = Callable[[batching.Plan], None]
 LOW, HIGH = POSITIONS["inner"]
@@ -42,7 +42,7 @@ def floor(decoder: Decoder, corpus: Corpus) -> Method:
 
 def engine(decoder: Decoder, corpus: Corpus, per_sentence: str, best: TopTriggers) -> Method:
     """Ours, as ``trigger_examples`` runs it."""
-    starts, space, columns = prefix_starts(corpus), batching.ScratchBuffer(), [AllKeys()] * decoder.description.layers
+    starts, space, columns = prefix_starts(corpus), batching.ScratchBuffer(), [Columns()] * decoder.description.layers
     return lambda part: run_batch(decoder, corpus, starts, part, best, LOW, HIGH, per_sentence, columns, space)
 
 

@@ -29,17 +29,12 @@ def with_models(frame: pl.DataFrame, models: Mapping[str, pl.DataFrame], shown: 
 
     ``untrained``, ``untrained_low`` and ``untrained_high``: mean and extremes over seeds; ``same_sentences``: the run.
     """
-    by, value = [name for name in MARKED_BY if name in frame.columns], pl.col(shown)
+    by = [name for name in MARKED_BY if name in frame.columns]
     untrained = [model.select(*by, shown) for name, model in models.items() if name.startswith(UNTRAINED)]
     if not untrained:
         return frame
-    spread = (
-        pl.concat(untrained)
-        .group_by(by)
-        .agg(value.sort().mean().alias("untrained"), value.min().alias(ENDS[0]), value.max().alias(ENDS[1]))
-    )
-    same_sample = models[SAME_SAMPLE].select(*by, value.alias("same_sentences"))
-    for columns in (spread, same_sample):
+    same_sample = models[SAME_SAMPLE].select(*by, pl.col(shown).alias("same_sentences"))
+    for columns in (measures.spread(untrained, by, shown, "untrained"), same_sample):
         frame = frame.join(columns, on=by, how="left", maintain_order="left")
     return frame
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from ff_memories.base.errors import UserError, with_extra
 from ff_memories.config import Settings
@@ -18,12 +19,6 @@ from ff_memories.tables import annotation as annotators
 
 class Missing(Exception):
     """Raised if this run did not collect the data that a claim needs."""
-
-
-def of_types(frame: pl.DataFrame, types: str) -> pl.DataFrame:
-    """Return a table whose columns with the suffix ``_<types>`` replace those without a suffix."""
-    suffixed = [column for column in frame.columns if column.endswith(f"_{types}")]
-    return frame.with_columns(pl.col(c).alias(c.removesuffix(f"_{types}")) for c in suffixed).drop(suffixed)
 
 
 @dataclass(frozen=True)
@@ -101,10 +96,13 @@ class Evidence:
 
     def beside(self) -> "tuple[str, Evidence] | None":
         """Return the other choice of ``values.types`` and its evidence, if the tables have both choices."""
-        for types in ("all", "trained"):
-            if f"top_token_{types}" in self.tables.get("values", pl.DataFrame()).columns:
-                return types, replace(self, tables={n: of_types(frame, types) for n, frame in self.tables.items()})
-        return None
+        columns = self.tables.get("values", pl.DataFrame()).columns
+        types = next((types for types in ("all", "trained") if f"top_token_{types}" in columns), None)
+        if types is None:
+            return None
+        suffixed = cs.ends_with(f"_{types}")
+        bare = suffixed.name.map(lambda name: name.removesuffix(f"_{types}"))
+        return types, replace(self, tables={n: t.with_columns(bare).drop(suffixed) for n, t in self.tables.items()})
 
     def labels(self, name: str) -> tuple[pl.DataFrame, bool]:
         """Return people's rows of a table of judgements, or else the proxy's, and whether they are the proxy's.

@@ -73,7 +73,7 @@ class Measurement:
 
     Attributes:
         value: the number; ``None`` if nothing could be measured.
-        low, high: its 95 % interval; ``None`` if the value is neither a mean nor the highest or lowest of several.
+        low, high: its 95 % interval, by default that of ``draws``; ``None`` if nothing was resampled.
         n: rows behind the value (keys, triggers, values, examples, pairs).
         units: independent units among them, which are resampled; ``None``: all of ``n``.
         judged: what the claim is judged by; ``None`` if that cannot be decided here. With a ``limit``, it is the number
@@ -100,6 +100,9 @@ class Measurement:
     null: InitVar[float] = 0.0
 
     def __post_init__(self, limit: Limit | None, null: float) -> None:
+        if self.low is None and self.draws is not None:
+            for name, end in zip(("low", "high"), ends(self.draws), strict=True):
+                object.__setattr__(self, name, end)
         for name in ("value", "low", "high", "expected"):
             object.__setattr__(self, name, _finite(getattr(self, name)))
         if self.n is not None:

@@ -4,6 +4,8 @@ Every function takes tables and returns a small sorted frame with one row per ma
 in 0..1, changes are fractions (−0.5 = half), and intervals are 95 % bootstrap intervals over keys or examples.
 """
 
+from collections.abc import Callable, Iterable
+
 import polars as pl
 
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
@@ -19,14 +21,33 @@ NEAR_ZERO: dict[Precision, float] = {
 MEAN = {"mean": pl.Float64(), "low": pl.Float64(), "high": pl.Float64(), "n": pl.UInt32()}
 
 
-def means(frame: pl.DataFrame, by: list[str], value: str, seed: int | None) -> pl.DataFrame:
-    """Return the mean of ``value`` per group with its interval: columns ``by``, ``mean``, ``low``, ``high``, ``n``."""
+def means(
+    frame: pl.DataFrame,
+    by: list[str],
+    value: str,
+    seed: int | None,
+    weight: str | None = None,
+    between: Callable[..., tuple[float, float]] = interval,
+) -> pl.DataFrame:
+    """Return the mean of ``value`` per group with its interval: columns ``by``, ``mean``, ``low``, ``high``, ``n``.
+
+    ``weight``: a column of weights; the mean is then sum(value * weight) / sum(weight). ``between``: which interval.
+    """
     rows = []
     for group, part in frame.drop_nulls(value).sort(by, maintain_order=True).group_by(by, maintain_order=True):
         values = part[value].cast(pl.Float64).to_numpy()
-        rows.append((*group, float(values.mean()), *interval(values, seed), len(values)))
+        weights = [] if weight is None else [part[weight].to_numpy()]
+        mean = (values * weights[0]).sum() / weights[0].sum() if weights else values.mean()
+        rows.append((*group, float(mean), *between(values, seed, *weights), len(values)))
     schema = {b: frame.schema[b] for b in by} | MEAN
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def spread(frames: Iterable[pl.DataFrame], by: list[str], value: str, name: str) -> pl.DataFrame:
+    """Return per group the mean of ``value`` over several models' frames, ``name``, and its extremes, with suffixes."""
+    of_models = pl.col(value)
+    ends = of_models.min().alias(f"{name}_low"), of_models.max().alias(f"{name}_high")
+    return pl.concat(frames).group_by(by).agg(of_models.sort().mean().alias(name), *ends)
 
 
 def boxes(frame: pl.DataFrame, value: str) -> pl.DataFrame:

@@ -10,7 +10,6 @@ import polars as pl
 from scipy.stats import binom, binomtest, norm, spearmanr, t
 
 from ff_memories.base.draws import BLOCK, interval, resamples
-from ff_memories.base.draws import RESAMPLES as DRAWS
 from ff_memories.judge.measurement import Judged, Limit
 
 Share = tuple[float, float, float]  # with its 95 % interval
@@ -68,10 +67,11 @@ def wilson(cases: int, n: int, outside: float = OUTSIDE) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None) -> np.ndarray:
+def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None, draws: int = RESAMPLES) -> np.ndarray:
     """Return resamples (draws, layers) of each layer's share of hits, resampling whole units of all layers together.
 
-    Values with one top token are such a unit: they agree or not together (a cluster bootstrap). No seed, no draws.
+    Values with one top token are such a unit: they agree or not together (a cluster bootstrap). An example is one with
+    all its layers. Where a resample has no row of a layer, its share is as measured. No seed, no draws.
     """
     layers = frame["layer"].unique().sort()
     if seed is None or frame.is_empty():
@@ -82,7 +82,10 @@ def clustered_shares(frame: pl.DataFrame, hit: str, unit: str, seed: int | None)
     cell = units * size[1] + at
     rows = np.bincount(cell, minlength=size[0] * size[1]).reshape(size)
     hits = np.bincount(cell, frame[hit].cast(pl.Float64).to_numpy(), size[0] * size[1]).reshape(size)
-    return _ratios(hits, rows, seed, RESAMPLES)
+    both = np.hstack([hits, rows]).astype(np.float32)  # exact for integers up to 16 million
+    sums = np.concatenate([counts @ both for counts in _resampled(len(both), seed, draws)]).astype(np.float64)
+    cases, of = np.hsplit(sums, 2)
+    return np.where(of > 0, cases / np.maximum(of, 1), hits.sum(0) / np.maximum(rows.sum(0), 1))
 
 
 def area_under_curve(
@@ -119,37 +122,11 @@ def lowest_of_joint(hits: pl.DataFrame, seed: int | None) -> tuple[float, float]
 
     Examples are resampled with all their rows, at most one per layer: ``example``, ``layer`` and ``hit``.
     """
-    if seed is None:
-        return float("nan"), float("nan")
-    wide = _wide(hits, "hit")
-    units = (~np.isnan(wide)).sum(0)
-    shares = np.nansum(1 - wide, 0) / units  # the lowest share of hits is the highest share of misses
-    low, high = highest(shares, units, 1 - joint_shares(hits, seed, RESAMPLES))
+    missed = (~pl.col("hit").cast(pl.Boolean)).sum() / pl.len()  # the lowest share of hits is the highest of misses
+    layers = hits.group_by("layer").agg(missed=missed, rows=pl.len()).sort("layer")
+    draws = 1 - clustered_shares(hits, "hit", "example", seed)
+    low, high = highest(layers["missed"].to_numpy(), layers["rows"].to_numpy(), draws)
     return 1 - high, 1 - low
-
-
-def joint_shares(hits: pl.DataFrame, seed: int | None, draws: int = DRAWS) -> np.ndarray:
-    """Return resamples (draws, layers) of each layer's share of hits, resampling examples with all their layers.
-
-    ``hits``: as for ``lowest_of_joint``. Without a seed, there are no draws.
-    """
-    wide = _wide(hits, "hit")
-    present = ~np.isnan(wide)
-    return np.empty((0, wide.shape[1])) if seed is None else _ratios(np.where(present, wide, 0), present, seed, draws)
-
-
-def _wide(frame: pl.DataFrame, value: str) -> np.ndarray:
-    """Return an array (examples, layers) with layers in order, and NaN for missing rows."""
-    wide = frame.sort("layer", "example").pivot("layer", index="example", values=value).sort("example")
-    return wide.drop("example").cast(pl.Float64).to_numpy()
-
-
-def _ratios(hits: np.ndarray, rows: np.ndarray, seed: int, draws: int) -> np.ndarray:
-    """Return resamples (draws, layers) of hits / rows, both (units, layers); where there are none, as measured."""
-    both = np.hstack([hits, rows]).astype(np.float32)  # exact for integers up to 16 million
-    sums = np.concatenate([counts @ both for counts in _resampled(len(both), seed, draws)]).astype(np.float64)
-    cases, of = np.hsplit(sums, 2)
-    return np.where(of > 0, cases / np.maximum(of, 1), hits.sum(0) / np.maximum(rows.sum(0), 1))
 
 
 def joint_medians(frame: pl.DataFrame, value: str, seed: int | None) -> np.ndarray:
@@ -157,8 +134,9 @@ def joint_medians(frame: pl.DataFrame, value: str, seed: int | None) -> np.ndarr
 
     ``frame``: ``example``, ``layer`` and ``value``, with a row for every example and layer.
     """
-    of_layers = _wide(frame, value).T
-    return np.stack([medians(of_layer, seed) for of_layer in of_layers], axis=1)  # a seed draws the same examples
+    of_layers = frame.sort("layer", "example").partition_by("layer", maintain_order=True)
+    values = (part[value].cast(pl.Float64).to_numpy() for part in of_layers)
+    return np.stack([medians(of_layer, seed) for of_layer in values], axis=1)  # a seed draws the same examples
 
 
 def medians(values: np.ndarray, seed: int | None) -> np.ndarray:

@@ -8,7 +8,7 @@ import polars as pl
 from ff_memories.base import sections
 from ff_memories.judge import training
 from ff_memories.judge.evidence import Evidence, Missing
-from ff_memories.judge.measurement import Judged, Measurement
+from ff_memories.judge.measurement import Measurement
 from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import Claim
 from ff_memories.judge.statistics import holm, p_value
@@ -84,6 +84,7 @@ def verdicts(
                 reason = _joined(reason or "", SAMPLED_TEXT)
         except Missing as missing:
             reason = str(missing)
+        judged = measurement.judged if shows else None
         limit = measurement.judged.limit if measurement.judged else None
         by_chance = of_models.get((claim.id, claim.chance or ""))
         groups, why = training.groups(claim, shows, limit, of_models)
@@ -100,7 +101,11 @@ def verdicts(
                 "scope": scope,
                 "verdict": verdict,
                 "shows": shows,
-                **_judged(claim, measurement.judged if shows else None),
+                "judged": judged and judged.value,
+                "judged_low": judged and judged.low,
+                "judged_high": judged and judged.high,
+                "limit": judged and judged.limit.nearest(judged.value),
+                "limit_source": claim.limit_source if judged else None,
                 **groups,
                 "expected": by_chance["measured"] if by_chance else measurement.expected,
                 **training.compared(claim, {} if claim.by_construction else of_models),
@@ -118,18 +123,6 @@ def verdicts(
             row["p_holm"] = p
     schema = TABLES["claims"]
     return conform(pl.DataFrame([{n: row[n] for n in schema.columns} for row in rows], schema=schema.columns), schema)
-
-
-def _judged(claim: Claim, judged: Judged | None) -> dict[str, Any]:
-    if judged is None:
-        return dict.fromkeys(("judged", "judged_low", "judged_high", "limit", "limit_source"))
-    return {
-        "judged": judged.value,
-        "judged_low": judged.low,
-        "judged_high": judged.high,
-        "limit": judged.limit.nearest(judged.value),
-        "limit_source": claim.limit_source,
-    }
 
 
 def _p(claim: Claim, measurement: Measurement, verdict: str) -> float | None:

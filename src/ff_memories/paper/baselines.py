@@ -15,15 +15,15 @@ import polars as pl
 from ff_memories.base.draws import generator
 from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.measurement import Measurement
+from ff_memories.judge.measures import spread
 from ff_memories.judge.register import MODELS, SAME_SAMPLE, TOGETHER, UNTRAINED, Claim
 from ff_memories.judge.verdicts import measure
 from ff_memories.paper.layers.composition import kinds
 from ff_memories.paper.layers.measures import active_memories, residual_predicts, zero_agreement
 from ff_memories.paper.values.measures import agreement
 from ff_memories.paper.values.values import Predicted, with_predictions
-from ff_memories.tables import TABLES, conform
+from ff_memories.tables import TABLES, Frames, conform
 
-Tables = dict[str, pl.DataFrame]
 DRAWS = 20  # of each random baseline
 
 
@@ -37,7 +37,7 @@ def with_tops(values: pl.DataFrame, targets: pl.DataFrame, predicted: Predicted)
     return with_predictions(plain, targets.drop_nulls("target"), predicted, suffix="", folds=None).select(columns)
 
 
-def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -> Tables:
+def random_pairs(run: Frames, targets: pl.DataFrame, rng: np.random.Generator) -> Frames:
     """Return a run with values shuffled among the keys of their layer, and residuals among examples.
 
     The rank under another value is unknown, so it is null.
@@ -53,7 +53,7 @@ def random_pairs(run: Tables, targets: pl.DataFrame, rng: np.random.Generator) -
     }
 
 
-def unigram(run: Tables, targets: pl.DataFrame, counts: np.ndarray) -> Tables:
+def unigram(run: Frames, targets: pl.DataFrame, counts: np.ndarray) -> Frames:
     """Return a run in which everything predicts the most frequent type, with ranks by frequency.
 
     ``counts``: (vocab,) of each type in the training text.
@@ -84,7 +84,7 @@ def _with_residuals(refinement: pl.DataFrame, tops: np.ndarray) -> pl.DataFrame:
     return changed.with_columns(kinds().cast(refinement.schema["kind"]).alias("kind"))
 
 
-def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -> Iterator[tuple[str, Tables]]:
+def guesses(run: Frames, targets: pl.DataFrame, counts: np.ndarray, seed: int) -> Iterator[tuple[str, Frames]]:
     """Yield every baseline that needs no model as (name, tables), once per draw."""
     for draw in range(DRAWS):
         yield "random_pairs", run | random_pairs(run, targets, generator(seed, f"random baselines {draw}"))
@@ -94,7 +94,7 @@ def guesses(run: Tables, targets: pl.DataFrame, counts: np.ndarray, seed: int) -
     yield "every_case", run | {"composition": agreeing}
 
 
-def together(models: Sequence[Tables]) -> Tables:
+def together(models: Sequence[Frames]) -> Frames:
     """Return the tables of several models as those of one, with keys and examples of its own for each."""
 
     def renumbered(table: pl.DataFrame, model: int) -> pl.DataFrame:
@@ -107,7 +107,7 @@ def together(models: Sequence[Tables]) -> Tables:
     return {name: pl.concat(renumbered(tables[name], i) for i, tables in enumerate(models)) for name in sorted(shared)}
 
 
-def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Tables]]) -> pl.DataFrame:
+def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Frames]]) -> pl.DataFrame:
     """Return the table ``baselines`` of (name, tables) of each, once per draw, with the run's sizes and settings.
 
     Untrained models stand before all of them together, which are measured if not most of them have a number, or if a
@@ -162,7 +162,7 @@ def _most_count(models: Sequence[Measurement]) -> bool:
     return 2 * sum(map(_counts, models)) > len(models)
 
 
-def _by_layer(tables: Tables, keys: int, seed: int) -> dict[str, pl.DataFrame]:
+def _by_layer(tables: Frames, keys: int, seed: int) -> dict[str, pl.DataFrame]:
     """Return {measure: ``layer`` and ``value``} of a model."""
     return {
         "agreement": agreement(tables["values"], seed).select("layer", value="mean"),
@@ -172,7 +172,7 @@ def _by_layer(tables: Tables, keys: int, seed: int) -> dict[str, pl.DataFrame]:
     }
 
 
-def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> pl.DataFrame:
+def control(untrained: Sequence[Frames], layers: int, keys: int, seed: int) -> pl.DataFrame:
     """Return the table ``control``: measures of the untrained models by layer, as mean, minimum and maximum."""
     out = pl.DataFrame({"layer": range(1, layers + 1)}, schema={"layer": pl.UInt8})
     fires = pl.concat(
@@ -182,12 +182,8 @@ def control(untrained: Sequence[Tables], layers: int, keys: int, seed: int) -> p
     out = out.join(least, on="layer", how="left", maintain_order="left").with_columns(
         examples=pl.lit(min(t["examples"].height for t in untrained))
     )
-    measured, value = [_by_layer(tables, keys, seed) for tables in untrained], pl.col("value")
+    measured = [_by_layer(tables, keys, seed) for tables in untrained]
     for name in measured[0]:
-        spread = (
-            pl.concat(of_model[name] for of_model in measured)
-            .group_by("layer")
-            .agg(value.sort().mean().alias(name), value.min().alias(f"{name}_low"), value.max().alias(f"{name}_high"))
-        )
-        out = out.join(spread, on="layer", how="left", maintain_order="left")
+        of_models = spread((of_model[name] for of_model in measured), ["layer"], "value", name)
+        out = out.join(of_models, on="layer", how="left", maintain_order="left")
     return conform(out, TABLES["control"])

@@ -27,7 +27,7 @@ from ff_memories.model.info import NOTICES, TITLES
 from ff_memories.model.interventions import Setting
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.layers import tracing
-from ff_memories.paper.layers.tracing import LayerTrace, Tops, layer_tops
+from ff_memories.paper.layers.tracing import LayerTrace, TopTokens, layer_tops
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.parts import number, shown
 from ff_memories.report.gallery.site import MANIFEST
@@ -100,7 +100,7 @@ def _memories(
         yield {"layer": layer.number, **_named(memory, decoder), "promotes": tokens_of(types, tops, row)}
 
 
-def tokens_of(types: Types, tops: Tops, row: int) -> list[dict[str, Any]]:
+def tokens_of(types: Types, tops: TopTokens, row: int) -> list[dict[str, Any]]:
     """Return a row's tokens as plain data, most probable first."""
     pairs = zip(tops.ids[row].tolist(), tops.probabilities[row], strict=True)
     return [{"token": types[token], "id": token, "probability": exact(p)} for token, p in pairs]
@@ -251,7 +251,10 @@ def _cut(token: str, most: int) -> str:
 def _data(found: dict[str, Any], folder: Path) -> Markup:
     """Return what the page's script shows as JSON for a script element; cells name tokens and memories by number."""
     words: dict[str, int] = {}
-    pairs = lambda tops: [[words.setdefault(shown(t["token"]), len(words)), number(t["probability"], 3)] for t in tops]
+
+    def pairs(tops: list[dict[str, Any]]) -> list[Any]:
+        return [[words.setdefault(shown(top["token"]), len(words)), number(top["probability"], 3)] for top in tops]
+
     index_of = {(m["layer"], m["key"], m["sign"]): i for i, m in enumerate(found["memories"])}
     cells = []
     for cell in found["cells"]:

@@ -10,8 +10,7 @@ from ff_memories.base.parameters import Input, Inputs, Output
 from ff_memories.config import Settings
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import BOS
-from ff_memories.corpus.tokenizer import read_types
-from ff_memories.judge.evidence import Evidence, stop_words
+from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.register import TOGETHER, UNTRAINED, register
 from ff_memories.model.info import read_info
 from ff_memories.paper import baselines as measured
@@ -39,7 +38,7 @@ def run(
     run_tables = {schemas.name_of(path): schemas.read(path) for path in tables}
     described, text = read_info(info), store.read(corpus)
     evidence = Evidence.of_run(config, described, dictionary, run_tables)
-    of_models: dict[str, measured.Tables] = {}
+    of_models: dict[str, schemas.Frames] = {}
     for path in models:
         of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
     counts = np.bincount(text.tokens[: text.offsets[text.train]], minlength=described["vocab"])
@@ -50,12 +49,8 @@ def run(
     sets.append((TOGETHER, measured.together(untrained)))
     schemas.write(measured.table(register(), evidence, sets), baselines)
     schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
-    options = config.composition
     cases = layers_measures.agreeing_cases(
-        run_tables["composition"],
-        run_tables["examples"],
-        stop_words(options.stop_words, read_types(dictionary)),
-        "output_top" if options.layer_prediction == "output" else "ffn_top",
+        run_tables["composition"], run_tables["examples"], evidence.stop_words, evidence.prediction
     )
     short = next(claim.parameters["shorter_than"] for claim in register() if "shorter_than" in claim.parameters)
     schemas.write(layers_measures.agreeing_by_layer(cases, short), agreeing)

@@ -32,10 +32,9 @@ def sign_survives(evidence: Evidence, *, limit: Limit) -> Measurement:
     units = pairs["memory"].n_unique()
     if not rows:
         return Measurement(n=len(pairs), units=units, reason="no matched memory has a direct effect of the same size")
-    estimate = difference, *ends(draws)
     kept, matched = (percent(float(pairs[name].cast(pl.Float64).to_numpy().mean())) for name in ("kept", "matched"))
     reason = f"{rows} rows have an equal; of any size, {kept} against {matched}"
-    return Measurement(*estimate, n=len(pairs), units=units, limit=limit, reason=reason, draws=draws)
+    return Measurement(difference, n=len(pairs), units=units, limit=limit, reason=reason, draws=draws)
 
 
 def share_grows(evidence: Evidence, *, limit: None) -> Measurement:
@@ -46,10 +45,9 @@ def share_grows(evidence: Evidence, *, limit: None) -> Measurement:
     if rho is None:
         return Measurement(n=len(memories), reason=EMPTY if memories.is_empty() else "too few layers with memories")
     draws = removal.rank_correlations_of_pairs(layer, share, removal.drawn_memories(len(memories), evidence.seed))
-    estimate = rho, *ends(draws)
     lowest, highest = (measured(float(np.median(share[layer == end])), "share") for end in (layer.min(), layer.max()))
     reason = f"the median share is {lowest} in layer {layer.min()}, {highest} in layer {layer.max()}"
-    return Measurement(*estimate, n=len(memories), reason=reason)
+    return Measurement(rho, *ends(draws), n=len(memories), reason=reason)
 
 
 def effects_correlate(evidence: Evidence, *, limit: None) -> Measurement:

@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 from scipy.stats import rankdata
 
-from ff_memories.base.draws import RESAMPLES, interval
+from ff_memories.base.draws import RESAMPLES
+from ff_memories.judge.measures import means
 from ff_memories.judge.statistics import share_interval
 
 SIGNS = 1 << 20  # more than twice the keys of a layer: numbers memories, both signs of a key apart
@@ -107,13 +108,8 @@ def shares(causal: pl.DataFrame, layers: int, seed: int | None) -> pl.DataFrame:
 
     Columns: ``mean``, ``low``, ``high`` and ``n``, the number of memories.
     """
-    out = []
-    for (layer, control), part in effects(causal, layers).group_by("layer", "control", maintain_order=True):
-        share, size = part["share"].to_numpy(), part["size"].to_numpy()
-        out.append((layer, control, (share * size).sum() / size.sum(), *interval(share, seed, size), len(part)))
-    schema = {"layer": pl.UInt8, "control": pl.String, "mean": pl.Float64, "low": pl.Float64, "high": pl.Float64,
-              "n": pl.UInt32}  # fmt: skip
-    return pl.DataFrame(out, schema=schema, orient="row").sort("layer", "control")
+    memories = effects(causal, layers).with_columns(pl.col("control").cast(pl.String))
+    return means(memories, ["layer", "control"], "share", seed, "size")
 
 
 def ranks(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
@@ -143,11 +139,10 @@ def lost(removals: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     Columns: ``layer``, ``series`` (whose prediction: that of the ``layer``, or of the ``model``), ``removed`` (how many
     memories), ``mean``, ``low``, ``high`` and ``n``, the number of prefixes.
     """
-    rows, out = removals.filter(pl.col("by") == "size").sort("layer", "removed", "prefix"), []
-    for (layer, removed), part in rows.group_by("layer", "removed", maintain_order=True):
-        for series, column in (("layer", "layer_top_changed"), ("model", "top_changed")):
-            hits = part[column].to_numpy()
-            out.append((layer, series, removed, hits.mean(), *share_interval(hits, seed), len(hits)))
-    schema = {"layer": pl.UInt8, "series": pl.String, "removed": pl.UInt16, "mean": pl.Float64, "low": pl.Float64,
-              "high": pl.Float64, "n": pl.UInt32}  # fmt: skip
-    return pl.DataFrame(out, schema=schema, orient="row").sort("layer", "series", "removed")
+    rows = removals.filter(pl.col("by") == "size").sort("prefix")
+    changed = (
+        rows.select("layer", "removed", pl.lit(series).alias("series"), pl.col(column).alias("changed"))
+        for series, column in (("layer", "layer_top_changed"), ("model", "top_changed"))
+    )
+    by = ["layer", "series", "removed"]
+    return means(pl.concat(changed), by, "changed", seed, between=share_interval)

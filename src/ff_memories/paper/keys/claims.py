@@ -62,9 +62,7 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     reason = f"{text}; median {measured(float(np.median(differences)), 'points')}"
     reason += f", trimmed mean {measured(float(trim_mean(differences, TRIMMED)), 'points')}"
     reason += f"; keys with coefficients near zero: {len(small)}" if len(small) else ""
-    return Measurement(
-        float(differences.mean()), *ends(draws), n=len(differences), judged=judged, reason=reason, draws=draws
-    )
+    return Measurement(float(differences.mean()), n=len(differences), judged=judged, reason=reason, draws=draws)
 
 
 def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
@@ -79,11 +77,9 @@ def last_token_fades(evidence: Evidence, *, lower: list[int], upper: list[int], 
     layer_draws = within_layers(keys, "change", evidence.seed)
     size_draws = {layer: np.abs(resampled) for layer, resampled in layer_draws.items()}
     under, over = (mean_of(size_draws, between(bounds, evidence.layers)) for bounds in (lower, upper))
-    estimate, draws = (below - above, *ends(under - over)), under - over
-    reason = (
-        f"{percent(below)} in the lower layers, {percent(above)} in the upper; rank correlation of layer and change "
-    )
-    return Measurement(*estimate, n=len(keys), limit=limit, reason=f"{reason}{rho:.2f}", draws=draws)
+    reason = f"{percent(below)} in the lower layers, {percent(above)} in the upper; "
+    reason += f"rank correlation of layer and change {rho:.2f}"
+    return Measurement(below - above, n=len(keys), limit=limit, reason=reason, draws=under - over)
 
 
 def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -92,8 +88,7 @@ def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
     first = keys.filter((pl.col("mutation") == "last") & (pl.col("layer") == 1))["change"].to_numpy()
     if not len(first):
         return Measurement(reason="no mutated trigger in the first layer")
-    mean, draws = float(first.mean()), resamples(first, evidence.seed)
-    return Measurement(mean, *ends(draws), n=len(first), limit=limit, draws=draws)
+    return Measurement(float(first.mean()), n=len(first), limit=limit, draws=resamples(first, evidence.seed))
 
 
 KEY = ["layer", "key"]  # what is resampled, with the answers of all its annotators
@@ -119,10 +114,6 @@ def _patterns_per_key(evidence: Evidence) -> tuple[pl.DataFrame, pl.DataFrame, b
     answers = labels.select("annotator", *KEY).unique().join(patterns, on=["annotator", *KEY], how="left")
     number = pl.col("patterns").fill_null(0)
     return labels, answers.group_by(KEY).agg(number.mean(), (number > 0).mean().alias("any")).sort(KEY), proxy
-
-
-def _keys(labels: pl.DataFrame) -> int:
-    return labels.select(KEY).n_unique()
 
 
 def keys_with_a_pattern(evidence: Evidence, *, triggers: int, limit: Limit, proxy: float) -> Measurement:
@@ -153,7 +144,7 @@ def coverage(evidence: Evidence, *, triggers: int, limit: Limit) -> Measurement:
     if share is None:
         raise Missing("nothing has been annotated")
     extremes = f"from {percent(min(covered))} to {percent(max(covered))} by layer"
-    n, keys = labels.height, _keys(labels)
+    n, keys = labels.height, labels.select(KEY).n_unique()
     found = Measurement(*share, n=n, units=keys, limit=limit, reason=extremes, proxy=by_proxy)
     return _of_patterns(labels, triggers, found)
 
@@ -191,7 +182,7 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     return Measurement(
         *estimate,
         n=labels.height,
-        units=_keys(labels),
+        units=labels.select(KEY).n_unique(),
         judged=Judged(*estimate, limit),
         reason="in the lower layers and the upper: "
         + ", ".join(f"{kind} {of[0]} and {of[1]}" for kind, of in shares.items()).replace(

@@ -2,9 +2,8 @@
 
 import polars as pl
 
-from ff_memories.base.draws import interval
-from ff_memories.judge.measures import MEAN, NEAR_ZERO, means
-from ff_memories.paper.keys.tables import MUTATION
+from ff_memories.judge.measures import NEAR_ZERO, means
+from ff_memories.paper.keys.tables import MUTATION, relative_change
 
 MUTATIONS = tuple(MUTATION.categories)
 TRIMMED = 0.1  # share of the keys at either end
@@ -17,12 +16,9 @@ def key_changes(mutations: pl.DataFrame, mean: str) -> pl.DataFrame:
     ``mean`` is ``of_ratios`` (mean of its prefixes' changes) or ``of_sums`` (change of its summed coefficients). A
     coefficient below zero is that of another memory, with the value −v, so a change stops at −100 %.
     """
-    change = (
-        pl.col("change").cast(pl.Float64).clip(lower_bound=-1).mean()
-        if mean == "of_ratios"
-        else pl.col("mutated").cast(pl.Float64).clip(lower_bound=0).sum() / pl.col("coefficient").cast(pl.Float64).sum()
-        - 1
-    )
+    change, mutated, coefficient = (pl.col(name).cast(pl.Float64) for name in ("change", "mutated", "coefficient"))
+    sums = mutated.clip(lower_bound=0).sum(), coefficient.sum()
+    change = change.clip(lower_bound=-1).mean() if mean == "of_ratios" else relative_change(*sums)
     keys = mutations.group_by("layer", "key", "mutation").agg(change.alias("change"), pl.len().alias("n"))
     return keys.sort("layer", "key", "mutation")
 
@@ -71,14 +67,11 @@ def mutation_changes(
 
 def pattern_shares(labels: pl.DataFrame, seed: int | None) -> pl.DataFrame:
     """E2, Figure 2: share of triggers per layer and label, with intervals over keys; annotators are pooled."""
-    parts = []
-    for label in LABELS:
-        keys = labels.group_by("layer", "key").agg(
-            (pl.col("label") == label).mean().alias("share"), pl.len().alias("triggers")
-        )
-        for (layer,), part in keys.sort("layer", "key").group_by("layer", maintain_order=True):
-            share, weight = part["share"].to_numpy(), part["triggers"].to_numpy()
-            low, high = interval(share, seed, weight)
-            parts.append((layer, label, float((share * weight).sum() / weight.sum()), low, high, int(weight.sum())))
-    schema = {"layer": labels.schema["layer"], "label": pl.String(), **MEAN}
-    return pl.DataFrame(parts, schema=schema, orient="row").sort("layer", "label")
+    hits = {label: (pl.col("label") == label).mean() for label in LABELS}
+    keys = (
+        labels.group_by("layer", "key").agg(share=hit, triggers=pl.len()).with_columns(label=pl.lit(label))
+        for label, hit in hits.items()
+    )
+    shares = means(pl.concat(keys).sort("layer", "key"), ["layer", "label"], "share", seed, "triggers")
+    triggers = labels.group_by("layer").agg(n=pl.len())
+    return shares.drop("n").join(triggers, on="layer", how="left", maintain_order="left")

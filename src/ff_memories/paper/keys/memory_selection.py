@@ -1,5 +1,6 @@
 """Which memories a run looks at (``triggers.keys``) and which its gallery shows (``gallery.keys``)."""
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,30 +37,26 @@ def shown(
     with fewer keys gives all of them; both signs of a memory that the run looked at are two. Raises ``UserError`` for a
     memory that the run did not look at, or more than there are.
     """
-    keys = looked_at.select("layer", "key").unique().sort("layer", "key")
-    if asked is None:
-        return keys
     memory = pl.col("key").cast(pl.Int64) % neurons
-    in_run: dict[int, set[int]] = {}
-    for layer, number in keys.select("layer", memory).iter_rows():
-        in_run.setdefault(layer, set()).add(number)
+    keys = looked_at.select("layer", "key").unique().sort("layer", "key").with_columns(memory=memory)
+    if asked is None:
+        return keys.drop("memory")
+    in_run = {layer: set(part["memory"]) for (layer,), part in keys.group_by("layer", maintain_order=True)}
     if isinstance(asked, int):
         _refuse_more(asked, neurons, "gallery.keys", "show all memories that the run looked at")
         wanted = set(causal.select("layer", memory).iter_rows())
         for layer, numbers in in_run.items():
             order = generator(seed, f"gallery keys of layer {layer}").permutation(neurons).tolist()
-            wanted |= {(layer, number) for number in [n for n in order if n in numbers][:asked]}
+            wanted |= {(layer, number) for number in islice(filter(numbers.__contains__, order), asked)}
     else:
-        wanted = {
-            (layer, int(n)) for layer, ns in enumerate(_listed(asked, layers, neurons, "gallery.keys"), 1) for n in ns
-        }
+        listed = enumerate(_listed(asked, layers, neurons, "gallery.keys"), 1)
+        wanted = {(layer, number) for layer, numbers in listed for number in numbers.tolist()}
         for layer, number in sorted(wanted):
             if number not in in_run.get(layer, ()):
                 hint = "list it in triggers.keys too, or leave it out"
                 raise UserError(f"gallery.keys: the run did not look at memory {number} of layer {layer}", hint)
     chosen = pl.DataFrame(sorted(wanted), schema={"layer": keys.schema["layer"], "memory": pl.Int64}, orient="row")
-    keys = keys.with_columns(memory=memory).join(chosen, on=["layer", "memory"], how="semi", maintain_order="left")
-    return keys.drop("memory")
+    return keys.join(chosen, on=["layer", "memory"], how="semi", maintain_order="left").drop("memory")
 
 
 def _refuse_more(asked: int, neurons: int, name: str, otherwise: str) -> None:

@@ -24,6 +24,7 @@ from ff_memories.model.decoder import LanguageModel, signed_coefficients
 from ff_memories.model.loading import load_model
 from ff_memories.model.matmul import require_finite
 from ff_memories.paper.keys import memory_selection, trigger_table
+from ff_memories.paper.keys.tables import relative_change
 
 NOTHING = 0  # `removed` of the sentence as it is
 Trees = prefix_tree.PrefixTree | prefix_tree.PlainPaths
@@ -212,9 +213,9 @@ def _read(decoder: LanguageModel, x: torch.Tensor, trees: Trees, layer: np.ndarr
 def table(rows: pl.DataFrame, mutated: np.ndarray) -> pl.DataFrame:
     """Return the ``mutations`` table: ``change`` = mutated / coefficient − 1."""
     many = [name for name in ("removed_tokens",) if name in rows.columns]
-    ratio = pl.col("mutated").cast(pl.Float64) / pl.col("coefficient").cast(pl.Float64) - 1
+    change = relative_change(*(pl.col(name).cast(pl.Float64) for name in ("mutated", "coefficient")))
     return rows.with_columns(pl.Series("mutated", mutated)).select(
-        "layer", "key", "rank", "mutation", "removed", *many, "coefficient", "mutated", ratio.alias("change")
+        "layer", "key", "rank", "mutation", "removed", *many, "coefficient", "mutated", change.alias("change")
     )
 
 

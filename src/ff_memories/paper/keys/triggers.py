@@ -70,11 +70,11 @@ def trigger_examples(
     (low, high), top = POSITIONS[options.positions], options.top
     copies = 1 if options.duplicates == "drop" else top
     best = TopTriggers(shape.layers, decoder.memories, top, copies, decoder.device, decoder.precision, decoder.neurons)
-    columns, depth = [AllKeys() for _ in range(shape.layers)], shape.layers
+    columns, depth = [Columns() for _ in range(shape.layers)], shape.layers
     if keys is not None:
         asked = torch.tensor(keys, device=decoder.device).reshape(-1, 2)
         depth = int(asked[:, 0].max())
-        columns = [SomeKeys(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
+        columns = [Columns(asked[asked[:, 0] == layer, 1], shape.keys) for layer in range(1, depth + 1)]
         best.expect(max(layer_columns.count for layer_columns in columns))
     space = batching.ScratchBuffer()
 
@@ -115,7 +115,7 @@ def run_batch(
     low: int,
     high: int,
     per_sentence: str,
-    columns: "list[AllKeys] | list[SomeKeys]",
+    columns: "list[Columns]",
     space: batching.ScratchBuffer,
 ) -> None:
     """Run a batch up to the last layer of ``columns``, and offer every coefficient that reaches its key's gate.
@@ -160,44 +160,32 @@ def fired(coefficients: torch.Tensor, weights: torch.Tensor, signs: int = 1) -> 
     return counts.flatten().to(torch.int64)
 
 
-class AllKeys:
-    """The memories of a layer, each of which is looked at."""
+class Columns:
+    """The memories of a layer that are looked at, ``d_m + i`` too: only their columns are searched.
 
-    count = 1
+    With both signs column ``n + i`` is the memory of column i with its sign changed. If only one of its signs is asked
+    for, nothing reaches the other's gate. ``keys``: (count,) those looked at; ``None``: all.
+    """
+
+    def __init__(self, keys: torch.Tensor | None = None, neurons: int = 1):
+        self.some, self.count = keys is not None, 1 if keys is None else len(keys)
+        if keys is not None:
+            self.index = torch.unique(keys % neurons)
+            self.every = torch.cat([self.index, self.index + neurons])
+            self.asked = torch.isin(self.every, keys)
 
     def of(self, coefficients: torch.Tensor) -> torch.Tensor:
         """Return the coefficients to look at."""
-        return coefficients
+        return coefficients.index_select(1, self.index) if self.some else coefficients
 
     def names(self, key: torch.Tensor) -> torch.Tensor:
         """Return the model's numbers of keys, given by their columns."""
-        return key
+        return self.every[key] if self.some else key
 
     def gates(self, gate: torch.Tensor) -> torch.Tensor:
         """Return the gate of every column's key."""
-        return gate
-
-
-class SomeKeys(AllKeys):
-    """Some memories of a layer (count,), ``d_m + i`` too: only their columns are searched.
-
-    With both signs column ``n + i`` is the memory of column i with its sign changed. If only one of its signs is asked
-    for, nothing reaches the other's gate.
-    """
-
-    def __init__(self, keys: torch.Tensor, neurons: int):
-        self.count = len(keys)
-        self.index = torch.unique(keys % neurons)
-        self.every = torch.cat([self.index, self.index + neurons])
-        self.asked = torch.isin(self.every, keys)
-
-    def of(self, coefficients: torch.Tensor) -> torch.Tensor:
-        return coefficients.index_select(1, self.index)
-
-    def names(self, key: torch.Tensor) -> torch.Tensor:
-        return self.every[key]
-
-    def gates(self, gate: torch.Tensor) -> torch.Tensor:
+        if not self.some:
+            return gate
         numbers = self.every[self.every < len(gate)]
         return torch.where(self.asked[: len(numbers)], gate[numbers], torch.inf)
 
@@ -282,7 +270,7 @@ class BatchRows:
 
 
 def offer_hits(
-    layer: int, coefficients: torch.Tensor, rows: BatchRows, best: TopTriggers, per_sentence: str, columns: AllKeys
+    layer: int, coefficients: torch.Tensor, rows: BatchRows, best: TopTriggers, per_sentence: str, columns: Columns
 ) -> None:
     """Offer what reaches the gate: first the best of each sentence is compared, then only the sentences that hit."""
     maxima = rows.maxima(coefficients)

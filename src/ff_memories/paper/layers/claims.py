@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ff_memories.base.draws import ends
+from ff_memories.base.draws import RESAMPLES, ends
 from ff_memories.judge.evidence import Evidence
 from ff_memories.judge.measurement import Judged, Limit, Measurement, by_draws, is_clear
 from ff_memories.judge.measures import boxes, means
@@ -20,9 +20,9 @@ from ff_memories.judge.statistics import (
     average,
     between,
     by_layer,
+    clustered_shares,
     in_layers,
     joint_medians,
-    joint_shares,
     lowest_of_joint,
     percent,
     pooled_draws,
@@ -202,12 +202,12 @@ def settles_late(evidence: Evidence, *, early: list[int], late: list[int], limit
         return Measurement(reason="too few layers" if by else EMPTY)
     before, after = ((by[last] - by[first]) / (last - first) for first, last in spans)
     hits = evidence.table("refinement").select("example", "layer", hit=pl.col("residual_top") == pl.col("model_top"))
-    layer_draws = dict(zip(sorted(by), joint_shares(hits, evidence.seed).T, strict=True))
+    draws = clustered_shares(hits, "hit", "example", evidence.seed, RESAMPLES)
+    layer_draws = dict(zip(sorted(by), draws.T, strict=True))
     early_gain, late_gain = ((layer_draws[last] - layer_draws[first]) / (last - first) for first, last in spans)
-    draws = late_gain - early_gain
-    estimate = after - before, *ends(draws)
     reason = f"gain per layer {100 * before:.3g} points early, {100 * after:.3g} late"
-    return Measurement(*estimate, n=hits["example"].n_unique(), limit=limit, reason=reason, draws=draws)
+    n, draws = hits["example"].n_unique(), late_gain - early_gain
+    return Measurement(after - before, n=n, limit=limit, reason=reason, draws=draws)
 
 
 def settled_at_the_end(evidence: Evidence, *, limit: Limit) -> Measurement:
@@ -228,11 +228,10 @@ def confidence_grows(evidence: Evidence, *, start: int, limit: Limit) -> Measure
     ends_ = evidence.table("refinement").filter(pl.col("layer").is_in([layers[0], layers[-1]]))
     end_draws = joint_medians(ends_, "residual_probability", evidence.seed)
     draws = end_draws[:, -1] - end_draws[:, 0]
-    estimate = end - begin, *ends(draws)
     n = evidence.table("refinement")["example"].n_unique()
     often = {0: "never falls", 1: "falls once"}.get(falls, f"falls {falls} times")
     reason = f"from {begin:.3g} in layer {layers[0]} to {end:.3g} in layer {layers[-1]}; the median {often}"
-    return Measurement(*estimate, n=n, limit=limit, reason=reason, draws=draws)
+    return Measurement(end - begin, n=n, limit=limit, reason=reason, draws=draws)
 
 
 def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:

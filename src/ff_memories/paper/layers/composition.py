@@ -36,7 +36,7 @@ READ: dict[str, type[np.generic]] = {  # at the end of a prefix in every layer
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
 # of the tokens that each layer predicts: the top token (layers, d_m) of every value where it is among them, for each
 # choice of ``values.types``
-Tops = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
+TopsAmong = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
 
 
 def sample_examples(lengths: np.ndarray, first: int, options: Composition, seed: int) -> pl.DataFrame:
@@ -77,7 +77,12 @@ def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.Data
 
 
 def observe(
-    decoder: LanguageModel, corpus: Corpus, examples: pl.DataFrame, tops: Tops, config: Settings, batch_tokens: int
+    decoder: LanguageModel,
+    corpus: Corpus,
+    examples: pl.DataFrame,
+    tops_among: TopsAmong,
+    config: Settings,
+    batch_tokens: int,
 ) -> dict[str, np.ndarray]:
     """Run every example (``sentence`` and ``position``) and read all its layers: columns by name, (examples, layers).
 
@@ -108,7 +113,7 @@ def observe(
 
     batching.run_batches(run, batching.by_length(position, batch_tokens), "examples", "composition")
     predictions = seen[f"{options.layer_prediction}_top"].T
-    for choice, of_layers in tops([np.unique(layer) for layer in predictions]).items():
+    for choice, of_layers in tops_among([np.unique(layer) for layer in predictions]).items():
         counts = [
             _agreeing(top, prediction, None if options.memories == "all" else active)
             for top, prediction, active in zip(of_layers, predictions, fires, strict=True)
@@ -277,8 +282,7 @@ def run(
         prefixes = sample_examples(text.lengths[text.train :], text.train, options, config.seed)
     if config.values.projection == "random":  # in the released code, only the agreement script draws projections
         decoder.vocabulary.leave_out(never_trained(dictionary))
-        tops = value_tops(decoder, decoder.vocabulary)
-        tops_among: Tops = lambda tokens: tops
+        tops_among: TopsAmong = partial(value_tops, decoder, decoder.vocabulary)
     else:
         values_table = tables.read(values)
         if len(values_table) < decoder.description.layers * decoder.memories:  # then the others are predicted here
@@ -294,5 +298,5 @@ def run(
         numbers = text.numbers[observed["examples"]["sentence"].to_numpy()]
         observed["examples"] = observed["examples"].with_columns(pl.Series("sentence", numbers))
     tables.write_counts("composition", reasons(observed["refinement"], len(prefixes), missing), counts)
-    for path, name in ((examples, "examples"), (composition, "composition"), (refinement, "refinement")):
-        tables.write(observed[name], path, decoder.precision)
+    for path in (examples, composition, refinement):
+        tables.write(observed[tables.name_of(path)], path, decoder.precision)

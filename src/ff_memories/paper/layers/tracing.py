@@ -21,7 +21,7 @@ LOGITS = 1 << 24  # log-probabilities held at once
 
 
 @dataclass(frozen=True)
-class Tops:
+class TopTokens:
     """The most probable tokens of some vectors, most probable first: (rows, n) ids int64 and probabilities float32."""
 
     ids: np.ndarray
@@ -34,7 +34,7 @@ class LayerTrace:
 
     Attributes:
         number: layer, from 1.
-        residual, update, output: what r, y and o = r + y predict, ``Tops`` of (rows, n).
+        residual, update, output: what r, y and o = r + y predict, ``TopTokens`` of (rows, n).
         kinds: (rows,) ``residual``, ``agreement``, ``composition`` or ``ffn``.
         memories: (rows, top) int64, largest share first; with both signs, d_m + i is memory i of sign -1.
         coefficients: (rows, top) float32; of sign -1, with their signs changed.
@@ -42,9 +42,9 @@ class LayerTrace:
     """
 
     number: int
-    residual: Tops
-    update: Tops
-    output: Tops
+    residual: TopTokens
+    update: TopTokens
+    output: TopTokens
     kinds: list[str]
     memories: np.ndarray
     coefficients: np.ndarray
@@ -101,7 +101,7 @@ def largest(
     return tuple(part.cpu().numpy() for part in (memories, torch.where(negative, -m, m), best.values))  # type: ignore[return-value]
 
 
-def layer_tops(vocabulary: Vocabulary, h: Tensor, n: int) -> Tops:
+def layer_tops(vocabulary: Vocabulary, h: Tensor, n: int) -> TopTokens:
     """Return the ``n`` tokens that layer vectors (rows, d) predict most, through the model's whole output layer.
 
     The first is that of ``Vocabulary.read``, as the experiments have it.
@@ -116,7 +116,7 @@ def layer_tops(vocabulary: Vocabulary, h: Tensor, n: int) -> Tops:
 
 def value_tops(
     decoder: LanguageModel, vocabulary: Vocabulary, layer: int, memories: Sequence[int], n: int, types: str = "all"
-) -> Tops:
+) -> TopTokens:
     """Return the ``n`` tokens that values of a layer, from 1, promote most (section 4), (memories, n).
 
     What the vocabulary leaves out counts for ``types`` alone: ``values.types``, among which the tokens are.
@@ -139,7 +139,7 @@ def value_tops(
 
 def _tops(
     log_probabilities: Callable[[Tensor], Tensor], h: Tensor, n: int, size: int, first: Tensor, probability: Tensor
-) -> Tops:
+) -> TopTokens:
     """Return the ``n`` most probable tokens; of equals, ``first`` (rows,) leads, with its ``probability``."""
     best = [log_probabilities(part).topk(min(n, size), dim=1) for part in h.split(max(1, LOGITS // size))]
     ids = torch.cat([part.indices for part in best])
@@ -149,4 +149,4 @@ def _tops(
     order = torch.where(ids == first[:, None], -1, torch.arange(ids.shape[1], device=ids.device)).argsort(1)
     ids, p = ids.gather(1, order), p.gather(1, order)
     p[:, 0] = probability
-    return Tops(ids.cpu().numpy(), p.cpu().numpy())
+    return TopTokens(ids.cpu().numpy(), p.cpu().numpy())

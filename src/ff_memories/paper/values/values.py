@@ -114,7 +114,7 @@ def value_predictions(
     return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
 
 
-def value_tops(decoder: LanguageModel, vocabulary: Vocabulary) -> dict[str, np.ndarray]:
+def value_tops(decoder: LanguageModel, vocabulary: Vocabulary, _: Sequence[np.ndarray] = ()) -> dict[str, np.ndarray]:
     """Return the top token (layers, d_m) int64 of every value as it is, for both ``values.types``."""
     with torch.inference_mode():
         predictions = [vocabulary.predict(layer.values) for layer in decoder.layers]
