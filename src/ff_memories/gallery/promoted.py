@@ -56,9 +56,9 @@ def extreme_tokens(
     asked = {layer: part["key"].to_numpy().astype(np.int64) for (layer,), part in values.group_by("layer")}
     top = torch.from_numpy(values["top_token"].to_numpy().astype(np.int64)).to(decoder.device)
     # filled in place: small results kept between large ones that are freed would hold their memory
-    empty = lambda kind: np.empty((len(values), n), kind)
-    most = {"token": empty(np.int64), "probability": empty(np.float32), "logit": empty(np.float32)}
-    least = {"token": empty(np.int64), "logit": empty(np.float32)}
+    columns = {"token": np.int64, "probability": np.float32, "logit": np.float32}
+    most, least = ({name: np.empty((len(values), n), kind) for name, kind in columns.items()} for _ in range(2))
+    del least["probability"]
     at = 0
     with torch.inference_mode(), Progress(len(values), "values", "top tokens") as progress:
         nothing = vocabulary.log_probabilities(torch.zeros_like(decoder.layers[0].values[:1]))

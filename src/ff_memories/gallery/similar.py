@@ -58,7 +58,7 @@ def closest(vectors: torch.Tensor, rows: np.ndarray, n: int, both: bool = False)
         (r, n) int64 their numbers, and (r, n) float32 the cosines.
     """
     n = min(n, len(vectors) - 1)
-    size = lambda cosines: cosines.abs() if both else cosines
+    size = torch.abs if both else torch.positive
     unit = torch.nn.functional.normalize(vectors.to(torch.float32), dim=1)
     numbers, cosines = np.empty((len(rows), n), np.int64), np.empty((len(rows), n), np.float32)
     with torch.inference_mode(), Progress(len(rows), "vectors", "similar memories") as progress:

@@ -22,16 +22,10 @@ SAMPLED_TEXT = (
     "the text was sampled from the model, so next tokens are its own draws: agreement is higher than on text that "
     "people wrote"
 )
-Row = Mapping[str, Any]  # of a claim
+ClaimRow = Mapping[str, Any]  # of a claim
 SIGNED = re.compile(r"\{size\} \{([^{}|]*)\|([^{}]*)\}")
 TYPES = {"all": "among all types", "trained": "without the types that are never trained"}
 OF_TYPES = tuple(TYPES.values())
-LINEAR = (
-    "it holds by construction: neither the final norm nor the output layer adds a bias, so r, y and o are read by one "
-    "linear map"
-)
-BIASED = "it is measured, not given: the final norm or the output layer adds a bias, so exceptions are possible"
-BOTH = "coefficients below zero make a memory of their own, with the value −v"
 BULLET = "- "
 
 
@@ -64,7 +58,7 @@ def notes(reason: str | None) -> list[str]:
     return [note for note, mark in ((PROXY, ANNOTATOR), (OWN_TEXT, SAMPLED_TEXT)) if mark in (reason or "")]
 
 
-def sentence(rows: Sequence[Row]) -> str:
+def sentence(rows: Sequence[ClaimRow]) -> str:
     """Return the sentence of a claim that has a number, with that of one run or those of several.
 
     ``rows``: of ``report.outline.rows``, of one claim.
@@ -72,7 +66,7 @@ def sentence(rows: Sequence[Row]) -> str:
     return _filled(rows[0]["sentence"], [row["measured"] for row in rows], rows[0]["unit"])
 
 
-def control(rows: Sequence[Row]) -> str:
+def control(rows: Sequence[ClaimRow]) -> str:
     """Return what stands beside a claim's sentence: what chance, random networks and the paper's model give."""
     first = rows[0]
     signed = SIGNED.search(first["sentence"])
@@ -105,7 +99,7 @@ def _filled(text: str, values: Sequence[float | None], unit: str) -> str:
     return SIGNED.sub(signed, text).replace("{value}", joined(values, unit))
 
 
-def counts(claims: Mapping[str, Row]) -> dict[str, int]:
+def counts(claims: Mapping[str, ClaimRow]) -> dict[str, int]:
     """Return how many of the paper's claims are in each group, and how many are reproduced and not.
 
     ``claims``: the content of a run's ``claims.json``, or other rows by claim.
@@ -133,7 +127,7 @@ def word(standing: str) -> str:
     return WORDS[standing]["word"]
 
 
-def standing(row: Row) -> str:
+def standing(row: ClaimRow) -> str:
     """Return what is said of a claim: its group, or ``check`` if it holds by construction, or else its verdict.
 
     A claim that has a number but cannot be judged by it counts as measured.
@@ -146,7 +140,7 @@ def standing(row: Row) -> str:
     return "measured" if unjudged else str(row["verdict"])
 
 
-def against(row: Row) -> str:
+def against(row: ClaimRow) -> str:
     """Return where the judged number lies, by the limit that the claim needs: ``within the paper's range``."""
     if row["shows"] in (None, "undecided"):
         return word("open" if row["shows"] else standing(row))
@@ -169,35 +163,20 @@ def definition(rests_on: Collection[str], info: Mapping[str, Any], memories: str
     """Return in one sentence how the definition of a claim that rests on some parts differs from the paper's."""
     if info["scope"] != "model":
         return ""
-    differences = [text for part, text in _differences(info, memories) if part in rests_on]
+    facts = {
+        "gated": info.get("gated"),
+        "both signs": info.get("signs", 1) > 1,
+        "inactive memories": info.get("inactive_memories"),
+        "norm after": info.get("norm_after"),
+        "largest share": memories == "share:0.9",
+        "by activity": memories == "active",
+        "final norm": info.get("final_norm"),
+        "parallel": info.get("wiring") == "parallel",
+        "readout bias": info.get("readout_bias", True),
+    }
+    differences = [
+        said["text"].format(function=info.get("activation", "its activation function"))
+        for said in CONTENTS["difference"]
+        if said["of"] in rests_on and all(map(facts.get, said["if"])) and not any(map(facts.get, said["unless"]))
+    ]
     return f"On this model, {'; '.join(differences)}." if differences else ""
-
-
-def _differences(info: Mapping[str, Any], memories: str) -> list[tuple[str, str]]:
-    """Return what a claim may rest on that differs, and how."""
-    function, both = info.get("activation", "its activation function"), info.get("signs", 1) > 1
-    inactive = info.get("inactive_memories")
-    product = f"a coefficient is {function} of the key's product"
-    out = []
-    if info.get("gated"):
-        gate = f"a coefficient is {function} of the gate times the up projection"
-        out.append(("coefficients", gate + (f", and {BOTH}" if both else "")))
-    elif both:
-        out.append(("coefficients", f"{product}, and {BOTH}"))
-    elif not inactive:
-        out.append(("coefficients", f"{product}, and only those above zero are ranked"))
-    if info.get("norm_after"):
-        out.append(("values", "a value is scaled by the norm behind the feed-forward layer"))
-    if memories == "share:0.9":
-        out.append(("active memories", "the active memories are the fewest that make 90 % of what the layer adds"))
-    elif memories == "active" and not inactive:
-        sign = "every memory is active, with the sign of its coefficient"
-        half = "active memories have a coefficient above zero, but those below zero add something too"
-        out.append(("active memories", sign if both else half))
-    if info.get("final_norm"):
-        out.append(("predictions", "r, y and o are read through the final norm and the output layer"))
-    if info.get("wiring") == "parallel":
-        parallel = "r is what y is added to, which the feed-forward layer, parallel to attention, did not read"
-        out.append(("predictions", parallel))
-    out.append(("sums", BIASED if info.get("readout_bias", True) else LINEAR))
-    return out

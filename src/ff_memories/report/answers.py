@@ -11,9 +11,9 @@ import polars as pl
 
 from ff_memories.base.text import counted, finished, listed
 from ff_memories.config import Settings
-from ff_memories.judge.numbers import number
-from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, Row, control, self_sampled, sentence, told
+from ff_memories.judge.wording import PROXY, SAMPLED_TEXT, ClaimRow, control, self_sampled, sentence, told
 from ff_memories.model.info import quantised
+from ff_memories.report.html import render
 
 FIRST = "first"  # claims of the first screen (``shown`` in claims.toml)
 SOURCES = {
@@ -23,7 +23,9 @@ SOURCES = {
 }
 
 
-def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> dict[str, Any]:
+def first_lines(
+    rows: Sequence[ClaimRow], counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return what a reader learns first of a run, from all claims (of ``outline.rows``) and the table counts.
 
     What was ``run``; the ``findings``, one or two claims each, as sentence and control; what is ``common`` to random
@@ -42,7 +44,7 @@ def first_lines(rows: Sequence[Row], counts: pl.DataFrame, config: Settings, inf
     }
 
 
-def _shown(rows: Sequence[Row]) -> list[list[Row]]:
+def _shown(rows: Sequence[ClaimRow]) -> list[list[ClaimRow]]:
     """Return the rows of claims that have a sentence and a number, those of one sentence together."""
     measured = [row for row in rows if row["measured"] is not None]
     return [
@@ -52,7 +54,7 @@ def _shown(rows: Sequence[Row]) -> list[list[Row]]:
     ]
 
 
-def answer(section: str, rows: Sequence[Row]) -> list[str]:
+def answer(section: str, rows: Sequence[ClaimRow]) -> list[str]:
     """Return the answer of a section of the paper: its claims' sentences, and how many of them are in each group."""
     of_section = [row for row in rows if row["section"] == section]
     sentences = ["; ".join(map(clause, together)) for together in _shown(of_section)]
@@ -66,12 +68,12 @@ def answer(section: str, rows: Sequence[Row]) -> list[str]:
     return [finished(said) for said in (*sentences, tally(of_section))]
 
 
-def clause(row: Row) -> str:
+def clause(row: ClaimRow) -> str:
     """Return the sentence of a claim that has a number, with its control."""
     return f"{sentence([row])} ({control([row])})"
 
 
-def tally(rows: Sequence[Row]) -> str:
+def tally(rows: Sequence[ClaimRow]) -> str:
     """Return how many claims are in each group, without those that are not judged."""
     groups = Counter(row["group"] for row in rows if row["group"])
     n = counted(groups.total(), "judged claim", "judged claims")
@@ -87,32 +89,15 @@ def named(info: Mapping[str, Any]) -> str:
 
 def _what_was_run(counts: pl.DataFrame, config: Settings, info: Mapping[str, Any]) -> str:
     """Return which model read which text, and how many keys, triggers and prefixes were looked at."""
-    size = [f"{info['layers']} layers"]
-    if parameters := info.get("parameters"):
-        size.append(f"{parameters:,} parameters")
-    if perplexity := info.get("perplexity"):
-        running = f"{number(windows)} in running text, " if (windows := info.get("in_windows")) else ""
-        size.append(f"validation perplexity {running}{number(perplexity)}{' in single sentences' if running else ''}")
     n = {f"{step} {reason}": n for step, reason, n in counts.select("step", "reason", "n").iter_rows()}
-    keys = f"{n['triggers keys']:,} keys and values, " if "triggers keys" in n else ""
-    prefixes = f"{n['composition examples']:,} prefixes" if "composition examples" in n else "prefixes"
-    parts = [
-        f"{what} from {n[f'corpus {split}_tokens']:,} tokens in "
-        f"{counted(n[f'corpus {split}_sentences'], 'sentence', 'sentences')}"
-        for split, what in (
-            ("train", f"{keys}{counted(config.triggers.top, 'trigger', 'triggers')} per key"),
-            ("validation", prefixes),
-        )
-        if f"corpus {split}_tokens" in n
-    ]
-    text = ": ".join(filter(None, [SOURCES.get(config.corpus.source, config.corpus.source), " and ".join(parts)]))
-    model = named(info) if named(info).startswith(("a ", "the ")) else f"the model {named(info)}"
+    text, model = SOURCES.get(config.corpus.source, config.corpus.source), named(info)
+    told = render("report/run.txt.j2", info=info, n=n, top=config.triggers.top, source=text, model=model)
     some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed)
     notes = [quantised(info), self_sampled(counts) and SAMPLED_TEXT, some and f"it looks at the triggers of {some}"]
-    return " ".join(finished(note) for note in [f"{model} ({', '.join(size)}) read {text}", *notes] if note)
+    return " ".join(finished(note) for note in [told, *notes] if note)
 
 
-def _common(rows: Sequence[Row]) -> str:
+def _common(rows: Sequence[ClaimRow]) -> str:
     """Return what is seen in random networks too, so it says nothing about training."""
     if not any(row["random_models"] for row in rows):
         return "no untrained model was measured, so this run says nothing about training."
@@ -120,15 +105,16 @@ def _common(rows: Sequence[Row]) -> str:
     return finished(common or "nothing that is seen here")
 
 
-def _open(rows: Sequence[Row], scope: str) -> str:
+def _open(rows: Sequence[ClaimRow], scope: str) -> str:
     """Return what the run's numbers leave open."""
-    of = lambda standing: [row for row in rows if row["standing"] == standing]
+    standings = Counter(row["standing"] for row in rows)
     questions = {
-        "{} undecided, since an interval covers the limit or numbers are few, here or in random networks": of("open"),
-        "what people would find: an automatic proxy labelled for {}": [row for row in rows if PROXY in row["notes"]],
-        "{} not measured": of("not_attempted") + of("not_applicable"),
-    }
-    parts = [text.format(counted(len(claims), "claim", "claims")) for text, claims in questions.items() if claims]
+        "{} undecided, since an interval covers the limit or numbers are few, here or in random networks":
+            standings["open"],
+        "what people would find: an automatic proxy labelled for {}": sum(PROXY in row["notes"] for row in rows),
+        "{} not measured": standings["not_attempted"] + standings["not_applicable"],
+    }  # fmt: skip
+    parts = [text.format(counted(n, "claim", "claims")) for text, n in questions.items() if n]
     if scope != "paper":
         parts.insert(0, "whether the paper's own numbers are right: this is another model")
     if kinds := sorted({row["resampled"].partition(" by ")[0] for row in rows if row["resampled"]}):

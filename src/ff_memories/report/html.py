@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 
 from markupsafe import Markup
 
+from ff_memories.base.text import counted, latex, opened
 from ff_memories.base.text import environment as templates
-from ff_memories.base.text import latex, opened
 from ff_memories.figures.registry import title
 from ff_memories.figures.render import face
 from ff_memories.judge import wording
@@ -29,8 +29,8 @@ _REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 @cache
 def environment() -> "Environment":
     jinja = templates("report")
-    jinja.filters |= {"number": number, "measured": measured, "spread": spread, "notice": NOTICES.__getitem__}
-    jinja.filters |= {"latex": latex}
+    jinja.filters |= {"number": number, "measured": measured, "spread": spread, "latex": latex, "counted": counted}
+    jinja.filters["notice"] = NOTICES.__getitem__
     jinja.globals |= {"words": wording.WORDS, "word": wording.word, "limits": wording.LIMITS}
     jinja.globals |= {"opened": opened, "mark_latex": mark_latex, "face": face, "policy": policy}
     return jinja
@@ -95,8 +95,7 @@ def script() -> str:
 def figure_page(name: str, specification: dict[str, Any]) -> str:
     """Return a self-contained page with one figure that fills its window, from its Vega-Lite."""
     version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
-    plain = json.dumps(specification, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    text = _enclosed(f"{vega(version)}\nconst spec = {_escaped(plain)};\n{ours('report/figure.js')}")
+    text = _enclosed(f"{vega(version)}\nconst spec = {_compact(specification)};\n{ours('report/figure.js')}")
     caption = specification["description"]
     return render("report/figure.html.j2", name=name, title=title(name), caption=caption, script=Markup(text))
 
@@ -118,9 +117,9 @@ def embedded(specification: str) -> str:
     """
     plain: dict[str, Any] = json.loads(specification)
     plain.pop("description", None)
-    text = json.dumps(plain, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
-    return _escaped(text)
+    return _compact(plain)
 
 
-def _escaped(text: str) -> str:
+def _compact(data: dict[str, Any]) -> str:
+    text = json.dumps(data, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return text.replace("<", r"\u003c")

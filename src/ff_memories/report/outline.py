@@ -3,6 +3,7 @@
 import math
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,8 +54,10 @@ SECTIONS = tuple(PaperSection(**section) for section in _declared["section"])
 
 def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[dict[str, Any]]:
     """Return `claims` in natural order, with what the register, the outline and any `baselines` say of each."""
-    by_id = {claim.id: claim for claim in register()}
-    out = []
+    by_id, out, measured = {claim.id: claim for claim in register()}, [], defaultdict[str, list[Any]](list)
+    order = list(BASELINES).index
+    for row in sorted([] if baselines is None else baselines.to_dicts(), key=lambda row: order(row["baseline"])):
+        measured[row["claim"]].append(row | {"about": BASELINES[row["baseline"]]})
     for row in sorted(claims.iter_rows(named=True), key=lambda row: natural(row["claim"])):
         claim = by_id[row["claim"]]
         entry = {name: getattr(claim, name) for name in OF_CLAIM} | row
@@ -65,18 +68,10 @@ def rows(claims: pl.DataFrame, baselines: pl.DataFrame | None = None) -> list[di
             "section": section_of(claim),
             "part": part_of(claim),
             "notes": notes(row["reason"]),
-            "baselines": _baselines(row["claim"], baselines),
+            "baselines": measured.get(row["claim"], []),
         }
         out.append(entry)
     return out
-
-
-def _baselines(claim: str, baselines: pl.DataFrame | None) -> list[dict[str, Any]]:
-    of_claim = [] if baselines is None else list(baselines.filter(claim=claim).iter_rows(named=True))
-    return sorted(
-        (row | {"about": BASELINES[row["baseline"]]} for row in of_claim),
-        key=lambda row: list(BASELINES).index(row["baseline"]),
-    )
 
 
 def _needed(row: dict[str, Any], claim: Claim) -> str:

@@ -18,7 +18,6 @@ from ff_memories.base.text import escape_invisible, finished, listed
 from ff_memories.config import Settings
 from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
 from ff_memories.judge import training, wording
-from ff_memories.judge.numbers import measured
 from ff_memories.judge.register import register
 from ff_memories.judge.sensitivity import changes
 from ff_memories.judge.wording import word
@@ -63,8 +62,7 @@ def report(
     rows = outline.rows(read["claims"], baselines)
     for row in rows:
         row["definition"] = wording.definition(row["rests_on"], info, memories)
-        moved = choices and choices["strongest"].get(row["claim"])
-        row["influence"] = influence(moved) if moved else None
+        row["moved"] = choices and choices["strongest"].get(row["claim"])
     first = first_lines(rows, counts, config, info)
     groups = wording.counts({row["claim"]: row for row in rows})
     code = script() if specifications else None
@@ -121,8 +119,6 @@ def _parts(
         part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
         headline = json.loads(spec).get("usermeta", {}).get("headline") if spec else None  # what it shows in this run
         part |= {"spec": spec and Markup(embedded(spec)), "headline": headline if isinstance(headline, str) else None}
-        if "links" in part and target:
-            part["links"].append(("provenance", f"#{name}-provenance"))
     return parts
 
 
@@ -155,15 +151,10 @@ def _linked(sentence: str) -> Markup:
 
 
 def _figure(name: str, svg: str, figures_at: str, target: str, active: bool) -> dict[str, Any]:
-    text = caption(name, target, active)
-    label = f"{title(name)}. {text}"
-    links = [
-        (text, f"{figures_at}/{name}{suffix}")
-        for text, suffix in (("PDF", ".pdf"), ("PNG", ".png"), ("interactive", ".html"), ("data (CSV)", ".csv"))
-    ]
-    if keys := DRAWN[name].keys:
-        links.append(("keys in the gallery", GALLERY + keys))
-    return {"title": title(name), "caption": text, "svg": Markup(inline(svg, name, label)), "links": links}
+    text, keys = caption(name, target, active), DRAWN[name].keys
+    drawing = Markup(inline(svg, name, f"{title(name)}. {text}"))
+    at = {"at": f"{figures_at}/{name}", "gallery": keys and GALLERY + keys}
+    return {"title": title(name), "caption": text, "svg": drawing, **at}
 
 
 def _command(configfile: str | None, target: str | None) -> str | None:
@@ -232,13 +223,6 @@ def choices_section(table: pl.DataFrame, part: dict[str, Any] | None) -> dict[st
         "farthest": sorted(farthest.values(), key=rows.index),
         "strongest": farthest | {row["claim"]: row for row in reversed(changed) if row["measured"] is not None},
     }
-
-
-def influence(row: Mapping[str, Any]) -> str:
-    """Return a sentence on the choice with the largest effect on a claim: of ``strongest`` in ``choices_section``."""
-    verdict = f", and the verdict becomes “{word(row['verdict'])}”" if row["changed"] else ""
-    number, baseline = (measured(row[column], row["unit"]) for column in ("measured", "baseline"))
-    return f"With {row['choice']}: {row['value']}, it is {number} instead of {baseline}{verdict}."
 
 
 def markdown(heading: str, scope: str, first: Sequence[str], rows: Sequence[dict[str, Any]]) -> str:

@@ -13,6 +13,7 @@ from ff_memories.model.info import neurons as neurons_of
 from ff_memories.paper.values.measures import predictive_values
 from ff_memories.report.html import render
 from ff_memories.report.passages import Passage, Texts
+from ff_memories.tables import Frames
 from ff_memories.tables.annotation import PEOPLE, TYPES, marks, preferred
 
 PREFIXES = 3  # of a key in Table 1
@@ -24,13 +25,12 @@ COLUMNS = {  # of each CSV, between the key's and ``scope``
     ),
     "table3": ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token"),
 }  # fmt: skip
-Tables = Mapping[str, pl.DataFrame]
 Info = Mapping[str, Any]
-Row = dict[str, Any]  # what a template shows of a key or value
+ShownMemory = dict[str, Any]  # what a template shows of a key or value
 Formats = tuple[str, str, str]  # HTML, CSV and LaTeX
 
 
-def _memory(layer: int, memory: int, neurons: int | None, annotator: str = PEOPLE) -> Row:
+def _memory(layer: int, memory: int, neurons: int | None, annotator: str = PEOPLE) -> ShownMemory:
     """Return a row's memory: its ``name``, the CSV's ``fields``, and the ``mark`` of an annotator who is no person."""
     key, sign = key_and_sign(memory, neurons)
     fields = {"layer": layer, "key": key} | ({} if neurons is None else {"sign": sign})
@@ -48,7 +48,7 @@ def table1(
     texts: Texts,
     layers: int,
     neurons: int | None = None,
-) -> list[Row]:
+) -> list[ShownMemory]:
     """Return up to four rows: a shallow and a semantic key from the lower and the upper half of the layers.
 
     The table thus covers the paper's claim: shallow patterns below, semantic ones above. Each key is the one with the
@@ -81,7 +81,7 @@ def table1(
     return rows
 
 
-def write_table1(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
+def write_table1(tables: Frames, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 1; its CSV and LaTeX have one line per example prefix."""
     annotations, labels, scope = tables["annotations"], tables["pattern_labels"], info["scope"]
     rows = table1(annotations, labels, tables["triggers"], texts, info["layers"], neurons_of(info))
@@ -89,9 +89,11 @@ def write_table1(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     return html, csv1(rows, scope), latex
 
 
-def csv1(rows: Sequence[Row], scope: str) -> str:
-    of = lambda row: [row["pattern"], row["type"], row["mark"] or PEOPLE, row["covered"], row["shown"]]
-    lines = [(row, [*of(row), passage.plain, passage.marked]) for row in rows for passage in row["passages"]]
+def csv1(rows: Sequence[ShownMemory], scope: str) -> str:
+    lines = []
+    for row in rows:
+        pattern = row["pattern"], row["type"], row["mark"] or PEOPLE, row["covered"], row["shown"]
+        lines += [(row, [*pattern, passage.plain, passage.marked]) for passage in row["passages"]]
     return _csv("table1", lines, scope)
 
 
@@ -100,7 +102,7 @@ def csv1(rows: Sequence[Row], scope: str) -> str:
 
 def table2(
     values: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, target: str, most: int = 100, neurons: int | None = None
-) -> list[Row]:
+) -> list[ShownMemory]:
     """Return the values with the highest top probability, highest first.
 
     The trigger shown is the first whose ``next`` or ``last`` token, the ``target``, the value predicts, or the top one.
@@ -150,7 +152,7 @@ def agreement(values: pl.DataFrame) -> tuple[float, float] | None:
     return float(compared["agrees"].to_numpy().mean()), float(compared["agrees_folded"].to_numpy().mean())
 
 
-def write_table2(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
+def write_table2(tables: Frames, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 2, with one line per value; its HTML and LaTeX have ``SHOWN``, its CSV all of ``table2``."""
     values, target, scope = tables["values"], config.values.target, info["scope"]
     rows = table2(values, tables["triggers"], texts, target, neurons=neurons_of(info))
@@ -158,7 +160,7 @@ def write_table2(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     return html, csv2(rows, scope), latex
 
 
-def csv2(rows: Sequence[Row], scope: str) -> str:
+def csv2(rows: Sequence[ShownMemory], scope: str) -> str:
     lines = []
     for row in rows:
         precision = None if row["precision"] is None else f"{row['precision']:.6g}"
@@ -173,7 +175,7 @@ def csv2(rows: Sequence[Row], scope: str) -> str:
 
 def table3(
     annotations: pl.DataFrame, triggers: pl.DataFrame, texts: Texts, shown: int, neurons: int | None = None
-) -> Row | None:
+) -> ShownMemory | None:
     """Return the key whose patterns cover most of its first ``shown`` triggers, preferring keys with both types.
 
     People's annotations take precedence over the proxy's. Ties go to lower layers, then to lower keys.
@@ -197,7 +199,7 @@ def table3(
     }
 
 
-def write_table3(tables: Tables, texts: Texts, info: Info, config: Settings) -> Formats:
+def write_table3(tables: Frames, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 3; its CSV and LaTeX have one line per prefix."""
     scope = info["scope"]
     key = table3(tables["annotations"], tables["triggers"], texts, config.patterns.top, neurons_of(info))
@@ -205,7 +207,7 @@ def write_table3(tables: Tables, texts: Texts, info: Info, config: Settings) -> 
     return html, csv3(key, scope), latex
 
 
-def csv3(key: Row | None, scope: str) -> str:
+def csv3(key: ShownMemory | None, scope: str) -> str:
     lines = []
     if key is not None:
         named = {n: f"{text} ({kind})" for n, text, kind in key["patterns"]}
@@ -223,7 +225,7 @@ def _rendered(table: str, **shown: object) -> tuple[str, str]:
     return render(f"tables123/{table}.html.j2", **shown), render(f"tables123/{table}.tex.j2", **shown)
 
 
-def _csv(table: str, lines: Sequence[tuple[Row, list[Any]]], scope: str) -> str:
+def _csv(table: str, lines: Sequence[tuple[ShownMemory, list[Any]]], scope: str) -> str:
     """Return a table as CSV, from each line's key and its cells of the table's ``COLUMNS``."""
     header = [*(lines[0][0]["fields"] if lines else ("layer", "key")), *COLUMNS[table], "scope"]
     return csv_text(header, [(*key["fields"].values(), *cells, scope) for key, cells in lines])

@@ -128,8 +128,11 @@ def evaluate(
         for path in outputs.values():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         run([replaced.get(word, word) for word in job.command])
-        same = lambda path, new: Path(path).exists() and filecmp.cmp(path, new, shallow=False)
-        moved |= {path: new for path, new in outputs.items() if not same(path, new)}
+        moved |= {
+            path: new
+            for path, new in outputs.items()
+            if not (Path(path).exists() and filecmp.cmp(path, new, shallow=False))
+        }
     return moved
 
 

@@ -117,10 +117,11 @@ class _Values:
     """What each value promotes and demotes."""
 
     def __init__(self, material: Material):
-        grid = lambda frame, name: frame[name].to_numpy().reshape(material.size, -1)
         self.words = material.words
-        self.up = [grid(material["promoted"], name) for name in ("token", "probability", "logit")]
-        self.down = [grid(material["demoted"], name) for name in ("token", "logit")]
+        self.up, self.down = (
+            [material[table][name].to_numpy().reshape(material.size, -1) for name in columns]
+            for table, columns in (("promoted", ("token", "probability", "logit")), ("demoted", ("token", "logit")))
+        )
 
     def __call__(self, ordinal: int) -> dict[str, Any]:
         up, down = (

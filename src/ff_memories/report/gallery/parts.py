@@ -23,10 +23,11 @@ def shown(token: str) -> str:
     >>> shown("a\\u202eb"), shown("no\\u00a0break"), shown("\\u0301x")
     ('a[U+202E]b', 'no[U+00A0]break', '[U+0301]x')
     """
-    spell = lambda c: f"[U+{ord(c):04X}]"
-    if token and unicodedata.category(token[0]).startswith("M"):
-        token = spell(token[0]) + token[1:]
-    return "".join(spell(c) if c in _BLANK or unicodedata.category(c) == "Zs" else c for c in escape_invisible(token))
+    marked = token and unicodedata.category(token[0]).startswith("M")
+    return (f"[U+{ord(token[0]):04X}]" if marked else "") + "".join(
+        f"[U+{ord(c):04X}]" if c in _BLANK or unicodedata.category(c) == "Zs" else c
+        for c in escape_invisible(token[1:] if marked else token)
+    )
 
 
 def number(value: float | None, digits: int = 5) -> float | int | None:

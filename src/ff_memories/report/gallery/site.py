@@ -57,6 +57,8 @@ def build(
 
 def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict[str, Any]:
     """Return the data that the page needs before any other part, without the first words of its indices."""
+    of_layers = [material.of_layer(layer) for layer in range(1, material.layers + 1)]
+    keys = [(material.places[ordinals.start : ordinals.stop] % material.keys).tolist() for ordinals in of_layers]
     return {
         "run": config.run,
         "scope": info["scope"],
@@ -80,14 +82,8 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         ),
         "files": [Path(name).name for name in sorted(set(material["sentences"]["file"]))],
         "summary": summary(material),
-        **({"shown": _shown(material)} if material.some else {}),
+        **({"shown": keys} if material.some else {}),
     }
-
-
-def _shown(material: Material) -> list[list[int]]:
-    """Return by layer the keys that the gallery shows."""
-    layers = (material.of_layer(layer) for layer in range(1, material.layers + 1))
-    return [(material.places[ordinals.start : ordinals.stop] % material.keys).tolist() for ordinals in layers]
 
 
 def index(run: str, scope: str, both: bool = False) -> str:
@@ -147,7 +143,6 @@ def _layer(
     def words(column: str) -> list[int | None]:
         return [None if t is None else places.setdefault(t, len(places)) for t in frame[column].to_list()]
 
-    numbers = lambda column: [parts.number(x) for x in frame[column].to_list()]
     promoted = (
         material["promoted"]["token"].to_numpy().reshape(material.size, -1)[ordinals.start : ordinals.stop, 1:PROMOTED]
     )
@@ -157,8 +152,8 @@ def _layer(
         "next": words("next_token"),
         "end": words("last"),
         "same": frame["same"].fill_null(0).to_list(),
-        "probability": numbers("top_probability"),
-        "coefficient": numbers("coefficient"),
+        "probability": [*map(parts.number, frame["top_probability"])],
+        "coefficient": [*map(parts.number, frame["coefficient"])],
         "rank": frame["next_token_rank"].to_list(),
         "agreeing": frame["agreeing_triggers"].to_list(),
         "measured": frame["triggers"].to_list(),
@@ -176,11 +171,9 @@ def _counted(material: Material) -> pl.DataFrame:
 
 def _labels(material: Material) -> dict[int, list[int]]:
     """Return by ordinal how many triggers have each label, over people and the proxy."""
-    counted = _counted(material).group_by("layer", "key", "label").len().sort("layer", "key", "label")
-    out: dict[int, list[int]] = {}
-    for ordinal, row in material.rows(counted):
-        out.setdefault(ordinal, [0] * len(LABELS))[LABELS.index(row["label"])] = row["len"]
-    return out
+    of_label = ((pl.col("label") == label).sum().alias(label) for label in LABELS)
+    of_keys = _counted(material).group_by("layer", "key").agg(of_label)
+    return {ordinal: [row[label] for label in LABELS] for ordinal, row in material.rows(of_keys)}
 
 
 def _disagreements(material: Material) -> dict[int, int]:
@@ -188,8 +181,7 @@ def _disagreements(material: Material) -> dict[int, int]:
     who, differ = pl.col("annotator").n_unique(), pl.col("label").n_unique() > 1
     of_triggers = _counted(material).group_by("layer", "key", "rank").agg(who=who, differ=differ)
     of_keys = of_triggers.filter(pl.col("who") > 1).group_by("layer", "key")
-    several = of_keys.agg(pl.col("differ").sum()).sort("layer", "key")
-    return {ordinal: row["differ"] for ordinal, row in material.rows(several)}
+    return {ordinal: row["differ"] for ordinal, row in material.rows(of_keys.agg(pl.col("differ").sum()))}
 
 
 def _changes(material: Material, mean: str) -> dict[int, list[float | None]]:

@@ -39,7 +39,10 @@ def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
         [material.words[token], fires.get(token, {}), promotes.get(token, [])]
         for token in _sorted(material, fires.keys() | promotes.keys())
     )
-    size = lambda entry: 8 + sum(1 + len(pairs) for pairs in entry[1].values()) + len(entry[2])
+
+    def size(entry: list[Any]) -> int:
+        return 8 + sum(1 + len(pairs) for pairs in entry[1].values()) + len(entry[2])
+
     return _cut(entries, size, NUMBERS_OF_A_PART)
 
 
