@@ -127,15 +127,13 @@ number of token types.
 {groups}
 
 [Results](results.md#verdicts) has the rules, [a statistician's review](statistics.md) what they leave open. To cite one
-number, copy its row of `docs/data/ledger.csv` with the commit.
+number, copy its row of the [ledger](#ledger) with the commit.
 
 ## Ledger
 
-A row per claim and model. *Judged* has the number that decides, if it is another than the measured one, and what the
-claim needs of it. *Seen in* counts the random networks that show the claim too. Claims that begin with B go beyond the
-paper.
-
-{ledger}
+[`data/ledger.csv`](data/ledger.csv) has a row per claim and model, with shares as fractions. `judged` is the number
+that decides, `needed` what the claim needs of it, `expected` what chance gives; `baseline` is the random networks'
+number, and `also_random` of `random_models` show the claim too. Claims that begin with B go beyond the paper.
 """
 
 
@@ -229,7 +227,6 @@ def page(every: Sequence[Run], trained: Rows, rounded: Rows, controlled: Rows) -
         groups="\n".join(
             _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
         ),
-        ledger=table(list(COLUMNS), ledger(every)),
     )
 
 
@@ -396,27 +393,29 @@ def _with_interval(row: Mapping[str, Any], of: str, unit: str) -> str:
     return measured(value, unit) + (f" ({interval})" if interval else "")
 
 
-def ledger(known: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the rows of the ledger, one for each claim and run, in the columns ``COLUMNS``."""
-    out = []
-    for claim in register():
-        for run, row in zip(known, _row(known, claim), strict=True):
-            other = row["judged"] is not None and claim.judged_as != claim.measured_as
-            judged = [_with_interval(row, "judged", claim.judged_unit)] if other else []
-            cells = [
-                claim.id,
-                claim.words,
-                run["run"],
-                _with_interval(row, "", claim.unit),
-                _grouped(row["n"]),
-                "; ".join([*judged, row["needed"]]) if claim.limit else "",
-                "" if row["expected"] is None else measured(row["expected"], claim.unit),
-                "" if row["baseline"] is None else _with_interval(row, "baseline", claim.unit),
-                training.in_random(row) if row["judged"] is not None else "",
-                wording.word(row["standing"]),
-            ]
-            out.append([_plain(cell) for cell in cells])
-    return out
+def ledger(kept: Rows) -> str:
+    """Return the table that the website shows of the rows of docs/data/ledger.csv, rounded and in words."""
+    groups, out = {words["word"]: name for name, words in wording.WORDS.items()}, []
+    for cells in kept:
+        claim, numbers = CLAIMS[cells["claim"]], {name: float(cells[name]) if cells[name] else None for name in NUMBERS}
+        counts = {name: int(cells[name] or 0) for name in ("also_random", "random_models")}
+        row: dict[str, Any] = {**numbers, **counts, "group": groups[cells["group"]]}
+        other = row["judged"] is not None and claim.judged_as != claim.measured_as
+        judged = [_with_interval(row, "judged", claim.judged_unit)] if other else []
+        shown = [
+            claim.id,
+            claim.words,
+            cells["model"],
+            _with_interval(row, "", claim.unit),
+            _grouped(row["n"] and int(row["n"])),
+            "; ".join([*judged, *filter(None, [cells["needed"]])]),
+            "" if row["expected"] is None else measured(row["expected"], claim.unit),
+            "" if row["baseline"] is None else _with_interval(row, "baseline", claim.unit),
+            training.in_random(row) if row["judged"] is not None else "",
+            cells["group"],
+        ]
+        out.append([_plain(cell) for cell in shown])
+    return table(list(COLUMNS), out)
 
 
 def ledger_csv(known: Sequence[Mapping[str, Any]]) -> str:

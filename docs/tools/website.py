@@ -23,7 +23,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(Path(__file__).parent)]  # mkdocs takes hooks from their files
 
+import findings  # noqa: E402
 import notebook  # noqa: E402
+from pages import read_rows  # noqa: E402
 
 from ff_memories.inputs.docstrings import PACKAGES  # noqa: E402
 
@@ -65,6 +67,12 @@ FORWARD = """\
 <meta http-equiv="refresh" content="0; url={page}.html"><a href="{page}.html">This page has moved.</a>
 """
 EXAMPLE, RUN = "example.md", Path("results/demo")
+LEDGER = """
+In the table, numbers are rounded, with 95 % intervals. *Judged* has the number that decides, if it is another than the
+measured one, and what the claim needs of it; *seen in* counts the random networks that show the claim too.
+
+{}
+"""
 ATLASES = {"atlas": "the demo's three models", "training-steps": "one model over its training"}  # beside the run
 TUTORIALS = {  # page -> the model that its cells load, and how to get it
     "tutorial.md": ("data/demo/model.pt", "make pull"),
@@ -244,6 +252,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     name = page.file.src_uri
     if name in (*TUTORIALS, EXAMPLE):
         return markdown
+    if name == "findings.md":  # ends with the ledger, which the repository has as CSV alone
+        markdown += LEDGER.format(findings.ledger(read_rows(ROOT / findings.LEDGER)))
     source = {page: file for file, page in ELSEWHERE.items()}.get(name, f"docs/{name}")
     return re.sub(r"^ {3}(?=- )", "    ", relinked(markdown, source, config.repo_url), flags=re.MULTILINE)
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -30,9 +31,8 @@ def pages(nav):
                 yield from pages([below] if isinstance(below, str) else below)
 
 
-def test_the_navigation_lists_every_page_once():
-    outside = {"readme.md", "config.md", "contributing.md", "security.md", "example.md"}
-    outside |= {"tutorial.md", "tutorial-transformers.md"}
+def test_the_navigation_lists_every_page_once(website):
+    outside = {*website.ELSEWHERE.values(), website.EXAMPLE}
     listed = list(pages(CONFIG["nav"]))
     assert len(listed) == len(set(listed))
     assert set(listed) == {page.name for page in (ROOT / "docs").glob("*.md")} | outside
@@ -40,10 +40,7 @@ def test_the_navigation_lists_every_page_once():
 
 @pytest.fixture
 def website():
-    pytest.importorskip("mkdocs", reason=NEEDS)
-    import website
-
-    return website
+    return pytest.importorskip("website", reason=NEEDS)
 
 
 def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
@@ -63,6 +60,13 @@ def test_the_live_example_quotes_text_only_where_it_may(website, tmp_path):
     shown, files = website.example(run, False), {name for name, _ in website.example_files(run, False)}
     assert "All: report." in shown and files == {"example/figures/figure2.svg", "example/atlas/atlas.html"}
     assert 'href="example/atlas/atlas.html"' in shown and "training-steps" not in shown
+
+
+def test_the_findings_end_with_the_ledgers_table(website):
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="findings.md"))
+    said = website.on_page_markdown("# What the models show\n", page, SimpleNamespace(repo_url=None), [])
+    rows = website.read_rows(ROOT / website.findings.LEDGER)
+    assert said.count("\n| ") == 1 + len(rows) and said.rstrip().endswith(f"| {rows[-1]['group']} |")
 
 
 @pytest.fixture(scope="module")
