@@ -30,15 +30,15 @@ SHOWN = 2  # claims named per choice
 INTRODUCTION = """\
 # Differences between paper and code
 
-This page lists every choice that the paper's text leaves open, and every place where the authors' released code differs
-from the text: what each says, what this package does, the config key that decides, and how each alternative changes the
-results. C1 to C8 follow the released code file by file; D1 to D36 are open questions by subject. `fidelity: released`
-selects the values marked *released* together; [matching the released code](exports.md#match-the-released-code) compares
-with it cell by cell.
+Every choice that the paper's text leaves open, and every place where the authors' released code differs from the text:
+what each says, what this package does, the config key that decides, and what the alternatives change. C1 to C8 follow
+the released code file by file; D1 to D36 are open questions by subject. Where a line *Paper* or *Released code* is
+missing, the text or the code says nothing of it. `fidelity: released` selects the values marked *released* together;
+[matching the released code](exports.md#match-the-released-code) compares with it cell by cell.
 """
 MEASURED = """\
-The effects come from one run. Each row changes one key and keeps all others. A claim *moves* if it leaves the 95 %
-interval of the run's own value, or without an interval, if it changes at all. {whose} To update them from a run:
+The effects come from one run, and each row changes one key. A claim *moves* if it leaves the 95 % interval of the run's
+own value, or without an interval, if it changes at all. {whose} To update them from a run:
 
     snakemake --cores all sensitivity
     python docs/tools/deviations.py --tables results/demo/tables
@@ -83,9 +83,9 @@ class Entry:
 
     id: str
     title: str
-    paper: str
-    released: str
     here: str
+    paper: str = ""
+    released: str = ""
     where: str = ""
     reported: str = ""
     keys: tuple[Key, ...] = ()
@@ -119,30 +119,36 @@ def page(sensitivity: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
 
 def _entry(entry: Entry, frame: pl.DataFrame | None, seeds: pl.DataFrame | None) -> str:
     where = f" ({entry.where})" if entry.where else ""
-    lines = [
-        f"## {entry.id}: {entry.title}",
-        "",
-        f"- Paper: {entry.paper}",
-        f"- Released code{where}: {entry.released}",
-        f"- Here: {entry.here}",
-    ]
+    lines = [f"## {entry.id}: {entry.title}", ""]
+    lines += [f"- Paper: {entry.paper}"] if entry.paper else []
+    lines += [f"- Released code{where}: {entry.released}"] if entry.released else []
+    lines += [f"- Here: {entry.here}"]
     lines += [f"- Reported: {entry.reported}."] if entry.reported else []
-    lines += [_choice(key, value, frame) for key in entry.keys for value in key.alternatives]
+    lines += [line for key in entry.keys for line in _choices(key, frame)]
     if entry.id == "C5":
         lines += ["", seeds_line(seeds)]
     return "\n".join(lines) + "\n"
 
 
-def _choice(key: Key, value: str, frame: pl.DataFrame | None) -> str:
-    shown = f"{number(100 * float(value))} % of the sentences" if key.share else f"`{value}`"
-    mark = " *(released)*" if value == key.released else ""
-    own = " *(released)*" if key.default == key.released else ""
-    found = effect(frame, key.key, value)
-    if found == UNMEASURED and _measured(frame, key.key, key.default):
-        found = f"the run uses this; effect of `{key.default}`: {effect(frame, key.key, key.default)}"
-    if found == UNMEASURED and key.only:
-        found += f"; only models of `{key.only}` have it"
-    return f"- `{key.key}`, {shown}{mark} instead of `{key.default}`{own}: {found}"
+def _choices(key: Key, frame: pl.DataFrame | None) -> list[str]:
+    """Return a line for each alternative of a key whose effect was measured, and one for all others."""
+    mark = lambda value: " *(released)*" if value == key.released else ""
+    shown = lambda value: f"{number(100 * float(value))} % of the sentences" if key.share else f"`{value}`"
+    default = f"`{key.key}: {key.default}`{mark(key.default)}"
+    effects = {value: effect(frame, key.key, value) for value in key.alternatives}
+    lines = [
+        f"- `{key.key}: {value}`{mark(value)} instead of `{key.default}`{mark(key.default)}: {found}"
+        for value, found in effects.items()
+        if found != UNMEASURED
+    ]
+    others = [f"{shown(value)}{mark(value)}" for value, found in effects.items() if found == UNMEASURED]
+    if others and _measured(frame, key.key, key.default):
+        found = effect(frame, key.key, key.default)
+        lines.append(f"- {default}; the run uses {' or '.join(others)}, and `{key.default}` changes: {found}")
+    elif others:
+        only = f", in models of `{key.only}` alone" if key.only else ""
+        lines.append(f"- {default}; {UNMEASURED}: {', '.join(others)}{only}")
+    return lines
 
 
 def _measured(frame: pl.DataFrame | None, path: str, value: str) -> list[dict[str, Any]]:
