@@ -19,25 +19,22 @@ SCRIPT = "python docs/tools/campaigns.py"
 
 
 def rehearsal() -> str:
-    """Return each step's time and memory beside what the plan estimated, and the time of the whole run."""
+    """Return the time of the whole run, the estimate for the paper's, and how well the plan had estimated each step."""
     recorded = json.loads((DATA / "rehearsal.json").read_text(encoding="utf-8"))["legacy"]
-    rows = []
-    for step in recorded["steps"]:
-        measured = step["measured"]
-        memory = f"{measured['memory'] / 1e9:.1f} GB" if measured["memory"] else "–"
-        rows.append(
-            [step["rule"], str(measured["jobs"]), duration(measured["seconds"]), duration(step["seconds"]), memory,
-             f"{step['memory'] / 1e9:.1f} GB"]
-        )  # fmt: skip
+    steps = [(step["measured"], step) for step in recorded["steps"]]
+    times, memory = (
+        [measured[name] / estimated[name] for measured, estimated in steps if measured[name]]
+        for name in ("seconds", "memory")
+    )
     machine = recorded["machine"]
     whole = ", ".join(f"{duration(recorded['whole'][n])} on {n}" for n in sorted(recorded["whole"], key=int))
     return (
         f"{machine['processor']}, {machine['cores']} cores, {machine['memory']}: the golden checks stopped the run "
         f"after {duration(recorded['refused_seconds'])}; without them, the report took "
-        f"{duration(recorded['seconds'])}.\n\n"
-        + table(["step", "jobs", "time", "estimated", "peak memory", "estimated"], rows)
-        + f"\n\nEstimate for the paper's whole run ({recorded['whole_tokens']:,} tokens) without a GPU, on machines "
-        f"like this one: {whole}."
+        f"{duration(recorded['seconds'])}. {len(steps)} steps took {min(times):.2g} to {max(times):.2g} times the "
+        f"estimated time, and {min(memory):.2g} to {max(memory):.2g} times the estimated memory.\n\n"
+        f"Estimate for the paper's whole run ({recorded['whole_tokens']:,} tokens) without a GPU, on machines like "
+        f"this one: {whole}."
     )
 
 

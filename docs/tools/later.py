@@ -22,7 +22,7 @@ from ff_memories.base.draws import generator
 from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings
 from ff_memories.corpus import store
-from ff_memories.judge.numbers import measured
+from ff_memories.judge.numbers import measured, spread
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.info import has_inactive, read_info
 from ff_memories.model.loading import load_model
@@ -236,8 +236,8 @@ def part(rows: Sequence[dict[str, str]]) -> str:
 
     def cell(row: dict[str, str]) -> str:
         unit = QUANTITIES[row["quantity"]].unit
-        found, low, high = (measured(float(row[name]) if row[name] else None, unit) for name in COLUMNS[2:])
-        return found + (f" ({low} to {high})" if row["random_low"] else "")
+        found, low, high = (float(row[name]) if row[name] else None for name in COLUMNS[2:])
+        return measured(found, unit) + (f" ({spread(low, high, unit)})" if row["random_low"] else "")
 
     lines = [[q.question, q.paper, *(cell(cells[name, run]) for run in runs)] for name, q in QUANTITIES.items()]
     return table(["what", "there", *runs], lines)

@@ -28,20 +28,12 @@ INTRODUCTION = """{}
 
 Machines: {}. To add yours, run `python -m tools.benchmarks --keep`.
 
-The weights and tokens are random; sentence lengths follow WikiText. Methods alternate batch by batch on the same
-sentences, model and threads. A ratio is the median over rounds, with the smallest and largest in brackets. **Bold**
-numbers miss their target.
-
-| term | meaning |
-|---|---|
-| a / b | a divided by b: their times |
-| ours | this package's trigger pass |
-| forward | the bare forward pass over the same batches, up to the last layer's first matrix |
-| per sentence | keep only each key's best prefix of a sentence |
-| every prefix | consider all prefixes of a sentence |
-| cold | the pass starts with empty trigger lists |
-| whole | the pass over the whole text |
-| hook and cache | store all activations, then search them |"""
+a / b divides their times. *Ours* is this package's trigger pass, which keeps only each key's best prefix of a sentence
+(*per sentence*) or considers all (*every prefix*), from empty lists (*cold*) or over the *whole* text. *Forward* is the
+bare forward pass over the same batches, up to the last layer's first matrix; *hook and cache* stores all activations,
+then searches them. Weights and tokens are random; sentence lengths follow WikiText. Methods alternate batch by batch on
+the same sentences, model and threads. A ratio is the median over rounds, with the smallest and largest in brackets.
+**Bold** numbers miss their target."""
 
 
 def keep(table: pl.DataFrame) -> None:
