@@ -62,12 +62,12 @@ PAGE = """\
 
 ## What we found
 
-A [memory](paper.md#memory) is a key with its value. A key's [triggers](paper.md#trigger) are the prefixes that give it
-the highest coefficients. A value agrees if its most likely token is the one that follows its key's top trigger. The
-most confident values give theirs the highest probability. The [residual](paper.md#residual) is what a layer's
-feed-forward adds to. Upper layers are the last six of the paper's 16, and here whole layers in the same part of the
-depth. Where fewer than half of the random networks have a number, they are measured together. The demo leaves out
-tokens that its model was never trained to predict; *among all types* counts them too.
+A key's [triggers](paper.md#trigger) are the prefixes that give it the highest coefficients. A value agrees if its most
+likely token is the one that follows its key's top trigger. The most confident values give theirs the highest
+probability. The [residual](paper.md#residual) is what a layer's feed-forward adds to. Upper layers are the last six of
+the paper's 16, and here whole layers in the same part of the depth. Where fewer than half of the random networks have a
+number, they are measured together. The demo leaves out tokens that its model was never trained to predict; *among all
+types* counts them too.
 
 {counted}
 
@@ -75,11 +75,10 @@ tokens that its model was never trained to predict; *among all types* counts the
 
 ## Headline numbers
 
-Brackets show what a claim needs, then 95 % intervals. *Chance* is what random pairs of keys and values give, as many
-memories active at random, the most frequent token, residuals of random examples, or the share of upper layers. *Random
-networks*: the mean of [untrained models](paper.md#untrained-model) of each shape. Where ? stands beside a clear
-interval, they, or too few values, leave it open. Without ReLU, the memories that count are the fewest with 90 % of the
-layer's energy.
+Brackets show what a claim needs, then 95 % intervals. [*Chance*](results.md#statistics-what-is-resampled) is that of
+random pairs, of memories active at random, or of a simple guess. *Random networks*: the mean of [untrained
+models](paper.md#untrained-model) of each shape. Where ? stands beside a clear interval, they, or too few values, leave
+it open. Without ReLU, the memories that count are the fewest with 90 % of the layer's energy.
 
 {headline}
 
@@ -87,9 +86,9 @@ layer's energy.
 
 ![Every claim's number in every model, beside what random networks show, by unit](pictures/claims.svg)
 
-*Coloured marks are the models' numbers with their intervals. A grey band is where one more random network of that
-model's shape would lie; × is what chance gives, and a black line the limit that the claim needs. A diamond is the
-paper's number, hollow if read off a figure. A row's shade is its group.*
+*Coloured marks: the models' numbers with their intervals. Grey band: where one more random network of that model's
+shape would lie. ×: chance. Black line: the limit that the claim needs. Diamond: the paper's number, hollow if read off
+a figure. A row's shade: its group.*
 
 ## By depth
 
@@ -104,8 +103,7 @@ above have run.*
 {sizes}
 
 `stories15m` was trained on children's stories, so its perplexity is high here. Perplexities of models with other token
-types do not compare. All random networks do worse than giving each token the same probability, whose perplexity is the
-number of token types.
+types do not compare. All random networks do worse than giving each token the same probability.
 
 {size}
 
@@ -124,10 +122,9 @@ number of token types.
 
 ## How claims are judged
 
-{groups}
-
-[Results](results.md#verdicts) has the rules, [a statistician's review](statistics.md) what they leave open. To cite one
-number, copy its row of the [ledger](#ledger) with the commit.
+The interval decides, not the number: *cannot tell* is an interval on both sides of the limit, or too little evidence,
+here or for untrained models. What random networks show too says nothing about training. [Results](results.md#verdicts)
+has the rules. To cite one number, copy its row of the [ledger](#ledger) with the commit.
 
 ## Ledger
 
@@ -224,9 +221,6 @@ def page(every: Sequence[Run], trained: Rows, rounded: Rows, controlled: Rows) -
         controlled=_controlled(known, controlled),
         searched=_searched(known),
         rounded=_rounding(rounded),
-        groups="\n".join(
-            _filled(f"{words['word']}: {words['meaning']}.", "- ") for words in list(wording.GROUPS.values())[:4]
-        ),
     )
 
 
