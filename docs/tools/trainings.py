@@ -33,7 +33,7 @@ STATISTICS = ("mean", "deviation", "lowest", "highest", "half_width")  # half_wi
 OF_DEMO = ("demo", "demo_low", "demo_high", "demo_group")
 COLUMNS = ("claim", *OF_SEEDS, *STATISTICS, *OF_DEMO, *(f"group_{g}" for g in GROUPS), *(f"shows_{s}" for s in SHOWS))
 MODEL_COLUMNS = ("seed", "updates", "perplexity", "bigram", "unigram", "sha256")
-HEAD = ["question", "mean", "lowest to highest", "two deviations", "half an interval", "ratio", "groups", "demo"]
+HEAD = ["question", "mean", "lowest to highest", "two deviations", "half an interval", "ratio", "groups"]
 MARK = wording.WORDS["signal"]["mark"]
 RARE = 0.05  # how often samples alone may make as large a difference
 
@@ -158,15 +158,12 @@ def _grouped(row: Row) -> bool:
 def _cells(row: Row, unit: str, ratio: float) -> list[str]:
     value = {name: float(row[name]) for name in STATISTICS}
     counts = {wording.WORDS[group]["mark"]: int(row[f"group_{group}"]) for group in GROUPS}
-    own, low, high = (float(row[name]) if row[name] else None for name in ("demo", "demo_low", "demo_high"))
-    interval = spread(low, high, unit)
     return [
         measured(value["mean"], unit),
         spread(value["lowest"], value["highest"], unit),
         *(number(one * SCALE.get(unit, 1)) for one in (2 * value["deviation"], value["half_width"])),
         number(ratio),
         ", ".join(f"{count} {mark}" for mark, count in counts.items() if count) or "not judged",
-        measured(own, unit) + (f" ({interval})" if interval else ""),
     ]
 
 
