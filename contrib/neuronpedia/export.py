@@ -3,7 +3,7 @@
 Writes OUT/MODEL/SOURCE/ for every layer: features/batch-N.jsonl.gz and activations/batch-N.jsonl.gz with 1,024 keys
 each, and the rows that they refer to. The activations quote the run's text.
 
-The fields are columns of Neuronpedia's tables `Neuron` and `Activation`; docs/exports.md lists those that a run has.
+The fields are columns of Neuronpedia's tables `Neuron` and `Activation`; README.md lists those that a run has.
 Neuronpedia's importer takes its columns from the first line of a file, so every line has the same fields; a column that
 no line has gets the database's default.
 """

@@ -33,6 +33,7 @@ STATISTICS = ("mean", "deviation", "lowest", "highest", "half_width")  # half_wi
 OF_DEMO = ("demo", "demo_low", "demo_high", "demo_group")
 COLUMNS = ("claim", *OF_SEEDS, *STATISTICS, *OF_DEMO, *(f"group_{g}" for g in GROUPS), *(f"shows_{s}" for s in SHOWS))
 MODEL_COLUMNS = ("seed", "updates", "perplexity", "bigram", "unigram", "sha256")
+SHOWN = 8  # claims in the table
 HEAD = ["question", "mean", "lowest to highest", "two deviations", "half an interval", "ratio", "groups"]
 MARK = wording.WORDS["signal"]["mark"]
 RARE = 0.05  # how often samples alone may make as large a difference
@@ -122,10 +123,11 @@ def part(rows: Sequence[Row], models: Sequence[Row]) -> str:
         f"{len(ratios)} claims, two standard deviations between trainings exceed half of the width of an interval "
         "within a run. If trainings "
         f"differed by independent samples alone, about {100 * by_chance:.0f} % would, and {100 * RARE:.0f} % more than "
-        f"{far:.2g} times; {len(most)} do: the table has these. {in_other_groups(rows)}."
+        f"{far:.2g} times; {len(most)} do: the table has the {min(SHOWN, len(most))} that differ most. "
+        f"{in_other_groups(rows)}."
     )
     of_claim, lines = {claim.id: claim for claim in register()}, []
-    for row in (row for row in rows if row["claim"] in most):
+    for row in (row for row in rows if row["claim"] in sorted(most, key=most.__getitem__)[-SHOWN:]):
         claim = of_claim[row["claim"]]
         lines.append([f"{claim.id}: {claim.words}", *_cells(row, claim.unit, most[claim.id])])
     return f"{textwrap.fill(said, 120, break_on_hyphens=False)}\n\n{table(HEAD, lines)}"

@@ -33,7 +33,7 @@ a / b divides their times. *Ours* is this package's trigger pass, which keeps on
 bare forward pass over the same batches, up to the last layer's first matrix; *hook and cache* stores all activations,
 then searches them. Weights and tokens are random; sentence lengths follow WikiText. Methods alternate batch by batch on
 the same sentences, model and threads. A ratio is the median over rounds, with the smallest and largest in brackets.
-**Bold** numbers miss their target."""
+**Bold** numbers miss their target. Tokens: {}."""
 
 
 def keep(table: pl.DataFrame) -> None:
@@ -51,24 +51,21 @@ def markdown(table: pl.DataFrame) -> str:
     """Return the part of docs/performance.md on the benchmark."""
     by = table.select("machine", "threads").unique(maintain_order=True).rows()
     machines = "; ".join(f"{threads} thread{'s'[: threads > 1]} of {name}" for name, threads in by)
-    lines = [INTRODUCTION.format(summary(table), machines), ""]
-    for (model,), part in table.group_by("model", maintain_order=True):
-        names = part["machine"].unique(maintain_order=True).to_list()
-        title = str(model)
-        lines += [
-            f"**{title[:1].upper()}{title[1:]}**",
-            "",
-            f"| measure | over | target | {' | '.join(map(column, names))} |",
-            "|---|---|---|" + "---|" * len(names),
-        ]
-        for (measure, tokens), rows in part.group_by("measure", "tokens", maintain_order=True):
-            by_machine = {row["machine"]: row for row in rows.iter_rows(named=True)}
-            first = rows.row(0, named=True)
-            target = "–" if first["target"] is None else f"{first['sign']} {first['target']:g}"
-            cells = " | ".join(cell(by_machine[name]) if name in by_machine else "" for name in names)
-            lines.append(f"| {measure} | {tokens:,} | {target} | {cells} |")
-        lines.append("")
-    return "\n".join(lines).rstrip()
+    columns = table.select("machine", "model").unique(maintain_order=True).sort("machine", maintain_order=True).rows()
+    tokens = table.group_by("model", maintain_order=True).agg(pl.col("tokens").unique().sort()).rows()
+    sizes = "; ".join(f"{model}: {' and, where it says *whole*, '.join(f'{n:,}' for n in of)}" for model, of in tokens)
+    lines = [
+        INTRODUCTION.format(summary(table), machines, sizes),
+        "",
+        f"| measure | target | {' | '.join(f'{column(machine)}, {model}' for machine, model in columns)} |",
+        "|---|---|" + "---|" * len(columns),
+    ]
+    for (measure,), rows in table.group_by("measure", maintain_order=True):
+        of = {(row["machine"], row["model"]): row for row in rows.iter_rows(named=True)}
+        first = rows.row(0, named=True)
+        target = "–" if first["target"] is None else f"{first['sign']} {first['target']:g}"
+        lines.append(f"| {measure} | {target} | {' | '.join(cell(of[c]) if c in of else '' for c in columns)} |")
+    return "\n".join(lines)
 
 
 def column(machine: str) -> str:
