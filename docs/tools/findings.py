@@ -234,12 +234,18 @@ def _scope(known: Sequence[Mapping[str, Any]]) -> str:
 
 
 def found(known: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the sentences on what was found: the claims of a run's first screen, each with its control."""
+    """Return the sentences on what was found: the claims of a run's first screen, each with its control.
+
+    The paper's numbers stand in the headline table.
+    """
     rows = [_row(known, claim) for claim in register() if claim.shown == FIRST]
     told = [[row for row in of if row["measured"] is not None] for of in rows]
     marks = [" ".join(wording.WORDS[row["standing"]]["mark"] for row in of) for of in told]
+    beside = lambda of: [part for part in wording.control(of).split("; ") if not part.startswith("paper: ")]
     return [
-        f"{mark}: {wording.sentence(of)}; {wording.control(of)}." for mark, of in zip(marks, told, strict=True) if of
+        "; ".join([f"{mark}: {wording.sentence(of)}", *beside(of)]) + "."
+        for mark, of in zip(marks, told, strict=True)
+        if of
     ]
 
 
