@@ -23,7 +23,7 @@ NUMBERS = ("measured", "low", "high")
 COLUMNS = ("run", "type", "claim", *NUMBERS, "group", "perplexity")
 HEAD = ["model", "weights", "perplexity", "numbers outside float32's interval", "claims in another group"]
 WHOLE = "whole"  # the type of weights as they are
-NO_GROUP = "·"
+NO_GROUP, SUPPORT = "·", "signal"
 
 Row = Mapping[str, str]
 
@@ -81,11 +81,11 @@ def _runs(run: str, of_kinds: Mapping[str, Mapping[str, Row]]) -> list[list[str]
 
 
 def _claims(run: str, of_kinds: Mapping[str, Mapping[str, Row]], kinds: Sequence[str]) -> list[list[str]]:
-    """Return a line for each claim that a type gives another group, or a number outside float32's interval (bold)."""
+    """Return a line for each claim that some type makes support or not, or moves out of float32's interval (bold)."""
     lines = []
     for claim in register():
         whole, others = (of_kinds[WHOLE].get(claim.id), [of_kinds[kind].get(claim.id) for kind in kinds])
-        if whole and any(other and (_outside(whole, other) or _moved(whole, other)) for other in others):
+        if whole and any(other and (_outside(whole, other) or _supports(whole, other)) for other in others):
             cells = ["–" if other is None else _cell(other, claim.unit, _outside(whole, other)) for other in others]
             low, high = (float(whole[end]) if whole[end] else None for end in ("low", "high"))
             interval = spread(low, high, claim.unit)
@@ -103,6 +103,10 @@ def _cell(row: Row, unit: str, bold: bool = False) -> str:
 
 def _outside(whole: Row, rounded: Row) -> bool:
     return bool(whole["low"]) and not float(whole["low"]) <= float(rounded["measured"]) <= float(whole["high"])
+
+
+def _supports(whole: Row, rounded: Row) -> bool:
+    return _moved(whole, rounded) and SUPPORT in (whole["group"], rounded["group"])
 
 
 def _moved(whole: Row, rounded: Row) -> bool:
