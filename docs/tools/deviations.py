@@ -172,8 +172,7 @@ def effect(frame: pl.DataFrame | None, path: str, value: str) -> str:
     parts = [f"{len(moved)} of {len(known)} claims move" if moved else f"none of {len(known)} claims moves"]
     if farthest:
         shown = (
-            f"{r['claim']} from {measured(r['baseline'], units[r['claim']])} to "
-            f"{measured(r['measured'], units[r['claim']])}"
+            f"{r['claim']} {measured(r['baseline'], units[r['claim']])} → {measured(r['measured'], units[r['claim']])}"
             for r in farthest
         )
         parts.append(("most: " if len(moved) > len(farthest) else "") + ", ".join(shown))

@@ -88,7 +88,7 @@ TABLE = pl.DataFrame(
 def test_an_effect_says_what_moved_and_which_verdicts_changed():
     frame = changes(TABLE)
     moved = deviations.effect(frame, "values.target", "last")
-    assert moved == "1 of 2 claims move; K2 from 10 points to 20 points; verdicts: K2 holds → fails"
+    assert moved == "1 of 2 claims move; K2 10 points → 20 points; verdicts: K2 holds → fails"
     assert deviations.effect(frame, "composition.memories", "all") == "none of 1 claims moves; no verdict changes"
     assert "not measured" in deviations.page(None, None)
 
