@@ -38,13 +38,9 @@ missing, the text or the code says nothing of it. `fidelity: released` selects t
 """
 MEASURED = """\
 The effects come from one run, and each row changes one key. A claim *moves* if it leaves the 95 % interval of the run's
-own value, or without an interval, if it changes at all. {whose} To update them from a run:
-
-    snakemake --cores all sensitivity
-    python docs/tools/deviations.py --tables results/demo/tables
-
-What random projections change (C5) is measured by `python -m contrib.released_code seeds`; its CSV is
-`docs/data/projection_seeds.csv`.
+own value, or without an interval, if it changes at all. {whose} `snakemake --cores all sensitivity` measures them, then
+`python docs/tools/deviations.py --tables results/demo/tables` writes them here; `python -m contrib.released_code seeds`
+measures random projections (C5).
 """
 SURROGATE = "**All numbers come from a surrogate model, not the paper's.**"
 

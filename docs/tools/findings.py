@@ -65,9 +65,8 @@ PAGE = """\
 A key's [triggers](paper.md#trigger) are the prefixes that give it the highest coefficients. A value agrees if its most
 likely token is the one that follows its key's top trigger. The most confident values give theirs the highest
 probability. The [residual](paper.md#residual) is what a layer's feed-forward adds to. Upper layers are the last six of
-the paper's 16, and here whole layers in the same part of the depth. Where fewer than half of the random networks have a
-number, they are measured together. The demo leaves out tokens that its model was never trained to predict; *among all
-types* counts them too.
+the paper's 16, and here whole layers in the same part of the depth. The demo leaves out tokens that its model was never
+trained to predict; *among all types* counts them too.
 
 {counted}
 

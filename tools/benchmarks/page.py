@@ -24,6 +24,7 @@ COLUMNS = {
     "met": pl.Boolean(),
 }
 
+PRODUCT = "hook and cache / forward"  # of two other measures
 INTRODUCTION = """{}
 
 Machines: {}. To add yours, run `python -m tools.benchmarks --keep`.
@@ -60,7 +61,7 @@ def markdown(table: pl.DataFrame) -> str:
         f"| measure | target | {' | '.join(f'{column(machine)}, {model}' for machine, model in columns)} |",
         "|---|---|" + "---|" * len(columns),
     ]
-    for (measure,), rows in table.group_by("measure", maintain_order=True):
+    for (measure,), rows in table.filter(pl.col("measure") != PRODUCT).group_by("measure", maintain_order=True):
         of = {(row["machine"], row["model"]): row for row in rows.iter_rows(named=True)}
         first = rows.row(0, named=True)
         target = "–" if first["target"] is None else f"{first['sign']} {first['target']:g}"
