@@ -44,12 +44,13 @@ NUMBERS = (
     "measured", "low", "high", "n", "judged", "judged_low", "judged_high", "limit", "expected", "sample", "sample_low",
     "sample_high", "baseline", "baseline_low", "baseline_high", "shuffled", "also_random", "random_models",
 )  # fmt: skip
+TRAINED = ("trained_lowest", "trained_highest")  # of a model's other trainings
 Run = Mapping[str, Any]  # what ``of_run`` says of a run
 Rows = Sequence[Mapping[str, str]]  # of a file of docs/data
 KEYS = ("claim", *NUMBERS, "group", "verdict", "standing", "needed", "reason", "notes")
 COLUMNS = (
     "claim", "question", "model", "measured (95 %)", "n", "judged", "chance", "random networks (95 %)", "seen in",
-    "group",
+    "trained again", "group",
 )  # fmt: skip
 DIGITS = 6  # of the numbers that are kept
 OPEN = "open"  # the group of claims that are not decided
@@ -129,7 +130,9 @@ has the rules. To cite one number, copy its row of the [ledger](#ledger) with th
 
 [`data/ledger.csv`](data/ledger.csv) has a row per claim and model, with shares as fractions. `judged` is the number
 that decides, `needed` what the claim needs of it, `expected` what chance gives; `baseline` is the random networks'
-number, and `also_random` of `random_models` show the claim too. Claims that begin with B go beyond the paper.
+number, and `also_random` of `random_models` show the claim too. The demo's model, [trained
+again](results.md#what-training-again-changes), has numbers from `trained_lowest` to `trained_highest`. Claims that
+begin with B go beyond the paper.
 """
 
 
@@ -396,7 +399,8 @@ def ledger(kept: Rows) -> str:
     """Return the table that the website shows of the rows of docs/data/ledger.csv, rounded and in words."""
     groups, out = {words["word"]: name for name, words in wording.WORDS.items()}, []
     for cells in kept:
-        claim, numbers = CLAIMS[cells["claim"]], {name: float(cells[name]) if cells[name] else None for name in NUMBERS}
+        claim = CLAIMS[cells["claim"]]
+        numbers = {name: float(cells[name]) if cells[name] else None for name in (*NUMBERS, *TRAINED)}
         counts = {name: int(cells[name] or 0) for name in ("also_random", "random_models")}
         row: dict[str, Any] = {**numbers, **counts, "group": groups[cells["group"]]}
         other = row["judged"] is not None and claim.judged_as != claim.measured_as
@@ -411,22 +415,24 @@ def ledger(kept: Rows) -> str:
             "" if row["expected"] is None else measured(row["expected"], claim.unit),
             "" if row["baseline"] is None else _with_interval(row, "baseline", claim.unit),
             training.in_random(row) if row["judged"] is not None else "",
+            spread(*(row[end] for end in TRAINED), claim.unit),
             cells["group"],
         ]
         out.append([_plain(cell) for cell in shown])
     return table(list(COLUMNS), out)
 
 
-def ledger_csv(known: Sequence[Mapping[str, Any]]) -> str:
-    """Return docs/data/ledger.csv: the ledger's numbers, shares as fractions."""
-    file = io.StringIO()
+def ledger_csv(known: Sequence[Mapping[str, Any]], again: Rows) -> str:
+    """Return docs/data/ledger.csv: the ledger's numbers, shares as fractions; ``again``: the demo's other trainings."""
+    file, trained = io.StringIO(), {row["claim"]: [row["lowest"], row["highest"]] for row in again}
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["claim", "question", "unit", "judged_unit", "model", *NUMBERS, "needed", "group"])
+    writer.writerow(["claim", "question", "unit", "judged_unit", "model", *NUMBERS, *TRAINED, "needed", "group"])
     for claim in register():
         for run, row in zip(known, _row(known, claim), strict=True):
             about = claim.id, claim.words, claim.unit, claim.judged_unit, run["run"]
-            needed = row["needed"] if claim.limit else ""
-            writer.writerow([*about, *(row[name] for name in NUMBERS), needed, wording.word(row["standing"])])
+            needed, ends = row["needed"] if claim.limit else "", trained.get(claim.id) if run["run"] == "demo" else None
+            numbers = *(row[name] for name in NUMBERS), *(ends or ("", ""))
+            writer.writerow([*about, *numbers, needed, wording.word(row["standing"])])
     return file.getvalue()
 
 
@@ -466,8 +472,8 @@ def main(argv: list[str] | None = None) -> None:
         runs = members(args.results) if args.results else []
         known = [of_run(run) for run in runs] or json.loads((root / KEPT).read_text(encoding="utf-8"))
         studies = (root / study.KEPT for study in (trainings, rounding, controls))
-        new = page(known, *(read_rows(kept) if kept.is_file() else [] for kept in studies))
-        kept = ledger_csv(known)
+        again, *others = (read_rows(kept) if kept.is_file() else [] for kept in studies)
+        new, kept = page(known, again, *others), ledger_csv(known, again)
         leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(first(known), LED))
     except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, UserError) as error:
         sys.exit(f"{args.out}: cannot be written ({error}); run snakemake for each run first")

@@ -69,7 +69,8 @@ FORWARD = """\
 EXAMPLE, RUN = "example.md", Path("results/demo")
 LEDGER = """
 In the table, numbers are rounded, with 95 % intervals. *Judged* has the number that decides, if it is another than the
-measured one, and what the claim needs of it; *seen in* counts the random networks that show the claim too.
+measured one, and what the claim needs of it; *seen in* counts the random networks that show the claim too; *trained
+again* has the lowest and highest number of other trainings.
 
 {}
 """

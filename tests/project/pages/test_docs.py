@@ -158,7 +158,7 @@ def test_the_findings_are_those_of_the_runs_and_the_readme_has_three_of_their_ro
     assert row in said and row in readme_.read_text(encoding="utf-8")
     assert "98 % of the 100 most confident values are in the upper layers; chance: 38 %" in " ".join(said.split())
     kept = read_rows(tmp_path / findings.LEDGER)
-    row = "| one | 98 % (95 to 100) | 1,000 | at least 91.5 % | 37.5 % | 40 % (30 to 50) | 0 of 5 | "
+    row = "| one | 98 % (95 to 100) | 1,000 | at least 91.5 % | 37.5 % | 40 % (30 to 50) | 0 of 5 |  | "
     assert len(kept) == 2 * len(register()) and row + wording.word("signal") in findings.ledger(kept)
     for drawn in (findings_pictures.CLAIMS, findings_pictures.LAYERS):
         assert ET.parse(tmp_path / drawn).getroot().tag.endswith("svg")

@@ -67,6 +67,9 @@ def test_the_findings_end_with_the_ledgers_table(website):
     said = website.on_page_markdown("# What the models show\n", page, SimpleNamespace(repo_url=None), [])
     rows = website.read_rows(ROOT / website.findings.LEDGER)
     assert said.count("\n| ") == 1 + len(rows) and said.rstrip().endswith(f"| {rows[-1]['group']} |")
+    again = next(row for row in website.read_rows(ROOT / "docs/data/trainings.csv") if row["claim"] == "K1")
+    ends = " to ".join(f"{100 * float(again[end]):.3g}".replace("-", "−") for end in ("lowest", "highest"))
+    assert f"| {ends} |" in said
 
 
 @pytest.fixture(scope="module")
