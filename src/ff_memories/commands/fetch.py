@@ -39,8 +39,9 @@ def run(args: argparse.Namespace) -> None:
         inputs = Inputs(config)
         pinned += [inputs.pinned_on_hub] if inputs.pinned_on_hub else []
         gguf, others = inputs.gguf, others or config.sources.registry
-        pipeline = config.corpus.segmenter.removeprefix("spacy:")  # other pipelines are installed packages
-        named = config.source_names()
+        kinds = ("text", "model", "pipeline")
+        named = [name for kind in kinds if (name := inputs.name(kind)) and name != "docstrings"]
+        pipeline = inputs.name("pipeline")  # others than the registry's are installed packages
         names += [name for name in named if name != pipeline or name in registry.sources(others)]
     if args.list:
         for name, source in registry.sources(others).items():

@@ -54,15 +54,12 @@ RELEASED_ONLY = {
 class Config(sections.Section):
     """The config of one run."""
 
-    run: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", description="name of the run; results go to `results/<run>/`"
-    )
+    run: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")
+    """name of the run; results go to `results/<run>/`"""
     seed: int = Field(1, ge=0, lt=2**32, description="seed of all random draws")
-    fidelity: Literal["paper", "released"] = Field(
-        "paper",
-        description="what `auto` becomes, in the keys that config/README.md lists: paper (as the paper describes) | "
-        "released (as the authors' released code does)",
-    )
+    fidelity: Literal["paper", "released"] = "paper"
+    """what `auto` becomes, in the keys that config/README.md lists: paper (as the paper describes) | released (as the
+    authors' released code does)"""
     corpus: sections.CorpusSection
     model: AnyModel
     execution: sections.ExecutionSection = sections.ExecutionSection()
@@ -78,21 +75,16 @@ class Config(sections.Section):
     sensitivity: sections.Sensitivity = Field(default_factory=sections.Sensitivity)
     sources: sections.Sources = Field(default_factory=sections.Sources)
     gallery: sections.Gallery = Field(default_factory=sections.Gallery)
-    figures: dict[str, sections.FigureOptions] = Field(
-        default_factory=dict, description="options of single figures, by name: figure2 to figure11, figureb1, ..."
-    )
+    figures: dict[str, sections.FigureOptions] = Field(default_factory=dict)
+    """options of single figures, by name: figure2 to figure11, figureb1, ..."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         faults = []
-        for path, value in FIDELITY[self.fidelity].items():
-            given = self.at(path)
-            if self.fidelity == "released" and given not in ("auto", value):
+        required = FIDELITY["released"] | RELEASED_ONLY if self.fidelity == "released" else {}
+        for path, value in required.items():
+            if (given := self.at(path)) not in ("auto", value):
                 faults.append(f"{path}: {given!r} contradicts fidelity: released, which requires {value!r}")
-        if self.fidelity == "released":
-            for path, value in RELEASED_ONLY.items():
-                if self.at(path) != value:
-                    faults.append(f"{path}: fidelity: released requires {value!r}")
         faults += [f"{path}: {why}" for (path, value), why in self.model.refuses.items() if self.at(path) == value]
         if (precision := self.extraction.precision) != "float32":
             if self.values.projection == "random" or self.fidelity == "released":
@@ -128,13 +120,6 @@ class Config(sections.Section):
     def at(self, path: str) -> Any:
         """Return the value of a key, such as ``triggers.top``."""
         return attrgetter(path)(self)
-
-    def source_names(self) -> list[str]:
-        """Return the named sources that the run reads."""
-        named = [self.corpus.source, self.model.source]
-        if self.corpus.segmenter.startswith("spacy:"):
-            named.append(self.corpus.segmenter.removeprefix("spacy:"))
-        return [name for name in named if name not in (None, "docstrings", "blank")]
 
     def resolved(self) -> dict[str, Any]:
         """Return the config as plain data, with every ``auto`` replaced by its value under ``fidelity``."""

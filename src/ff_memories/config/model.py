@@ -24,46 +24,32 @@ OF_TRANSFORMERS_ALONE = {
     ("composition.residual", "read"): f"'read' {NEEDED}; fairseq has no parallel block",
     ("mutations.unit", "word"): f"'word' {NEEDED}; a fairseq model's tokens are words",
 }
+BY_FREQUENCY = "a tokenizer does not list its types by frequency; use sklearn or spacy"
+OF_A_DICTIONARY = {"corpus.tokenizer": "native moses", "values.projection": "adaptive flat head random"}
 OF_FAIRSEQ_ALONE = {
-    **{
-        (path, value): f"{value!r} needs a fairseq checkpoint; use auto or {AUTO[path]!r}"
-        for path, values in (
-            ("corpus.tokenizer", ("native", "moses")),
-            ("values.projection", ("adaptive", "flat", "head", "random")),
-        )
-        for value in values
-    },
-    **{
-        ("composition.stop_words", value): "a tokenizer does not list its types by frequency; use sklearn or spacy"
-        for value in ("top50", "top100")
-    },
+    (path, value): f"{value!r} needs a fairseq checkpoint; use auto or {AUTO[path]!r}"
+    for path, values in OF_A_DICTIONARY.items()
+    for value in values.split()
+} | {
+    ("composition.stop_words", "top50"): BY_FREQUENCY,
+    ("composition.stop_words", "top100"): BY_FREQUENCY,
     ("fidelity", "released"): "released needs a fairseq checkpoint: the released code reads no other",
 }
 
 
 class ModelSection(Section):
-    """The language model: a fairseq transformer_lm checkpoint and its dictionary, or a model of `transformers`.
+    """The language model: a fairseq transformer_lm checkpoint and its dictionary, or a model of `transformers`."""
 
-    Attributes:
-        library: which computes with the model in its own files.
-        has_tokenizer: whether the model reads raw text with a tokenizer, or a text's tokens with a dictionary.
-        auto: {key: what `auto` means}, where that differs from the paper's choice.
-        refuses: {(key, a value that this kind of model cannot have): why}.
-    """
+    library: ClassVar[str]  # which computes with the model in its own files
+    has_tokenizer: ClassVar[bool]  # whether it reads raw text with a tokenizer, or a text's tokens with a dictionary
+    auto: ClassVar[dict[str, str]] = {}  # {key: what `auto` means}, where that differs from the paper's choice
+    refuses: ClassVar[dict[tuple[str, str], str]]  # {(key, a value that this kind of model cannot have): why}
 
-    library: ClassVar[str]
-    has_tokenizer: ClassVar[bool]
-    auto: ClassVar[dict[str, str]] = {}
-    refuses: ClassVar[dict[tuple[str, str], str]]
-
-    source: str | None = Field(
-        None,
-        description="a named source: a fairseq checkpoint, such as `adaptive_lm_wiki103.v2`, or with `files` a model "
-        "of `transformers`, such as `smollm2-135m-instruct-q4_1`; null: use `checkpoint` and `dictionary`",
-    )
-    licence: str | None = Field(
-        None, description="the model's licence, shown in the report; `init` takes it from the hub"
-    )
+    source: str | None = None
+    """a named source: a fairseq checkpoint, such as `adaptive_lm_wiki103.v2`, or with `files` a model of
+    `transformers`, such as `smollm2-135m-instruct-q4_1`; null: use `checkpoint` and `dictionary`"""
+    licence: str | None = None
+    """the model's licence, shown in the report; `init` takes it from the hub"""
 
     @model_validator(mode="before")
     @classmethod
@@ -90,14 +76,12 @@ class FairseqModel(ModelSection):
     has_tokenizer: ClassVar[bool] = False
     refuses: ClassVar[dict[tuple[str, str], str]] = OF_TRANSFORMERS_ALONE
 
-    checkpoint: FilePath | None = Field(
-        None, description="a fairseq transformer_lm checkpoint, from any fairseq version"
-    )
+    checkpoint: FilePath | None = None
+    """a fairseq transformer_lm checkpoint, from any fairseq version"""
     dictionary: FilePath | None = Field(None, description="the checkpoint's dict.txt, with one `token count` per line")
     sha256: str | None = Field(None, pattern=SHA256, description="expected SHA-256 of the checkpoint; null: no check")
-    dictionary_sha256: str | None = Field(
-        None, pattern=SHA256, description="expected SHA-256 of the dictionary; null: no check"
-    )
+    dictionary_sha256: str | None = Field(None, pattern=SHA256)
+    """expected SHA-256 of the dictionary; null: no check"""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -130,29 +114,19 @@ class TransformersModel(ModelSection):
     auto: ClassVar[dict[str, str]] = AUTO
     refuses: ClassVar[dict[tuple[str, str], str]] = OF_FAIRSEQ_ALONE
 
-    folder: FilePath | None = Field(
-        None, description="a folder with a model of `transformers`: config.json, safetensors and tokenizer.json"
-    )
+    folder: FilePath | None = None
+    """a folder with a model of `transformers`: config.json, safetensors and tokenizer.json"""
     gguf: FilePath | None = Field(None, description="a GGUF file with a model; with `hub`, the file's name there")
-    hub: str | None = Field(
-        None,
-        pattern=r"^[\w.-]+(/[\w.-]+)?$",
-        description="a model of `transformers` on the Hugging Face hub, such as EleutherAI/pythia-160m",
-    )
-    revision: str | None = Field(
-        None, pattern=r"^[0-9a-f]{40}$", description="the hub's commit that the files come from; `init` writes it"
-    )
-    files: dict[str, str] = Field(
-        default_factory=dict,
-        description="SHA-256 of each file of `folder` or `hub`, of the GGUF file, or of the file that a source is made "
-        "from; `init` writes them",
-    )
-    start: str = Field(
-        "auto",
-        description="token that every sentence of a `transformers` model begins with: auto (the tokenizer's own, or "
-        "`<|endoftext|>`) | a token",
-        json_schema_extra=OF_TRANSFORMERS,
-    )
+    hub: str | None = Field(None, pattern=r"^[\w.-]+(/[\w.-]+)?$")
+    """a model of `transformers` on the Hugging Face hub, such as EleutherAI/pythia-160m"""
+    revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
+    """the hub's commit that the files come from; `init` writes it"""
+    files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of each file of `folder` or `hub`, of the GGUF file, or of the file that a source is made from; `init`
+    writes them"""
+    start: str = Field("auto", json_schema_extra=OF_TRANSFORMERS)
+    """token that every sentence of a `transformers` model begins with: auto (the tokenizer's own, or `<|endoftext|>`) |
+    a token"""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:

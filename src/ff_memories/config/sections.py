@@ -41,7 +41,14 @@ class Undeclared(UserError, AttributeError):
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    """A section of the config. A key's meaning stands in its ``Field``, or below it if it takes more than a line."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for field in cls.model_fields.values():
+            field.description = field.description and " ".join(field.description.split())
 
     if not TYPE_CHECKING:
 
@@ -70,8 +77,7 @@ def about(field: FieldInfo | None) -> str:
 def _selection(given: Any) -> Any:
     """Check how many or which memories a config asks for; in JSON the layers are strings."""
     wrong = "expected a number of memories per layer, or by layer a list of memories, such as {3: [17, 255]}"
-    plain = lambda n, low, high: isinstance(n, int) and not isinstance(n, bool) and low <= n <= high
-    if given is None or plain(given, 1, 65_536):
+    if given is None or (type(given) is int and 1 <= given <= 65_536):
         return given
     if not isinstance(given, dict) or not given:
         raise ValueError(wrong)
@@ -80,9 +86,9 @@ def _selection(given: Any) -> Any:
         for layer, memories in given.items()
     }
     for layer, memories in out.items():
-        if not plain(layer, 1, 255) or not isinstance(memories, list) or not memories:
+        if type(layer) is not int or not 1 <= layer <= 255 or not isinstance(memories, list) or not memories:
             raise ValueError(f"{wrong}; found {layer!r}: {memories!r}")
-        if odd := [memory for memory in memories if not plain(memory, 0, 65_535)]:
+        if odd := [memory for memory in memories if type(memory) is not int or not 0 <= memory <= 65_535]:
             raise ValueError(f"layer {layer}: {odd[0]!r} is not the number of a memory")
         if len(set(memories)) < len(memories):
             raise ValueError(f"layer {layer}: a memory is listed twice")
@@ -107,24 +113,17 @@ class CorpusSection(Section):
     source: str | None = Field(description="a named source, such as `wikitext-103`; null: the files of both splits")
     train: TextFiles = Field(description="training text, searched for triggers (section 3.1)")
     validation: TextFiles = Field(description="validation text, on which the layers are observed (section 5)")
-    sha256: str | None = Field(
-        pattern=r"^[0-9a-f]{64}$", description="SHA-256 of all text files, concatenated in order; null: no check"
-    )
-    segmenter: str = Field(
-        "rule",
-        pattern=r"^(rule|line|spacy:[\w.-]+)$",
-        description="how to split paragraphs into sentences: rule (after `. ! ?`) | `spacy:<pipeline>` | line (one "
-        "sentence per line)",
-    )
-    tokenizer: Literal["auto", "native", "moses", "model"] = Field(
-        "auto",
-        description="how to split sentences into tokens: native (at spaces; paper) | moses (released) | model (the "
-        "tokenizer of a `transformers` model)",
-    )
+    sha256: str | None = Field(pattern=r"^[0-9a-f]{64}$")
+    """SHA-256 of all text files, concatenated in order; null: no check"""
+    segmenter: str = Field("rule", pattern=r"^(rule|line|spacy:[\w.-]+)$")
+    """how to split paragraphs into sentences: rule (after `. ! ?`) | `spacy:<pipeline>` | line (one sentence per
+    line)"""
+    tokenizer: Literal["auto", "native", "moses", "model"] = "auto"
+    """how to split sentences into tokens: native (at spaces; paper) | moses (released) | model (the tokenizer of a
+    `transformers` model)"""
     headings: Literal["keep", "drop"] = Field("keep", description="headings, such as ` = Title = `: keep | drop")
-    too_long: Literal["refuse", "split"] = Field(
-        "refuse", description="sentences of more tokens than the model has positions: refuse (an error) | split"
-    )
+    too_long: Literal["refuse", "split"] = "refuse"
+    """sentences of more tokens than the model has positions: refuse (an error) | split"""
 
     @model_validator(mode="after")
     def _one_origin(self) -> Self:
@@ -139,22 +138,15 @@ class Triggers(Section):
 
     top: int = Field(50, ge=1, le=65535, description="number of triggers per key (t)")
     per_sentence: Literal["best", "all"] = Field("best", description="a key's prefixes per sentence: best (one) | all")
-    positions: Literal["auto", "inner", "released", "full"] = Field(
-        "auto",
-        description="prefix lengths in a sentence of N tokens: inner (1..N-1; paper) | released (0..N-1) | full (1..N)",
-    )
+    positions: Literal["auto", "inner", "released", "full"] = "auto"
+    """prefix lengths in a sentence of N tokens: inner (1..N-1; paper) | released (0..N-1) | full (1..N)"""
     duplicates: Literal["keep", "drop"] = Field("keep", description="a key's triggers of equal text: keep | drop")
-    signs: Literal["auto", "positive", "both"] = Field(
-        "auto",
-        description="coefficients whose size counts: positive (paper) | both: negative ones are triggers of the "
-        "memory's negative value | auto: both for gated layers (SwiGLU), else positive",
-        json_schema_extra=OF_TRANSFORMERS,
-    )
-    keys: MemorySelection = Field(
-        None,
-        description="memories to look at: null (all; paper) | a number (so many random ones of each layer) | a list by "
-        "layer, such as `{3: [17, 255]}`",
-    )
+    signs: Literal["auto", "positive", "both"] = Field("auto", json_schema_extra=OF_TRANSFORMERS)
+    """coefficients whose size counts: positive (paper) | both: negative ones are triggers of the memory's negative
+    value | auto: both for gated layers (SwiGLU), else positive"""
+    keys: MemorySelection = None
+    """memories to look at: null (all; paper) | a number (so many random ones of each layer) | a list by layer, such as
+    `{3: [17, 255]}`"""
 
 
 class Mutations(Section):
@@ -162,23 +154,15 @@ class Mutations(Section):
 
     keys_per_layer: int = Field(100, ge=1, le=65_536, description="number of random keys per layer")
     top: int = Field(50, ge=1, le=65_535, description="number of triggers to mutate per key")
-    random: Literal["any", "inner", "earlier"] = Field(
-        "inner",
-        description="what the random removal takes: inner (a token that is neither first nor last) | any (any token; "
-        "paper) | earlier (an inner token and all after it: a control, since a trigger is its sentence's maximum)",
-    )
-    single_token: Literal["skip", "bos"] = Field(
-        "skip", description="triggers of one token: skip | bos (use the coefficient at `</s>`)"
-    )
-    mean: Literal["of_ratios", "of_sums"] = Field(
-        "of_ratios", description="of_ratios: mean of the relative changes | of_sums: relative change of the sums"
-    )
-    unit: Literal["token", "word"] = Field(
-        "token",
-        description="what to remove: token (paper) | word (all tokens of a word; `random` and `single_token` then "
-        "count words)",
-        json_schema_extra=OF_TRANSFORMERS,
-    )
+    random: Literal["any", "inner", "earlier"] = "inner"
+    """what the random removal takes: inner (a token that is neither first nor last) | any (any token; paper) | earlier
+    (an inner token and all after it: a control, since a trigger is its sentence's maximum)"""
+    single_token: Literal["skip", "bos"] = "skip"
+    """triggers of one token: skip | bos (use the coefficient at `</s>`)"""
+    mean: Literal["of_ratios", "of_sums"] = "of_ratios"
+    """of_ratios: mean of the relative changes | of_sums: relative change of the sums"""
+    unit: Literal["token", "word"] = Field("token", json_schema_extra=OF_TRANSFORMERS)
+    """what to remove: token (paper) | word (all tokens of a word; `random` and `single_token` then count words)"""
 
 
 class Patterns(Section):
@@ -191,80 +175,56 @@ class Patterns(Section):
 class Values(Section):
     """E4-E7, section 4: compare the predictions of values with their keys' triggers."""
 
-    target: Literal["auto", "next", "last"] = Field(
-        "auto",
-        description="target token: next (the one after the trigger; paper) | last (the trigger's last one; released)",
-    )
-    projection: Literal["auto", "adaptive", "flat", "head", "random", "raw", "scaled"] = Field(
-        "auto",
-        description="how values become distributions: adaptive (the model's own softmax; paper) | flat (one softmax "
-        "over the vocabulary) | head (only the head's words) | random (random projections, as in the released script); "
-        "for a `transformers` model: raw (its output matrix) | scaled (times the scale of its final norm)",
-    )
+    target: Literal["auto", "next", "last"] = "auto"
+    """target token: next (the one after the trigger; paper) | last (the trigger's last one; released)"""
+    projection: Literal["auto", "adaptive", "flat", "head", "random", "raw", "scaled"] = "auto"
+    """how values become distributions: adaptive (the model's own softmax; paper) | flat (one softmax over the
+    vocabulary) | head (only the head's words) | random (random projections, as in the released script); for a
+    `transformers` model: raw (its output matrix) | scaled (times the scale of its final norm)"""
     projection_seed: int = Field(1, ge=0, le=LARGEST, description="seed of the random projections")
-    length: Literal["own", "mean"] = Field(
-        "own",
-        description="length of a value that is read: own (paper) | mean (that of all the model's values: a control, "
-        "since long values are more confident)",
-    )
-    types: Literal["all", "trained"] = Field(
-        "all",
-        description="token types that a value can predict: all (paper) | trained (without those never trained: `<s>`, "
-        "`<pad>` and counts of zero; in a `transformers` model, types without text); the tables have both",
-    )
+    length: Literal["own", "mean"] = "own"
+    """length of a value that is read: own (paper) | mean (that of all the model's values: a control, since long values
+    are more confident)"""
+    types: Literal["all", "trained"] = "all"
+    """token types that a value can predict: all (paper) | trained (without those never trained: `<s>`, `<pad>` and
+    counts of zero; in a `transformers` model, types without text); the tables have both"""
 
 
 class Composition(Section):
     """E8-E14, section 5: how memories and layers compose their predictions on validation prefixes."""
 
     examples: int = Field(4000, ge=1, le=10**9, description="random prefixes; all sentences if there are fewer")
-    sample: Literal["per_sentence", "uniform"] = Field(
-        "per_sentence",
-        description="how to sample: per_sentence (one prefix from each sampled sentence) | uniform (over all prefixes)",
-    )
-    sample_file: FilePath | None = Field(
-        None,
-        description="a file of JSON lines with `text` (a validation sentence) and `random_pos` (a prefix length): use "
-        "these prefixes in this order; docs/exports.md says how to write one; null: sample at random",
-    )
-    positions: Literal["auto", "1..N", "0..N", "1..N-1"] = Field(
-        "auto", description="prefix lengths in a sentence of N tokens: 1..N (paper) | 0..N (released) | 1..N-1"
-    )
-    layer_prediction: Literal["auto", "ffn", "output"] = Field(
-        "auto", description="the prediction that memories agree with: ffn (top(y); paper) | output (top(o); released)"
-    )
-    memories: Literal["active", "all", "share:0.9"] = Field(
-        "active",
-        description="memories that can agree: active (positive coefficient; paper) | all | share:0.9 (the fewest that "
-        "add 90 % of the layer's energy, the sum of (coefficient times the value's length) squared)",
-    )
-    residual: Literal["added", "read"] = Field(
-        "added",
-        description="the residual r: added (what the feed-forward output is added to; paper) | read (what the "
-        "feed-forward layer's block reads; it differs in parallel blocks alone)",
-        json_schema_extra=OF_TRANSFORMERS,
-    )
-    stop_words: Literal["sklearn", "spacy", "top50", "top100"] = Field(
-        "sklearn",
-        description="stop words: sklearn, spacy (the package's list) | top50, top100 (the most frequent types)",
-    )
+    sample: Literal["per_sentence", "uniform"] = "per_sentence"
+    """how to sample: per_sentence (one prefix from each sampled sentence) | uniform (over all prefixes)"""
+    sample_file: FilePath | None = None
+    """a file of JSON lines with `text` (a validation sentence) and `random_pos` (a prefix length): use these prefixes
+    in this order; docs/exports.md says how to write one; null: sample at random"""
+    positions: Literal["auto", "1..N", "0..N", "1..N-1"] = "auto"
+    """prefix lengths in a sentence of N tokens: 1..N (paper) | 0..N (released) | 1..N-1"""
+    layer_prediction: Literal["auto", "ffn", "output"] = "auto"
+    """the prediction that memories agree with: ffn (top(y); paper) | output (top(o); released)"""
+    memories: Literal["active", "all", "share:0.9"] = "active"
+    """memories that can agree: active (positive coefficient; paper) | all | share:0.9 (the fewest that add 90 % of the
+    layer's energy, the sum of (coefficient times the value's length) squared)"""
+    residual: Literal["added", "read"] = Field("added", json_schema_extra=OF_TRANSFORMERS)
+    """the residual r: added (what the feed-forward output is added to; paper) | read (what the feed-forward layer's
+    block reads; it differs in parallel blocks alone)"""
+    stop_words: Literal["sklearn", "spacy", "top50", "top100"] = "sklearn"
+    """stop words: sklearn, spacy (the package's list) | top50, top100 (the most frequent types)"""
 
 
 class Causal(Section):
     """Beyond the paper: what changing a memory's coefficient does to the tokens that its value promotes."""
 
-    keys_per_layer: int = Field(
-        5, ge=0, le=65_536, description="random memories of each layer, of both signs where both count; 0: none"
-    )
-    prefixes: int = Field(
-        4, ge=1, le=1000, description="validation prefixes per memory: half its strongest, half where it is active"
-    )
+    keys_per_layer: int = Field(5, ge=0, le=65_536)
+    """random memories of each layer, of both signs where both count; 0: none"""
+    prefixes: int = Field(4, ge=1, le=1000)
+    """validation prefixes per memory: half its strongest, half where it is active"""
     interventions: list[Literal["mean", "zero", "resample", "double"]] = Field(
-        ["mean", "zero", "resample", "double"],
-        min_length=1,
-        description="what to set the coefficient to: mean (its mean over other validation prefixes) | zero | resample "
-        "(its value at another prefix) | double; controls take the first one, which cannot be resample",
+        ["mean", "zero", "resample", "double"], min_length=1
     )
+    """what to set the coefficient to: mean (its mean over other validation prefixes) | zero | resample (its value at
+    another prefix) | double; controls take the first one, which cannot be resample"""
 
     @field_validator("interventions")
     @classmethod
@@ -279,15 +239,11 @@ class Causal(Section):
 class Removals(Section):
     """Beyond the paper: what removing a layer's strongest memories together does to its prediction."""
 
-    prefixes: int = Field(
-        40, ge=0, le=512, description="validation prefixes at whose ends memories of each layer are removed; 0: none"
-    )
-    memories: list[int] = Field(
-        [1, 2, 5, 10, 20],
-        min_length=1,
-        description="how many memories to remove together, the strongest ones, ascending; numbers above a layer's "
-        "memories are left out and counted",
-    )
+    prefixes: int = Field(40, ge=0, le=512)
+    """validation prefixes at whose ends memories of each layer are removed; 0: none"""
+    memories: list[int] = Field([1, 2, 5, 10, 20], min_length=1)
+    """how many memories to remove together, the strongest ones, ascending; numbers above a layer's memories are left
+    out and counted"""
 
     @field_validator("memories")
     @classmethod
@@ -306,31 +262,23 @@ MOST_SHARDS = 64  # of `execution.shards: auto`: more jobs take longer to start 
 class Sources(Section):
     """Named sources, and the checks of a named checkpoint against known numbers (golden checks)."""
 
-    registry: FilePath | None = Field(
-        None, description="a TOML file of your own sources, which add to the package's or replace them; null: none"
-    )
-    golden: Literal["check", "off"] = Field(
-        "check", description="golden checks of a named checkpoint: check | off (the run then counts as a surrogate)"
-    )
+    registry: FilePath | None = None
+    """a TOML file of your own sources, which add to the package's or replace them; null: none"""
+    golden: Literal["check", "off"] = "check"
+    """golden checks of a named checkpoint: check | off (the run then counts as a surrogate)"""
 
 
 class ExecutionSection(Section):
     """Resources. These keys change no result beyond near-ties, and changing them reruns nothing."""
 
     device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where the model runs; auto: a GPU, if any")
-    shards: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = Field(
-        "auto",
-        description="number of jobs that share each step that runs the model; auto: as many as run at once, 64 at "
-        "most; of a small model, they share the search for triggers alone",
-    )
-    batch_tokens: Literal["auto"] | Annotated[int, Field(ge=1)] = Field(
-        16_384,
-        description="tokens per forward pass; lower it if memory runs out. auto: 16384 on a CPU, as many as fit a GPU",
-    )
-    arithmetic: Literal["portable", "fast"] = Field(
-        "portable",
-        description="on a CPU: portable (the same bits on every x86-64 CPU with AVX2; one thread per job) | fast",
-    )
+    shards: Literal["auto"] | Annotated[int, Field(ge=1, le=10_000)] = "auto"
+    """number of jobs that share each step that runs the model; auto: as many as run at once, 64 at most; of a small
+    model, they share the search for triggers alone"""
+    batch_tokens: Literal["auto"] | Annotated[int, Field(ge=1)] = 16_384
+    """tokens per forward pass; lower it if memory runs out. auto: 16384 on a CPU, as many as fit a GPU"""
+    arithmetic: Literal["portable", "fast"] = "portable"
+    """on a CPU: portable (the same bits on every x86-64 CPU with AVX2; one thread per job) | fast"""
 
     @property
     def tokens(self) -> int:
@@ -345,12 +293,9 @@ class ExecutionSection(Section):
 class Extraction(Section):
     """The precision of every step that runs the model."""
 
-    precision: Precision = Field(
-        "float32",
-        description="precision of the factors of matrix products: float32 (paper) | tf32 (11 significant bits; GPU "
-        "only) | bfloat16 (8 bits; on a CPU with its instructions faster under execution.arithmetic: fast); sums are "
-        "always float32",
-    )
+    precision: Precision = "float32"
+    """precision of the factors of matrix products: float32 (paper) | tf32 (11 significant bits; GPU only) | bfloat16 (8
+    bits; on a CPU with its instructions faster under execution.arithmetic: fast); sums are always float32"""
 
 
 class Baselines(Section):
@@ -358,13 +303,9 @@ class Baselines(Section):
 
     models: int = Field(5, ge=1, le=20, description="number of untrained models; one gives no prediction interval")
     shuffled: int = Field(1, ge=0, le=20, description="models with the run's own matrices, entries in random order")
-    sentences: int = Field(
-        1000,
-        ge=1,
-        le=10**9,
-        description="random training sentences in which each model's triggers are sought; at most as many validation "
-        "sentences measure its perplexity, and of an untrained or shuffled model 200 at most",
-    )
+    sentences: int = Field(1000, ge=1, le=10**9)
+    """random training sentences in which each model's triggers are sought; at most as many validation sentences measure
+    its perplexity, and of an untrained or shuffled model 200 at most"""
     keys_per_layer: int = Field(10, ge=1, le=65_536, description="random keys per layer to mutate, ten triggers each")
     examples: int = Field(500, ge=1, le=10**9, description="number of random prefixes for section 5")
 
@@ -392,33 +333,25 @@ class Baselines(Section):
 class Sensitivity(Section):
     """How choices that the paper leaves open affect its claims."""
 
-    choices: Literal["none", "controls", "quick", "all"] = Field(
-        "none",
-        description="choices that every run tests: none | controls (triggers cut at an earlier token, values of one "
-        "length, memories with 90 % of a layer's energy) | quick (controls, values and composition, but no "
-        "spaCy) | all; with none, `snakemake sensitivity` still tests all",
-    )
+    choices: Literal["none", "controls", "quick", "all"] = "none"
+    """choices that every run tests: none | controls (triggers cut at an earlier token, values of one length, memories
+    with 90 % of a layer's energy) | quick (controls, values and composition, but no spaCy) | all; with none, `snakemake
+    sensitivity` still tests all"""
 
 
 class Gallery(Section):
     """How much the gallery shows."""
 
     triggers: int = Field(25, ge=1, le=65_535, description="number of triggers per key, at most triggers.top")
-    shaded: int = Field(
-        3,
-        ge=0,
-        le=65_535,
-        description="number of triggers per key with exact coefficients along their tokens (table "
-        "`shading`); pages shade every trigger they show, unless this is 0",
-    )
+    shaded: int = Field(3, ge=0, le=65_535)
+    """number of triggers per key with exact coefficients along their tokens (table `shading`); pages shade every
+    trigger they show, unless this is 0"""
     tokens: int = Field(10, ge=1, le=100, description="number of top tokens, and of lowest tokens, per value")
     sampled: int = Field(500, ge=0, description="random training sentences for histograms and weaker examples")
     similar: int = Field(5, ge=0, le=100, description="number of the most similar keys, and values, per memory")
-    keys: MemorySelection = Field(
-        None,
-        description="memories to show, of those that `triggers.keys` looks at: null (all) | a number (so many random "
-        "ones of each layer, and those that `causal` changes) | a list by layer",
-    )
+    keys: MemorySelection = None
+    """memories to show, of those that `triggers.keys` looks at: null (all) | a number (so many random ones of each
+    layer, and those that `causal` changes) | a list by layer"""
 
 
 class FigureOptions(Section):
