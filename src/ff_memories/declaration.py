@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ class Kind:
     nargs: str | None = None
     placeholder: str = ""
     says: str = ""
+    choices: tuple[str, ...] | None = None
 
 
 def _settings(text: str) -> Any:
@@ -49,6 +51,7 @@ def _settings(text: str) -> Any:
     return Settings.from_argument(text)
 
 
+_SAME_BITS = "portable: the same bits on every CPU with AVX2, on one thread | fast: the fastest on this machine"
 KINDS = {
     "Settings": Kind(_settings, None, "{params.NAME:q}", "a run's config file, or its sections as JSON"),
     "Input": Kind(Path, None, "{input.NAME:q}", "file to read"),
@@ -63,13 +66,10 @@ KINDS = {
     "Param": Kind(str, None, "{params.NAME:q}"),
     "Params": Kind(str, "*", "{params.NAME:q}"),
     "Threads": Kind(threads, None, "{threads}", "CPU threads"),
+    "Device": Kind(str, None, "{resources.NAME}", "auto: a GPU if there is one", ("auto", "cpu", "cuda")),
+    "BatchTokens": Kind(tokens, None, "{resources.NAME}", "tokens in one forward pass; auto: as fits the device"),
+    "Arithmetic": Kind(str, None, "{resources.NAME}", _SAME_BITS, ("portable", "fast")),
     "int": Kind(whole()),
-}
-EXECUTION = {
-    "device": "{resources.device}",
-    "threads": "{threads}",
-    "batch_tokens": "{resources.batch_tokens}",
-    "arithmetic": "{resources.arithmetic}",
 }
 
 
@@ -88,6 +88,20 @@ class Parameter:
     def option(self) -> str:
         return "--" + self.name.replace("_", "-")
 
+    def add_to(self, parser: argparse.ArgumentParser) -> None:
+        """Add its option to a parser."""
+        kind = KINDS[self.type]
+        options: dict[str, Any] = {"nargs": kind.nargs} if kind.nargs else {}
+        options |= {"required": True} if self.required else {"default": self.default}
+        says = (self.says or kind.says).replace("%", "%%")
+        parser.add_argument(self.option, type=kind.read, choices=kind.choices, help=says, **options)
+
+
+EXECUTION = tuple(  # the options that set how the model is run, the fields of ``Execution``
+    Parameter(name, kind, "", True, False, getattr(Execution, name))
+    for name, kind in zip(Execution.__annotations__, ("Device", "Threads", "BatchTokens", "Arithmetic"), strict=True)
+)
+
 
 @dataclass(frozen=True)
 class Step:
@@ -97,36 +111,17 @@ class Step:
     says: str
     parameters: tuple[Parameter, ...]
 
-    @property
-    def command(self) -> str:
-        """The step's command line with Snakemake's placeholders, for a rule's ``shell:``."""
-        words = [f"ff-memories step {self.name}"]
-        for parameter in self.parameters:
-            if parameter.type == "Execution":
-                words += [f"--{name.replace('_', '-')} {placeholder}" for name, placeholder in EXECUTION.items()]
-            elif parameter.passed:
-                placeholder = KINDS[parameter.type].placeholder.replace("NAME", parameter.name)
-                between = "=" if parameter.type == "Wildcard" else " "  # a wildcard may be empty
-                words.append(f"{parameter.option}{between}{placeholder}")
-        return " ".join([*words, "2> {log}"])
-
     def add_to(self, parser: argparse.ArgumentParser) -> None:
         """Add the step's options to a parser."""
         for parameter in self.parameters:
-            if parameter.type == "Execution":
-                add_execution(parser)
-                continue
-            kind = KINDS[parameter.type]
-            options: dict[str, Any] = {"nargs": kind.nargs} if kind.nargs else {}
-            options |= {"required": True} if parameter.required else {"default": parameter.default}
-            says = (parameter.says or kind.says).replace("%", "%%")
-            parser.add_argument(parameter.option, type=kind.read, help=says, **options)
+            parameter.add_to(parser)
 
     def call(self, run: Callable[..., Any], args: argparse.Namespace) -> Any:
         """Call the step's ``run`` with the parsed arguments."""
-        given = {p.name: getattr(args, p.name) for p in self.parameters if p.type != "Execution"}
-        given |= {p.name: execution(args) for p in self.parameters if p.type == "Execution"}
-        given |= {p.name: Tables.of(given[p.name]) for p in self.parameters if p.type == "Tables"}
+        given = {p.name: getattr(args, p.name) for p in self.parameters if p not in EXECUTION}
+        given |= {"execution": execution(args)} if EXECUTION[0] in self.parameters else {}
+        named = [p.name for p in self.parameters if p.type == "Tables"]
+        given |= {name: Tables((file.stem, file) for file in given[name]) for name in named}
         parts = [given[p.name].strip("/") for p in self.parameters if p.type == "Wildcard"]
         shards = [given[p.name] for p in self.parameters if p.type == "Shard"]
         parts += ["{}-of-{}".format(*shard) for shard in shards if shard != WHOLE]
@@ -136,23 +131,8 @@ class Step:
 
 def add_execution(parser: argparse.ArgumentParser) -> None:
     """Add the options that set how the model is run."""
-    usual = Execution()
-    parser.add_argument(
-        "--device", choices=["auto", "cpu", "cuda"], default=usual.device, help="auto: a GPU if there is one"
-    )
-    parser.add_argument("--threads", type=threads, default=usual.threads, help="CPU threads")
-    parser.add_argument(
-        "--batch-tokens",
-        type=tokens,
-        default=usual.batch_tokens,
-        help="tokens in one forward pass; auto: as fits the device",
-    )
-    parser.add_argument(
-        "--arithmetic",
-        choices=["portable", "fast"],
-        default=usual.arithmetic,
-        help="portable: the same bits on every CPU with AVX2, on one thread | fast: the fastest on this machine",
-    )
+    for parameter in EXECUTION:
+        parameter.add_to(parser)
 
 
 def execution(args: argparse.Namespace) -> Execution:
@@ -188,8 +168,8 @@ def step(name: str) -> Step:
     says = _arguments(ast.get_docstring(run) or "")
     defaults = [None] * (len(run.args.args) - len(run.args.defaults)) + list(run.args.defaults)
     listed = zip(run.args.args, defaults, strict=True)
-    parameters = tuple(_parameter(node, default, says.get(node.arg, "")) for node, default in listed)
-    return Step(name.replace("_", "-"), ast.get_docstring(tree) or "", parameters)
+    parameters = (_parameters(node, default, says.get(node.arg, "")) for node, default in listed)
+    return Step(name.replace("_", "-"), ast.get_docstring(tree) or "", tuple(chain.from_iterable(parameters)))
 
 
 @cache
@@ -204,16 +184,25 @@ def sections(name: str) -> frozenset[str]:
 
 def command(name: str) -> str:
     """Return a step's command line with Snakemake's placeholders, for a rule's ``shell:``."""
-    return step(name).command
+    declared = step(name)
+    words = [f"ff-memories step {declared.name}"]
+    for parameter in declared.parameters:
+        if parameter.passed:
+            placeholder = KINDS[parameter.type].placeholder.replace("NAME", parameter.name)
+            between = "=" if parameter.type == "Wildcard" else " "  # a wildcard may be empty
+            words.append(f"{parameter.option}{between}{placeholder}")
+    return " ".join([*words, "2> {log}"])
 
 
-def _parameter(node: ast.arg, default: ast.expr | None, says: str) -> Parameter:
+def _parameters(node: ast.arg, default: ast.expr | None, says: str) -> tuple[Parameter, ...]:
     annotation = ast.unparse(node.annotation) if node.annotation else ""
     kind = annotation.removesuffix(" | None")
+    if kind == "Execution":
+        return EXECUTION
     if default is None:
-        none: list[Any] | None = [] if kind != "Execution" and KINDS[kind].nargs == "*" else None
-        return Parameter(node.arg, kind, says, True, kind == annotation and none is None, none)
-    return Parameter(node.arg, kind, says, kind in ("Shard", "Wildcard"), False, ast.literal_eval(default))
+        none: list[Any] | None = [] if KINDS[kind].nargs == "*" else None
+        return (Parameter(node.arg, kind, says, True, kind == annotation and none is None, none),)
+    return (Parameter(node.arg, kind, says, kind in ("Shard", "Wildcard"), False, ast.literal_eval(default)),)
 
 
 def _arguments(text: str) -> dict[str, str]:

@@ -33,27 +33,18 @@ LARGEST = 2**63 - 1  # what torch, numpy and polars hold
 class Tables(dict[str, Path]):
     """Tables that the rule reads, {name: file}; files are named after their tables. There may be none."""
 
-    @classmethod
-    def of(cls, files: list[Path]) -> "Tables":
-        """Return files by the tables that they are named after."""
-        return cls((file.stem, file) for file in files)
-
     def __missing__(self, name: str) -> Path:
         raise UserError(f"the table {name} is missing", f"add {name}.parquet to --tables")
 
 
 @dataclass(frozen=True)
 class Execution:
-    """How to run the model. Results do not depend on it, beyond near-ties.
+    """How to run the model. Results do not depend on it, beyond near-ties."""
 
-    device: auto, cpu or cuda. threads: CPU threads. batch_tokens: tokens in one forward pass. arithmetic: portable (the
-    same bits on every CPU with AVX2, on one thread) or fast; it is chosen before torch is loaded.
-    """
-
-    device: str = "auto"
-    threads: int = os.cpu_count() or 1
-    batch_tokens: int = 16_384
-    arithmetic: str = "fast"
+    device: str = "auto"  # or cpu or cuda
+    threads: int = os.cpu_count() or 1  # of the CPU
+    batch_tokens: int = 16_384  # in one forward pass
+    arithmetic: str = "fast"  # or portable: the same bits on every CPU with AVX2, on one thread; before torch is loaded
 
 
 def shard_of(text: str) -> Shard:
