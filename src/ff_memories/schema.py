@@ -19,19 +19,12 @@ Rule = Literal["exact", "coefficient", "probability", "logit", "statistic", "cou
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """One column."""
 
-    Attributes:
-        type: of its cells.
-        null: whether cells may be null.
-        optional: whether runs may lack it.
-        compared: how two runs' cells compare; ``None``: as the table says.
-    """
-
-    type: Type
-    null: bool = False
-    optional: bool = False
-    compared: Rule | None = None
+    type: Type  # of its cells
+    null: bool = False  # whether cells may be null
+    optional: bool = False  # whether runs may lack it
+    compared: Rule | None = None  # how two runs' cells compare; ``None``: as the table says
 
 
 @dataclass(frozen=True)
@@ -40,32 +33,21 @@ class Schema:
 
     No step reads what stands below ``fields``, so no job's ``params`` have it (``workflow.code_digest``): a row may be
     compared in another way without being measured again.
-
-    Attributes:
-        by: the columns that tell its rows apart, with their types. Rows are sorted by them.
-        fields: the other columns.
-        about: its description.
-        compared: how two runs' cells compare in columns that do not say it; ``None`` for a table that is not of a run.
-        measured: whether its numbers are the model's, so its file states their precision.
-        score: the column by which a list's entries are ranked; two runs' agree place by place, whatever the entry.
-        tied: the share of rows that near-ties may change, if it is more than in other tables.
-        open_rows: whether a row that only one of two runs has may be right, such as one of another trigger.
-        of_baselines: whether untrained models have it too.
-        names_people: the column that names annotators, if there is one.
-        quotes_text: the column that quotes the text, if there is one.
     """
 
-    by: Columns
-    fields: Mapping[str, Column]
-    about: str = ""
-    compared: Rule | None = "exact"
-    measured: bool = False
-    score: str | None = None
-    tied: float = 0.0
-    open_rows: bool = False
-    of_baselines: bool = False
-    names_people: str | None = None
-    quotes_text: str | None = None
+    by: Columns  # that tell its rows apart, with their types; rows are sorted by them
+    fields: Mapping[str, Column]  # the other columns
+    about: str = ""  # its description
+    compared: Rule | None = "exact"  # how cells compare in columns that do not say it; ``None``: no table of a run
+    measured: bool = False  # whether its numbers are the model's, so its file states their precision
+    score: str | None = (
+        None  # the column that ranks a list's entries: two runs' agree place by place, whatever the entry
+    )
+    tied: float = 0.0  # the share of rows that near-ties may change, if it is more than in other tables
+    open_rows: bool = False  # whether a row that only one of two runs has may be right, as one of another trigger
+    of_baselines: bool = False  # whether untrained models have it too
+    names_people: str | None = None  # the column that names annotators, if there is one
+    quotes_text: str | None = None  # the column that quotes the text, if there is one
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -109,5 +91,5 @@ def both(columns: Mapping[str, Column]) -> dict[str, Column]:
 
     A table has the copies of the choice that the run did not make.
     """
-    copies = lambda types: {f"{name}_{types}": replace(column, optional=True) for name, column in columns.items()}
-    return copies("all") | copies("trained")
+    suffixes = ("all", "trained")
+    return {f"{name}_{s}": replace(column, optional=True) for s in suffixes for name, column in columns.items()}

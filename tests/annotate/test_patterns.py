@@ -123,7 +123,7 @@ def scores(language):
     """Return patterns' precision and recall per type, the share of foils with a pattern, and the labels' accuracy."""
     triggers, corpus = language.triggers(), language.corpus()
     keys = study.read_keys(triggers, corpus, 200, SHOWN, seed=1)
-    annotator = proxy.Annotator.of(corpus, language.dictionary, language.embedding, triggers, seed=1)
+    annotator = proxy.Annotator(corpus, language.dictionary, language.embedding, triggers, seed=1)
     annotations, labels = proxy.annotate(annotator, keys)
     count = Counter()
     for key in keys:
@@ -266,7 +266,7 @@ def test_one_random_pair_in_twenty_is_close_and_every_planted_one():
     embedding = rng.normal(size=(2000, 24)) + 3  # one direction common to all
     embedding[1000:1100] = embedding[:100] + 0.5 * rng.normal(size=(100, 24))
     words = invented_words(2000, random.Random(0))
-    closer = distance.WordCloseness.of(torch.from_numpy(embedding), rng.integers(1, 500, 2000), words, seed=1)
+    closer = distance.WordCloseness(torch.from_numpy(embedding), rng.integers(1, 500, 2000), words, seed=1)
     assert np.mean([closer(i, 1000 + i) for i in range(100)]) == 1
     rate = np.mean([closer(int(a), int(b)) for a, b in rng.integers(100, 1000, (600, 2)) if a != b])
     assert 0.03 <= rate <= 0.07
@@ -278,7 +278,7 @@ def test_frequent_words_of_other_sorts_are_not_close_though_their_embeddings_are
     words = [*STOP[:2], *marks, *numbers, *unknown, *invented_words(300, random.Random(0))]
     embedding = np.random.default_rng(2).normal(size=(len(words), 24))
     embedding[:8] = 5  # the frequent ones, all in one place
-    closer = distance.WordCloseness.of(torch.from_numpy(embedding), np.repeat([900, 9], [8, 300]), words, seed=1)
+    closer = distance.WordCloseness(torch.from_numpy(embedding), np.repeat([900, 9], [8, 300]), words, seed=1)
     close = {(words[a], words[b]) for a in range(10) for b in range(a) if closer(a, b)}
     assert close == {(".", ","), ("3.5", "1998")}
 
@@ -372,7 +372,7 @@ def test_precision_and_recall_count_patterns_with_much_the_same_prefixes():
 def test_what_is_planted_is_where_it_is_said_to_be(monkeypatch):
     language = Language(seed=5)
     language.plant()
-    found = proxy.Annotator.of(language.corpus(), language.dictionary, language.embedding, language.triggers(), seed=1)
+    found = proxy.Annotator(language.corpus(), language.dictionary, language.embedding, language.triggers(), seed=1)
     monkeypatch.setattr(proxy, "PLANTED", {"shallow": 9, "semantic": 9, "both": 9, "passage": 9, "none": 5})
     cases = proxy.cases(found, language.corpus(), language.triggers(), 25, 1, np.random.default_rng(1))
     assert Counter(case.sort for case in cases) == proxy.PLANTED

@@ -14,7 +14,7 @@ from reports import SVG, Tags
 
 from ff_memories import tables
 from ff_memories.atlas import panels
-from ff_memories.atlas.runs import OTHER, RELATED, SAME, Text, differences, members, relation, relations
+from ff_memories.atlas.runs import OTHER, RELATED, SAME, RunText, differences, members, relation, relations
 from ff_memories.judge.register import register
 
 OTHER_TEXT = {"source": None, "train": {"files": ["t.txt"]}, "validation": {"files": ["v.txt"]}, "sha256": "a" * 64}
@@ -221,16 +221,16 @@ def test_a_run_whose_text_is_unknown_needs_its_config(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("one", "other", "how"),
     [
-        (Text("docstrings", "raw", "a"), Text("docstrings", "raw", "a"), SAME),
-        (Text(None, "raw", "a"), Text("wiki", "raw", "a"), SAME),
-        (Text(sentences="s"), Text("wiki", "raw", "a", sentences="s"), SAME),
-        (Text("docstrings", "tokenised", "a"), Text("docstrings", "raw", "b"), RELATED),
-        (Text("docstrings", "raw", "a"), Text("docstrings", "raw", "b"), RELATED),
-        (Text("docstrings", "raw"), Text("docstrings", "raw", "b"), RELATED),
-        (Text(files=("t", "v"), sha256="a"), Text(files=("t", "v"), sha256="b"), OTHER),
-        (Text(files=("t", "v")), Text(files=("t", "w")), OTHER),
-        (Text("docstrings", "raw", "a"), Text("wiki", "raw", "b"), OTHER),
-        (Text(), Text(), OTHER),
+        (RunText("docstrings", "raw", "a"), RunText("docstrings", "raw", "a"), SAME),
+        (RunText(None, "raw", "a"), RunText("wiki", "raw", "a"), SAME),
+        (RunText(sentences="s"), RunText("wiki", "raw", "a", sentences="s"), SAME),
+        (RunText("docstrings", "tokenised", "a"), RunText("docstrings", "raw", "b"), RELATED),
+        (RunText("docstrings", "raw", "a"), RunText("docstrings", "raw", "b"), RELATED),
+        (RunText("docstrings", "raw"), RunText("docstrings", "raw", "b"), RELATED),
+        (RunText(files=("t", "v"), sha256="a"), RunText(files=("t", "v"), sha256="b"), OTHER),
+        (RunText(files=("t", "v")), RunText(files=("t", "w")), OTHER),
+        (RunText("docstrings", "raw", "a"), RunText("wiki", "raw", "b"), OTHER),
+        (RunText(), RunText(), OTHER),
     ],
 )
 def test_texts_are_matched(one, other, how):

@@ -112,7 +112,7 @@ def test_a_corpus_with_marks_that_do_not_fit_is_refused(tmp_path, wrong):
 
 def test_words_of_prefixes_are_counted_and_cut_where_the_prefix_ends():
     begins = [True, False, True, True, False, False, True, True, False]
-    words = Words.of(Corpus(np.arange(9, dtype=np.int32), np.array([0, 3, 7, 9]), 3, np.array(begins)))
+    words = Words(Corpus(np.arange(9, dtype=np.int32), np.array([0, 3, 7, 9]), 3, np.array(begins)))
     rows = [(s, p) for s, n in enumerate((3, 4, 2)) for p in range(n + 1)]
     sentence, position = (np.array(column) for column in zip(*rows, strict=True))
     assert words.count(sentence, position).tolist() == [0, 1, 1, 2, 0, 1, 1, 1, 2, 0, 1, 1]
@@ -125,4 +125,4 @@ def test_words_of_prefixes_are_counted_and_cut_where_the_prefix_ends():
 
 def test_a_corpus_without_words_is_refused():
     with pytest.raises(UserError, match="does not say where its words begin"):
-        Words.of(Corpus(np.arange(3, dtype=np.int32), np.array([0, 3]), 1))
+        Words(Corpus(np.arange(3, dtype=np.int32), np.array([0, 3]), 1))

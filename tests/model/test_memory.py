@@ -10,7 +10,7 @@ from pipeline import config, run_steps, write_inputs
 
 from ff_memories import tables
 from ff_memories.model.batches import batching
-from ff_memories.model.decoder import Batch, Layer
+from ff_memories.model.decoder import Batch, DecoderLayer
 from ff_memories.model.interventions import Branches
 from ff_memories.model.vocabulary import Vocabulary
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.more
 ERRORS = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("can't allocate memory"), MemoryError(),
           RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
           torch.AcceleratorError("CUDA error: out of memory")]  # fmt: skip
-WHOLE, READ = Layer.attend, Vocabulary._rows
+WHOLE, READ = DecoderLayer.attend, Vocabulary._rows
 TABLES = ("triggers", "mutations", "values", "composition", "refinement")
 
 
@@ -70,7 +70,7 @@ def test_a_device_of_little_memory_gives_the_same_tables(tmp_path, monkeypatch, 
                     raise torch.OutOfMemoryError("CUDA out of memory.")
                 return READ(self, h, target, rank)
 
-            monkeypatch.setattr(Layer, "attend", attend)
+            monkeypatch.setattr(DecoderLayer, "attend", attend)
             monkeypatch.setattr(Vocabulary, "_rows", rows)
         out = run_steps(tmp_path / name, config())
         made[name] = {t: tables.read(out / f"{t}.parquet") for t in TABLES}

@@ -24,8 +24,8 @@ from ff_memories.config import Settings
 from ff_memories.config.sections import Composition, Mutations, Values
 from ff_memories.corpus.store import Corpus, Words
 from ff_memories.inputs.proved_model import take_in
-from ff_memories.model import decoder, families, proof
 from ff_memories.model import drawn as drawn_models
+from ff_memories.model import families, matmul, proof
 from ff_memories.model.batches import packed
 from ff_memories.model.families import FAMILIES
 from ff_memories.model.matmul import Scoring, attention
@@ -132,7 +132,7 @@ def test_a_single_layer_that_differs_is_found(name):
 
 
 def test_other_attention_than_the_models_is_found(monkeypatch):
-    monkeypatch.setattr(decoder, "attention", lambda q, k, v, scoring: attention(q, k, v, Scoring(scoring.scale)))
+    monkeypatch.setattr(matmul, "attention", lambda q, k, v, scoring: attention(q, k, v, Scoring(scoring.scale)))
     with pytest.raises(UserError, match="layer 1: a layer gives the same for packed sentences does not hold"):
         made = tiny.model("gemma2", change={"attn_logit_softcapping": 0.05})
         prove(made, tiny.family("gemma2"))
@@ -331,7 +331,7 @@ def test_prefixes_without_a_word_give_what_each_gives_alone(name, random, single
     corpus = Corpus(np.concatenate(sentences).astype(np.int32), offsets, len(sentences), begins)
     triggers = listed_prefixes(sentences, 8, 5, rng)
     options = Mutations(keys_per_layer=8, top=4, random=random, single_token=single_token)
-    chosen, counts = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, options, 1, words=Words.of(corpus))
+    chosen, counts = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, options, 1, words=Words(corpus))
     found = mutations.mutated_coefficients(tiny.analysed(made), corpus, chosen, 40)
     seen, known, expected, short = set(), {}, 0, {"one": 0, "inner": 0}
     rows = mutations.table(chosen, found).join(triggers, on=["layer", "key", "rank"])

@@ -249,9 +249,9 @@ SAMPLED = {"composition__sample_file": "sample.jsonl"}
 @pytest.mark.parametrize(
     "line, said",
     [
-        ('{"text": "a b", "random_pos": true}', "line 2: expected `text` and `random_pos`"),
-        ("[" * 99_999, "line 2: expected `text` and `random_pos`"),
-        ('{"text": "a b", "random_pos": -1}', "line 2: random_pos is -1, but a prefix has 0 tokens or more"),
+        ('{"text": "a b", "random_pos": true}', "line 2: random_pos: Input should be a valid integer"),
+        ("[" * 99_999, "line 2: not readable as JSON"),
+        ('{"text": "a b", "random_pos": -1}', "line 2: random_pos: Input should be greater than or equal to 0"),
         ("\udcff", "line 2: not UTF-8 at byte 0"),
     ],
 )

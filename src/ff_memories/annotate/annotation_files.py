@@ -15,6 +15,7 @@ from ff_memories.annotate.distance import LABELS
 from ff_memories.annotate.study import FEWEST
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
+from ff_memories.base.text import counted
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED, TYPES
 
 PATTERNS = ("run", "annotator", "item", "pattern", "type", "description", "prefixes")
@@ -37,15 +38,12 @@ class Annotation:
 
 @dataclass(frozen=True)
 class Pattern(Annotation):
-    """One pattern that an annotator found in an item; without a type, the statement that it has none.
-
-    ``ranks``: of the prefixes with the pattern.
-    """
+    """One pattern that an annotator found in an item; without a type, the statement that it has none."""
 
     pattern: str = ""
     type: str = ""
     description: str = ""
-    ranks: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()  # of the prefixes with the pattern
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Problems:
     ) -> None:
         """Raise ``UserError`` with all problems by file and row, if there are any."""
         if self.found:
-            number = "1 problem" if len(self.found) == 1 else f"{len(self.found)} problems"
+            number = counted(len(self.found), "problem", "problems")
             raise UserError("\n  ".join([f"{number} in the annotators' files", *self.found]), hint)
 
 

@@ -10,7 +10,7 @@ compositions of random words of one sort would be called related by embeddings a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,30 +37,21 @@ CLOSE = 0.95
 PREFIX = 5  # common first letters of two words of one family, if they are most of the longer word
 
 
-@dataclass(frozen=True)
 class WordCloseness:
     """Say whether two words of one sort are closer than random words of that sort with similar frequencies.
 
-    ``embedding`` (vocab, d) has the mean ``centre`` (d,). ``sorts`` (vocab,) come from ``words.sort_of``, ``order`` has
-    each sort's types by decreasing frequency, and ``position`` (vocab,) each type's place in its sort's ``order``.
+    ``embedding``: (vocab, d), a model's output embeddings; ``counts``: (vocab,), how often each of its types occurs.
     """
 
-    embedding: torch.Tensor
-    centre: torch.Tensor
-    sorts: Sequence[str | None]
-    order: Mapping[str | None, np.ndarray]
-    position: np.ndarray
-    seed: int
-
-    @classmethod
-    def of(cls, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int) -> WordCloseness:
-        """Build from a model's output embeddings (vocab, d), the types' counts (vocab,), and the types."""
-        sorts, position, order = [sort_of(word) for word in types], np.empty(len(types), dtype=np.int64), {}
-        for sort in set(sorts):
-            members = np.flatnonzero([s == sort for s in sorts])
-            order[sort] = members[np.argsort(-counts[members], kind="stable")]
-            position[order[sort]] = np.arange(len(members))
-        return cls(embedding, embedding.mean(0), sorts, order, position, seed)
+    def __init__(self, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int):
+        self.embedding, self.centre, self.seed = embedding, embedding.mean(0), seed
+        self.sorts = [sort_of(word) for word in types]
+        self.order: dict[str | None, np.ndarray] = {}  # each sort's types by decreasing frequency
+        self.position = np.empty(len(types), dtype=np.int64)  # each type's place among those of its sort
+        for sort in set(self.sorts):
+            members = np.flatnonzero([s == sort for s in self.sorts])
+            self.order[sort] = members[np.argsort(-counts[members], kind="stable")]
+            self.position[self.order[sort]] = np.arange(len(members))
 
     def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
         import torch
@@ -97,10 +88,10 @@ def spelled_alike(one: str, other: str) -> bool:
         return True
     if not (a.isalpha() and b.isalpha()):
         return False
-    shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    if shared >= PREFIX and shared > max(len(a), len(b)) / 2:
-        return True
     longest = max(len(a), len(b))
+    shared = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    if shared >= PREFIX and shared > longest / 2:
+        return True
     allowed = 0 if longest < 5 else 1 if longest < 8 else 2
     return edits(a, b) <= allowed
 

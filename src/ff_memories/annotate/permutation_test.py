@@ -21,15 +21,12 @@ LIFT = 3  # a pattern is at least three times as frequent in a key as in random 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A pattern of a key, or a candidate for one: its words as printed, and the indices of the prefixes that have it.
+    """A pattern of a key, or a candidate for one."""
 
-    ``p``: probability that at least as many random prefixes have it, before correction.
-    """
-
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # as printed
     kind: str
-    members: frozenset[int]
-    p: float
+    members: frozenset[int]  # the indices of the prefixes that have it
+    p: float  # probability that at least as many random prefixes have it, before correction
 
 
 def tail(counts: ArrayLike, shown: int, chance: ArrayLike) -> np.ndarray:

@@ -31,18 +31,13 @@ ALPHA = 0.007  # probability of any pattern in a key with random prefixes; half 
 REFERENCE, POOL = 20_000, 4_000
 
 
-@dataclass(frozen=True)
 class Annotator:
-    """Find the patterns of a key: shallow ones first, then topics among the remaining words."""
+    """Find the patterns of a key: shallow ones first, then topics among the remaining words.
 
-    shallow: Shallow
-    topics: Topics
+    It learns from the triggers' corpus and input embeddings (vocab, d) what random prefixes have in common.
+    """
 
-    @classmethod
-    def of(
-        cls, corpus: Corpus, dictionary: Types, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int
-    ) -> "Annotator":
-        """Learn from the triggers' corpus and input embeddings (vocab, d) what random prefixes have in common."""
+    def __init__(self, corpus: Corpus, dictionary: Types, embedding: torch.Tensor, triggers: pl.DataFrame, seed: int):
         reference = random_prefixes(corpus, triggers, REFERENCE, seed, "pattern reference")
         pool = random_prefixes(corpus, triggers, POOL, seed, "pattern pool")
         lexicon = Lexicon(dictionary.types, corpus, embedding, generator(seed, "pattern word pairs"))
@@ -50,9 +45,8 @@ class Annotator:
         def rng_of(kind: str) -> Draws:
             return lambda shown: generator(seed, f"{kind} patterns of {shown} random prefixes")
 
-        return cls(
-            Shallow(dictionary.types, reference, pool, rng_of("shallow")), Topics(lexicon, pool, rng_of("semantic"))
-        )
+        self.shallow = Shallow(dictionary.types, reference, pool, rng_of("shallow"))
+        self.topics = Topics(lexicon, pool, rng_of("semantic"))
 
     def annotate(self, key: SampledKey) -> list[tuple[str, str, Candidate]]:
         """Return a key's patterns as (type, description, pattern)."""

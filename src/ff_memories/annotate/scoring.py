@@ -85,17 +85,12 @@ def scores(patterns: pl.DataFrame, labels: pl.DataFrame, proxy_labels: pl.DataFr
 
 def of_annotator(patterns: pl.DataFrame, labels: pl.DataFrame, seed: int) -> list[Measured]:
     """Return (measure, value, low, high, n) of one annotator: keys, patterns per key, coverage."""
-    keys = labels.select("layer", "key").unique()
     counts = patterns.group_by("layer", "key").len()
-    number = keys.join(counts, on=["layer", "key"], how="left").sort("layer", "key")["len"].fill_null(0).to_numpy()
-    covered = (
-        labels.group_by("layer", "key").agg((pl.col("label") != "none").mean().alias("share")).sort("layer", "key")
-    )["share"].to_numpy()
-    return [
-        ("patterns_per_key", *_mean(number, seed)),
-        ("keys_with_pattern", *_mean(number > 0, seed)),
-        ("coverage", *_mean(covered, seed)),
-    ]
+    keys = labels.group_by("layer", "key").agg(covered=(pl.col("label") != "none").mean())
+    keys = keys.join(counts, on=["layer", "key"], how="left").sort("layer", "key")
+    number = keys["len"].fill_null(0).to_numpy()
+    of_key = {"patterns_per_key": number, "keys_with_pattern": number > 0, "coverage": keys["covered"].to_numpy()}
+    return [(measure, *_mean(values, seed)) for measure, values in of_key.items()]
 
 
 def _mean(values: ArrayLike, seed: int) -> Score:

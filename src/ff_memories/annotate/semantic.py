@@ -143,7 +143,8 @@ class Topics:
         self.corrected = Correction(self._smallest, len(pool), rng_of)
 
     def _smallest(self, indices: np.ndarray) -> float:
-        return self._search([self._pool[i] for i in indices], [self._opens[i] for i in indices])[1]
+        topics = self._search([self._pool[i] for i in indices], [self._opens[i] for i in indices])
+        return min((topic[0] for topic in topics), default=1.0)
 
     def _terms(self, prefix: Prefix, without: set[int] | frozenset[int]) -> np.ndarray:
         """Return the distinct terms of a prefix, without those of the tokens ``without``."""
@@ -151,10 +152,8 @@ class Topics:
         gone = {term[t] for t in without}
         return np.array(sorted({t for t in term[list(prefix)].tolist() if t >= 0 and t not in gone}), dtype=np.int64)
 
-    def _search(
-        self, prefixes: list[np.ndarray], opens: list[bool]
-    ) -> tuple[list[tuple[float, int, int, int, np.ndarray]], float]:
-        """Try all topics around all terms; return the frequent (p, way, term, size index, members), and the least p.
+    def _search(self, prefixes: list[np.ndarray], opens: list[bool]) -> list[tuple[float, int, int, int, np.ndarray]]:
+        """Try all topics around all terms; return the frequent ones: (p, way, term, size index, members).
 
         ``prefixes``: the terms of each prefix. ``opens``: whether each is only the opening of a sentence.
         The p-values are multiplied by the number of terms, since a set with more words has more chances.
@@ -162,7 +161,7 @@ class Topics:
         lexicon, shown = self.lexicon, len(prefixes)
         terms = np.unique(np.concatenate(prefixes)) if prefixes else np.empty(0, np.int64)
         if not len(terms):
-            return [], 1.0
+            return []
         near = np.concatenate(lexicon.neighbours[:, terms])
         index = np.searchsorted(terms, near)  # each neighbour's index among these terms, if it is one
         index = np.where(terms[np.minimum(index, len(terms) - 1)] == near, index, len(terms))
@@ -173,7 +172,7 @@ class Topics:
         counts = members.sum(2)
         rows, sizes = np.nonzero(counts >= FEWEST)
         if not len(rows):
-            return [], 1.0
+            return []
         ways, centres = rows // len(terms), terms[rows % len(terms)]
         chance = np.zeros(len(rows))
         lengths = np.array([[len(part), opening] for part, opening in zip(prefixes, opens, strict=True)])
@@ -182,11 +181,10 @@ class Topics:
             chance += often / shown * -np.expm1(-rate * length)
         p = np.minimum(tail(counts[rows, sizes], shown, chance) * len(terms), 1.0)
         shows = frequent(counts[rows, sizes], shown, chance)
-        out = [
+        return [
             (float(p[i]), int(ways[i]), int(centres[i]), int(sizes[i]), members[rows[i], sizes[i]])
             for i in np.flatnonzero(shows)
         ]
-        return out, min((o[0] for o in out), default=1.0)
 
     def find(self, prefixes: Sequence[Prefix], without: set[int], alpha: float) -> list[Candidate]:
         """Find a key's topics among words ``without`` tokens of its shallow patterns; ``alpha``: chance of any one."""
@@ -194,7 +192,7 @@ class Topics:
         opens = [len(prefix) < OPENING for prefix in prefixes]
         gone = {int(self.lexicon.term[t]) for t in without} | {len(self.lexicon)}
         merged: list[tuple[float, set[int], set[int]]] = []
-        for p, way, term, size, members in sorted(self._search(terms, opens)[0], key=lambda topic: topic[:4]):
+        for p, way, term, size, members in sorted(self._search(terms, opens), key=lambda topic: topic[:4]):
             if self.corrected(p, len(prefixes)) > alpha:
                 break
             topic = set(self.lexicon.neighbours[way, term, : SIZES[size]].tolist()) - gone

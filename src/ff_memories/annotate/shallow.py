@@ -1,6 +1,6 @@
 """Find shallow patterns (section 3.1): what the last tokens of a key's prefixes literally have in common."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -23,25 +23,16 @@ class Shallow:
 
     def __init__(self, types: Sequence[str], reference: Sequence[Prefix], pool: Sequence[Prefix], rng_of: Draws):
         self.types = types
-        self._content: dict[int, bool] = {}
         classes = length_classes(reference)
         self._prefixes = np.bincount(classes, minlength=len(LENGTHS) + 1)
-        counts: dict[Feature, list[int]] = {}
+        self._unseen = [0] * (len(LENGTHS) + 1)
+        self._counts: dict[Feature, list[int]] = defaultdict(self._unseen.copy)
         for prefix, length in zip(reference, classes.tolist(), strict=True):
             for feature in self.features(prefix):
-                if feature not in counts:
-                    counts[feature] = [0] * (len(LENGTHS) + 1)
-                counts[feature][length] += 1
-        self._counts = counts
-        self._unseen = [0] * (len(LENGTHS) + 1)
+                self._counts[feature][length] += 1
         self._pool = [self.features(prefix) for prefix in pool]
         self._pool_classes = length_classes(pool)
         self.corrected = Correction(self._smallest, len(pool), rng_of)
-
-    def _is_content(self, token: int) -> bool:
-        if token not in self._content:
-            self._content[token] = is_content(self.types[token])
-        return self._content[token]
 
     def features(self, prefix: Prefix) -> list[Feature]:
         """Return all features that a prefix could share with others, once each, in a fixed order.
@@ -53,7 +44,7 @@ class Shallow:
             return [("empty", ())]
         out: list[Feature] = [("end", prefix[-n:]) for n in range(1, min(LONGEST, len(prefix)) + 1)]
         word = self.types[prefix[-1]]
-        if self._is_content(prefix[-1]):
+        if is_content(word):
             out.append(("form", (stem(word),)))
         if looks := shape(word):
             out.append(("shape", (looks,)))
@@ -61,7 +52,7 @@ class Shallow:
         for first in range(len(window)):
             content = False
             for end in range(first + 1, min(first + LONGEST, len(window)) + 1):
-                content = content or self._is_content(window[end - 1])
+                content = content or is_content(self.types[window[end - 1]])
                 if content:
                     out.append(("near", window[first:end]))
         return list(dict.fromkeys(out))

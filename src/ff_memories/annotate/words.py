@@ -13,20 +13,16 @@ _VOWEL = re.compile(r"[aeiouy]")
 
 
 @cache
-def _stop_words() -> frozenset[str]:
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import, so only if needed
-
-    return ENGLISH_STOP_WORDS
-
-
 def is_content(word: str) -> bool:
     """Say whether a token can carry a topic: no stop word, punctuation, single letter or clitic such as "n't"."""
+    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS  # takes a second to import, so only if needed
+
     return (
         (len(word) > 1 or word.isdigit())
         and word[0].isalnum()
         and "'" not in word
         and word not in SPECIALS
-        and word.lower() not in _stop_words()
+        and word.lower() not in ENGLISH_STOP_WORDS
     )
 
 

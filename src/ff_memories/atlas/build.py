@@ -48,8 +48,10 @@ def build(
         every = pl.concat(numbers.values())
         write_whole(partial / NUMBERS, csv_text(every.columns, every.rows()))
         write_whole(partial / SIDE_BY_SIDE, side_by_side(members))
-        of_run = lambda member: plotted((member.folder / FIGURES).glob("*.csv"))
-        own = [of_run(member).select(pl.lit(member.label).alias("run"), pl.all()) for member in members]
+        own = [
+            plotted((member.folder / FIGURES).glob("*.csv")).select(pl.lit(member.label).alias("run"), pl.all())
+            for member in members
+        ]
         pl.concat(own, how="diagonal_relaxed").write_parquet(partial / PLOTTED)
     return warnings, notes
 
@@ -190,7 +192,8 @@ def formula(text: str) -> Markup:
 def _facts(member: Member) -> dict[str, str]:
     """Return a model's facts for the page; every run has the same."""
     info, read = member.info, member.text
-    whole = lambda key: f"{info[key]:,}" if isinstance(info.get(key), int) else UNKNOWN
+    keys = ("layers", "model", "vocab", "parameters")
+    whole = {key: f"{info[key]:,}" if isinstance(info.get(key), int) else UNKNOWN for key in keys}
     both = info.get("signs", 1) > 1
     activation = info.get("activation") or ("relu" if info["scope"] != "model" else UNKNOWN)
     return {
@@ -198,12 +201,12 @@ def _facts(member: Member) -> dict[str, str]:
         "model": str(info.get("hub") or info.get("source") or info.get("model_type") or "fairseq transformer_lm"),
         "scope": ABOUT[info["scope"]].partition(":")[0],
         "weights": quantised(info) or "not quantised",
-        "layers, L": whole("layers"),
-        "width": whole("model"),
+        "layers, L": whole["layers"],
+        "width": whole["model"],
         "memories per layer, d_m": f"{member.neurons:,}" + (", each with both signs" if both else ""),
         "activation function": activation + (", gated" if info.get("gated") else ""),
-        "token types, V": whole("vocab"),
-        "parameters": whole("parameters"),
+        "token types, V": whole["vocab"],
+        "parameters": whole["parameters"],
         "text": (read.source or (listed([Path(file).name for file in read.files]) if read.files else UNKNOWN))
         + (f" ({read.form})" if read.form else ""),
         "untrained models": str(len(member.untrained)),

@@ -46,23 +46,23 @@ def chart(
         axis=alt.Axis(values=[0, 0.25, 0.5, 0.75, 1], format=".2~f"),
     )
     axis, lines = _axis(frame, panel, top), alt.Chart(source(frame.drop_nulls("value"))).encode(x=x)
-    y = lambda field: alt.Y(f"{field}:Q", **axis)
+    y = {field: alt.Y(f"{field}:Q", **axis) for field in ("untrained", "low", "value", "chance")}
     colour, plain = _colour(frame, labels, over), _colour(frame, labels, over, legend=False)
     behind = alt.Chart(source(frame.drop_nulls("untrained"))).encode(x=x)
     thin: Options = {"strokeWidth": 0.9, "strokeDash": [3, 2], "clip": True}
     thin |= {"color": FAINT} if over else {"opacity": FADED}
     bars: Options = {"strokeWidth": 0.7, "opacity": 0.35 if over else 0.6, "clip": True}
     marks = [
-        behind.mark_line(**thin).encode(y=y("untrained"), detail="label:N", **({} if over else {"color": plain})),
-        lines.mark_rule(**bars).encode(y=y("low"), y2="high:Q", color=plain),
-        lines.mark_line(strokeWidth=1.2, clip=True).encode(y=y("value"), color=plain, detail="label:N"),
+        behind.mark_line(**thin).encode(y=y["untrained"], detail="label:N", **({} if over else {"color": plain})),
+        lines.mark_rule(**bars).encode(y=y["low"], y2="high:Q", color=plain),
+        lines.mark_line(strokeWidth=1.2, clip=True).encode(y=y["value"], color=plain, detail="label:N"),
         lines.mark_point(filled=True, size=16, opacity=1, clip=True).encode(
-            y=y("value"), color=colour, tooltip=tooltips(frame), **({} if over else {"shape": _shape(labels)})
+            y=y["value"], color=colour, tooltip=tooltips(frame), **({} if over else {"shape": _shape(labels)})
         ),
     ]
     if panel.chance:
         level = alt.Chart(source([{"chance": panel.chance[0]}])).mark_rule(**LINE)
-        marks.insert(0, level.encode(y=y("chance")))
+        marks.insert(0, level.encode(y=y["chance"]))
     if frame.is_empty():
         marks.append(in_the_centre("no run has these numbers", 9, color=FAINT))
     return framed(marks, describes, COLUMN_WIDTH, HEIGHT, panel.title, notes)

@@ -29,17 +29,14 @@ Tables = dict[str, pl.DataFrame]
 
 
 @dataclass(frozen=True)
-class Text:
-    """What a run read, as far as it is known: a ``source`` of the registry, or ``files``; ``sha256`` of all together.
-
-    ``form`` is ``raw`` for models of `transformers`, else ``tokenised``; ``sentences`` is a digest of that table.
-    """
+class RunText:
+    """What a run read, as far as it is known: a source of the registry, or files."""
 
     source: str | None = None
-    form: str = ""
-    sha256: str | None = None
+    form: str = ""  # ``raw`` for models of `transformers`, else ``tokenised``
+    sha256: str | None = None  # of all files together
     files: tuple[str, ...] = ()
-    sentences: str | None = None
+    sentences: str | None = None  # a digest of that table
 
     @property
     def known(self) -> bool:
@@ -48,24 +45,19 @@ class Text:
 
 @dataclass(frozen=True)
 class Member:
-    """One run of an atlas: its ``folder`` as typed, its ``label`` in figures, and its ``claims`` with verdicts.
+    """One run of an atlas."""
 
-    ``resolved``: its config as plain data, or ``None`` and why it is ``unknown``. ``tables``: those of ``BEYOND_PAPER``
-    may be absent or empty, and ``pattern_labels`` has the proxy's rows alone, if any. ``untrained``: the same tables of
-    models with random weights, by seed. ``step``: what its line is coloured by, if the atlas is over something.
-    """
-
-    folder: Path
+    folder: Path  # as typed
     name: str
-    label: str
+    label: str  # in figures
     info: Mapping[str, Any]
-    resolved: Mapping[str, Any] | None
-    unknown: str
-    text: Text
-    tables: Tables
-    untrained: Sequence[Tables]
-    claims: Mapping[str, Mapping[str, Any]]
-    step: float | None = None
+    resolved: Mapping[str, Any] | None  # its config as plain data, or ``None``
+    unknown: str  # and why
+    text: RunText
+    tables: Tables  # ``BEYOND_PAPER`` may be absent or empty; of ``pattern_labels`` the proxy's rows alone, if any
+    untrained: Sequence[Tables]  # the same of models with random weights, by seed
+    claims: Mapping[str, Mapping[str, Any]]  # with verdicts
+    step: float | None = None  # what its line is coloured by, if the atlas is over something
 
     @property
     def neurons(self) -> int:
@@ -169,14 +161,14 @@ def _config(folder: Path, info: dict[str, Any]) -> tuple[Config | None, str]:
     return (fitting[0], "") if all(config == fitting[0] for config in fitting) else (None, "several configs fit it")
 
 
-def _text(config: Config | None, folder: Path, sentences: str | None) -> Text:
+def _text(config: Config | None, folder: Path, sentences: str | None) -> RunText:
     """Return a run's text from its config (``None`` if unknown), its folder and the digest of its sentences."""
     if config is None:
-        return Text(sentences=sentences)
+        return RunText(sentences=sentences)
     corpus, root = config.corpus, folder.resolve().parents[1]
     files = tuple(str(root / path) for path in (*corpus.train.files, *corpus.validation.files))
     form = "raw" if config.model.has_tokenizer else "tokenised"
-    return Text(corpus.source, form, corpus.sha256, files, sentences)
+    return RunText(corpus.source, form, corpus.sha256, files, sentences)
 
 
 def _tables(folder: Path) -> Tables:
@@ -208,7 +200,7 @@ SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition
 NAMES = ("corpus.source", "corpus.sha256", ".files")  # what text it is, not what a run does with it
 
 
-def relation(one: Text, other: Text) -> tuple[str, str]:
+def relation(one: RunText, other: RunText) -> tuple[str, str]:
     """Return how two texts relate, ``same``, ``related`` or ``other``, and what a reader must know about it."""
     if (one.sentences and one.sentences == other.sentences) or (one.sha256 and one.sha256 == other.sha256):
         return SAME, ""
@@ -249,12 +241,12 @@ def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
 
     A run whose config is unknown has ``None`` everywhere, and is left out of the comparison.
     """
-    of_run = lambda resolved: dict(flat({name: resolved[name] for name in SECTIONS})) if resolved else {}
-    settings = [of_run(member.resolved) for member in members]
+    configs = [{name: m.resolved[name] for name in SECTIONS} if m.resolved else {} for m in members]
+    settings = [dict(flat(config)) for config in configs]
     known = [values for values in settings if values]
     names = dict.fromkeys(name for values in known for name in values if not name.endswith(NAMES))
-    differs = lambda name: any(values.get(name) != known[0].get(name) for values in known)
-    return {name: [values.get(name) for values in settings] for name in filter(differs, names)}
+    differing = [name for name in names if any(values.get(name) != known[0].get(name) for values in known)]
+    return {name: [values.get(name) for values in settings] for name in differing}
 
 
 def without_folders(value: Any) -> Any:

@@ -83,9 +83,9 @@ class Baseline:
         triggers = self.listed.with_columns(pl.Series("sentence", sentences))
         keys = read_keys(triggers, text, config.patterns.keys_per_layer, config.patterns.top, config.seed)
         self.keys = {(key.layer, key.key): key for key in keys}
-        self.annotator = proxy.Annotator.of(text, self.types, self.own.embedding.float().cpu(), triggers, config.seed)
+        self.annotator = proxy.Annotator(text, self.types, self.own.embedding.float().cpu(), triggers, config.seed)
         vectors, counts = self.own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(self.types))
-        closer = distance.WordCloseness.of(vectors, counts, self.types.types, config.seed)
+        closer = distance.WordCloseness(vectors, counts, self.types.types, config.seed)
         judged = distance.label(distance.compositions(refinement, config.seed), self.types.types, closer)
         return {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
 

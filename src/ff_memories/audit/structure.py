@@ -143,7 +143,7 @@ def _following(inputs: AuditInputs, rows: Frame) -> pl.Series:
 
 def _drawn(inputs: AuditInputs, looked_at: int | None = None) -> tuple[Frame, dict[str, int]]:
     triggers, options, seed = inputs.tables["triggers"], inputs.config.mutations, inputs.config.seed
-    words = Words.of(inputs.corpus) if options.unit == "word" else None
+    words = Words(inputs.corpus) if options.unit == "word" else None
     return mutations.sample(triggers, *inputs.oracle.keys, options, seed, looked_at, words)
 
 

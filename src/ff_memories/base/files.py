@@ -58,9 +58,8 @@ def require_new(path: Path, what: str = "folder") -> None:
 def atomic_write(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path to write to; it replaces ``path`` when the block ends without an error.
 
-    Raises:
-        OSError: the system refuses to write; libraries that raise errors of their own quote its number.
-        UserError: the path is that of a folder, a pipe or a device, which a file would replace.
+    Raises ``OSError`` where the system refuses to write (libraries that raise errors of their own quote its number),
+    and ``UserError`` for the path of a folder, a pipe or a device, which a file would replace.
     """
     path = Path(path)
     require_file(path)

@@ -61,8 +61,7 @@ def read_yaml(path: str | Path, kind: type[T], hint: str | None = None, what: st
 def read_text(path: str | Path, what: str, hint: str | None = None, largest: int = LARGEST_TEXT) -> str:
     """Return a text file's content in UTF-8; ``what`` the file is and ``hint``, for messages on its absence or size.
 
-    Raises:
-        UserError: the file is missing, larger than ``largest`` bytes or not UTF-8.
+    Raises ``UserError`` if the file is missing, larger than ``largest`` bytes or not UTF-8.
     """
     try:
         text = _bytes(path, hint, what, largest).decode("utf-8")

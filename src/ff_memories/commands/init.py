@@ -3,7 +3,6 @@
 import argparse
 import re
 from collections.abc import Iterator
-from copy import deepcopy
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -94,26 +93,22 @@ def configured(args: argparse.Namespace) -> str:
     data["figures"] = {name: {} for name in FIGURES}  # listed, so DVC notices when options are added
     shared = {} if args.protocol is None else config.joined(config.read_yaml(args.protocol), str(args.protocol))
     data = _overlaid(data, shared)
-    for setting in args.set:  # mistakes before anything is read
-        _set(deepcopy(data), setting)
-    for path in texts:
-        forms.check(path, lines_are_sentences="corpus.segmenter=line" in args.set)
-    if args.model is None:
-        data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
-    else:
+    data["corpus"]["source"] = None if file else args.text
+    data["corpus"]["train"]["files"], data["corpus"]["validation"]["files"] = args.train, args.validation
+    data["model"] = {"checkpoint": args.checkpoint, "dictionary": args.dictionary}
+    if args.model is not None:
         data["model"] = {"start": TransformersModel.model_fields["start"].default}
-        for setting in args.set:  # the model is checked with its start token
-            _set(data, setting)
+    for setting in args.set:  # before anything is read: the model is checked with its start token
+        _set(data, setting)
+    for path in texts:
+        forms.check(path, lines_are_sentences=data["corpus"]["segmenter"] == "line")
+    if args.model is not None:
         data["model"] = _found(args.model, args.revision, data["model"]["start"]) | data["model"]
-    train, validation = args.train, args.validation
     if file is not None:
         parts = one_text.split(file)
-        train, validation = [parts.train.as_posix()], [parts.validation.as_posix()]
         print(f"{file}: split by {parts}")
-    data["corpus"]["source"] = None if file else args.text
-    data["corpus"]["train"]["files"], data["corpus"]["validation"]["files"] = train, validation
-    for setting in args.set:
-        _set(data, setting)
+        data["corpus"]["train"]["files"] = data["corpus"]["train"]["files"] or [parts.train.as_posix()]
+        data["corpus"]["validation"]["files"] = data["corpus"]["validation"]["files"] or [parts.validation.as_posix()]
     given = {setting.partition("=")[0] for setting in args.set}
     _follow(data, given)
     folder = _folder(_run(render(data), args.config))
@@ -151,8 +146,11 @@ def _folder(run_: Run) -> Path | None:
 
 def _overlaid(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     """Return a config that has a protocol's keys instead of its own."""
-    both = lambda key, value: isinstance(value, dict) and isinstance(data.get(key), dict)
-    return data | {key: _overlaid(data[key], value) if both(key, value) else value for key, value in shared.items()}
+    out = dict(data)
+    for key, value in shared.items():
+        own = out.get(key)
+        out[key] = _overlaid(own, value) if isinstance(own, dict) and isinstance(value, dict) else value
+    return out
 
 
 def _without(data: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:

@@ -56,14 +56,18 @@ def run(args: argparse.Namespace) -> None:
         print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
     print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
     if args.json:
-        spent = lambda c: c and {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib * 2**20}
-        of_all = lambda step: {"seconds": step.jobs * step.seconds, "measured": spent(measured.get(step.rule))}
+        spent = {
+            c.rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib * 2**20} for c in measured.values()
+        }
+        steps = [
+            asdict(step) | {"seconds": step.jobs * step.seconds, "measured": spent.get(step.rule)} for step in plan
+        ]
         whole = {
             "device": planner.device,
             "card": planner.card and planner.card.name,
             "tokens": asdict(planner.text.read_by(config)),
             "speed": asdict(planner.speed),
-            "steps": [asdict(step) | of_all(step) for step in plan],  # memory and disk in bytes
+            "steps": steps,  # memory and disk in bytes
             "elapsed": elapsed,
         }
         write_json(args.json, whole)

@@ -106,7 +106,10 @@ def _checked(args: argparse.Namespace, run_: Run, aim: Aim, more: dict[str, Any]
     scope = read_info(run_.path("model", "info.json"))["scope"]
     print(f"{run_.results}, {ABOUT[scope]}", flush=True)
     begun = time.monotonic()
-    say = lambda part: print(*page(part), sep="\n", flush=True)
+
+    def say(part: CheckedPart) -> None:
+        print(*page(part), sep="\n", flush=True)
+
     given = {kind: more["archive"][kind] for kind in ("model", "text") if more}
     open_ = [f"the {kind} that you gave may not be {its['name']}" for kind, its in given.items() if not its["known"]]
     parts = [CheckedPart("inputs", "only the archive says their digests", open=open_)] if open_ else []

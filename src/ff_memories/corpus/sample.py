@@ -5,10 +5,10 @@ The names are those of the released code's data frames, which record its random 
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel, Field
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -31,38 +31,33 @@ def read(path: Path, texts: dict[int, str], lengths: np.ndarray) -> pl.DataFrame
     for line, text, position in records(path):
         same = numbers.get(text)
         if same is None:
-            raise UserError(
-                f"{path}, line {line}: no validation sentence has the text {text!r}",
-                "use the validation text that the sample was drawn from, one sentence per line, with "
-                "corpus.segmenter: line",
-            )
+            hint = "use the text that the sample was drawn from, one sentence per line, with corpus.segmenter: line"
+            raise UserError(f"{path}, line {line}: no validation sentence has the text {text!r}", hint)
         turn = turns[text] = turns.get(text, -1) + 1
         sentence = same[turn % len(same)]
         if position > lengths[sentence]:
-            raise UserError(
-                f"{path}, line {line}: random_pos is {position}, but the sentence has {lengths[sentence]} tokens",
-                "check corpus.tokenizer: positions count the tokens that the model reads",
-            )
+            what = f"random_pos is {position}, but the sentence has {lengths[sentence]} tokens"
+            hint = "check corpus.tokenizer: positions count the tokens that the model reads"
+            raise UserError(f"{path}, line {line}: {what}", hint)
         rows.append((sentence, position))
     sentences, positions = zip(*rows, strict=True)
     return pl.DataFrame({"example": np.arange(len(rows)), "sentence": sentences, "position": positions})
 
 
+class Sampled(BaseModel):
+    """A line of such a file."""
+
+    text: str
+    random_pos: int = Field(ge=0)
+
+
 def records(path: Path) -> Iterator[tuple[int, str, int]]:
-    empty = True
+    """Yield (line number, text, position) of a file's lines. Raises ``UserError`` for another form, or no line."""
+    hint, empty = f"write lines such as {FORM}", True
     for number, content in lines(path):
-        if not content.strip():
-            continue
-        try:
-            record = foreign.json_of(content, str(path), dict[str, Any], text=True)
-            text, position = record["text"], record["random_pos"]
-        except (UserError, KeyError):
-            text = position = None
-        if not isinstance(text, str) or type(position) is not int:
-            raise UserError(f"{path}, line {number}: expected `text` and `random_pos`", f"write lines such as {FORM}")
-        if position < 0:
-            raise UserError(f"{path}, line {number}: random_pos is {position}, but a prefix has 0 tokens or more")
-        yield number, " ".join(text.split()), position
-        empty = False
+        if content.strip():
+            record = foreign.json_of(content, f"{path}, line {number}", Sampled, hint, text=True)
+            yield number, " ".join(record.text.split()), record.random_pos
+            empty = False
     if empty:
-        raise UserError(f"{path}: the sample is empty", f"write lines such as {FORM}")
+        raise UserError(f"{path}: the sample is empty", hint)

@@ -17,25 +17,18 @@ from ff_memories.base.files import atomic_write, require_file
 
 # prefix lengths in a sentence of N tokens: from the first, to N plus the second, inclusive
 POSITIONS = {"inner": (1, -1), "released": (0, -1), "full": (1, 0)}
+COUNTED = ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad")
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The sentences of both splits: train first, then validation.
+    """The sentences of both splits: train first, then validation."""
 
-    Attributes:
-        tokens: (tokens,) int32, all sentences concatenated.
-        offsets: (sentences + 1,) int64, where each sentence starts in ``tokens``.
-        train: number of sentences in the training split, which have the lowest ids.
-        begins: (tokens,) bool, which tokens begin a word; ``None`` where tokens are words.
-        numbers: (sentences,) int64, of a sample: its sentences' numbers in the run's corpus; ``None`` of that corpus.
-    """
-
-    tokens: np.ndarray
-    offsets: np.ndarray
-    train: int
-    begins: np.ndarray | None = None
-    numbers: np.ndarray | None = None
+    tokens: np.ndarray  # (tokens,) int32, all sentences concatenated
+    offsets: np.ndarray  # (sentences + 1,) int64, where each sentence starts in ``tokens``
+    train: int  # number of sentences in the training split, which have the lowest ids
+    begins: np.ndarray | None = None  # (tokens,) bool, which tokens begin a word; ``None`` where tokens are words
+    numbers: np.ndarray | None = None  # (sentences,) int64, of a sample: its sentences' numbers in the run's corpus
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -54,17 +47,15 @@ class Corpus:
         sampled = generator(seed, "baseline sentences").permutation(self.train)[:sentences]
         numbers = np.concatenate([np.sort(sampled), np.arange(self.train, len(self))])
         offsets = np.concatenate([[0], np.cumsum(self.lengths[numbers])])
-        parts = [slice(self.offsets[n], self.offsets[n + 1]) for n in numbers.tolist()]
-        taken = lambda of: np.concatenate([of[:0], *(of[part] for part in parts)])
-        begins = None if self.begins is None else taken(self.begins)
-        return Corpus(taken(self.tokens), offsets, len(sampled), begins, numbers)
+        inside = np.repeat(np.isin(np.arange(len(self)), numbers), self.lengths)
+        begins = None if self.begins is None else self.begins[inside]
+        return Corpus(self.tokens[inside], offsets, len(sampled), begins, numbers)
 
     def following(self, sentence: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return the token after each prefix (n,) int64, given its sentence and length; -1 at a sentence's end."""
         inside = position < self.lengths[sentence]
-        return np.where(inside, self.tokens[np.where(inside, self.offsets[sentence] + position, 0)], -1).astype(
-            np.int64
-        )
+        at = np.where(inside, self.offsets[sentence] + position, 0)
+        return np.where(inside, self.tokens[at], -1).astype(np.int64)
 
 
 def available(corpus: Corpus, positions: str) -> np.ndarray:
@@ -73,35 +64,22 @@ def available(corpus: Corpus, positions: str) -> np.ndarray:
     return np.maximum(corpus.lengths[: corpus.train] + high - low + 1, 0)
 
 
-@dataclass(frozen=True)
 class Words:
-    """Which tokens of each prefix make up a word.
+    """Which tokens of prefixes make up words. Raises ``UserError`` for a corpus that does not say where they begin."""
 
-    Attributes:
-        starts: (words + 1,) the place of each word's first token among the corpus' tokens; then their number.
-        through: (tokens,) how many words begin up to each token, itself included.
-        offsets: of the corpus.
-    """
-
-    starts: np.ndarray
-    through: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def of(cls, corpus: Corpus) -> "Words":
-        """Return a corpus' words. Raises ``UserError`` if it does not say where they begin."""
+    def __init__(self, corpus: Corpus):
         if corpus.begins is None:
             hint = "set mutations.unit: token; a run of this config makes a corpus with words"
             raise UserError("mutations.unit is word, but the corpus does not say where its words begin", hint)
-        starts = np.append(np.flatnonzero(corpus.begins), len(corpus.tokens))
-        return cls(starts, np.cumsum(corpus.begins, dtype=np.uint32), corpus.offsets)
+        # (words + 1,) the place of each word's first token among the corpus' tokens; then their number
+        self.starts = np.append(np.flatnonzero(corpus.begins), len(corpus.tokens))
+        # (tokens,) how many words begin up to each token, itself included
+        self.through, self.offsets = np.cumsum(corpus.begins, dtype=np.uint32), corpus.offsets
 
     def count(self, sentence: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Return how many words prefixes have, the last one perhaps cut short; 0 of the empty prefix.
 
-        Args:
-            sentence: (rows,) numbers of sentences.
-            position: (rows,) lengths of prefixes, in tokens.
+        ``sentence``: (rows,) numbers of sentences; ``position``: (rows,) lengths of prefixes, in tokens.
         """
         if not len(sentence):
             return np.zeros(0, dtype=np.int64)
@@ -112,9 +90,7 @@ class Words:
     def span(self, sentence: np.ndarray, position: np.ndarray, word: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the first token (rows,) of a word of each prefix, from 1, and how many tokens the prefix has of it.
 
-        Args:
-            sentence, position: as of ``count``.
-            word: (rows,) which word, from 1.
+        ``sentence``, ``position``: as of ``count``; ``word``: (rows,) which word, from 1.
         """
         first = self.offsets[sentence]
         index = self.through[first].astype(np.int64) - 2 + word
@@ -137,11 +113,7 @@ class Sentences:
     line: "array[int]" = field(default_factory=lambda: array("I"))
     first_token: "array[int]" = field(default_factory=lambda: array("I"))
     inside: dict[int, tuple[int, int]] = field(default_factory=dict)
-    counts: dict[str, int] = field(
-        default_factory=lambda: dict.fromkeys(
-            ("paragraphs", "headings_dropped", "sentences_split", "tokens", "tokens_unknown", "tokens_pad"), 0
-        )
-    )
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -177,10 +149,10 @@ class Sentences:
 def write(train: Sentences, validation: Sentences, path: str | Path) -> None:
     """Write the corpus atomically."""
     first, second = (np.frombuffer(s.offsets, dtype=np.int64) for s in (train, validation))
-    joined = lambda name, kind: np.concatenate([np.frombuffer(getattr(s, name), kind) for s in (train, validation)])
-    begins = joined("begins", np.int8) == 1 if train.begins or validation.begins else None
+    tokens, begins = train.tokens + validation.tokens, train.begins + validation.begins
     offsets = np.concatenate([first, first[-1] + second[1:]])
-    write_sample(Corpus(joined("tokens", np.int32), offsets, len(train), begins), path)
+    starts_word = np.frombuffer(begins, np.int8) == 1 if begins else None
+    write_sample(Corpus(np.frombuffer(tokens, np.int32), offsets, len(train), starts_word), path)
 
 
 def write_sample(corpus: Corpus, path: str | Path) -> None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Sized
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -124,11 +125,9 @@ def sentences(
                     ids, begins = dictionary.encode_words(piece)
                 if len(ids) > max_tokens:
                     if too_long == "refuse":
-                        raise UserError(
-                            f"{path}, line {number}, token {start + 1}: the sentence has {len(ids)} tokens, but the "
-                            f"model takes at most {max_tokens}",
-                            "set corpus.too_long: split, or shorten the sentence",
-                        )
+                        what = f"the sentence has {len(ids)} tokens, but the model takes at most {max_tokens}"
+                        hint = "set corpus.too_long: split, or shorten the sentence"
+                        raise UserError(f"{path}, line {number}, token {start + 1}: {what}", hint)
                     out.counts["sentences_split"] += 1
                 pieces: list[Piece]
                 if isinstance(dictionary, Dictionary):
@@ -190,32 +189,39 @@ def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[in
     tokens fails too: its pieces have no text of their own.
     """
     tried: list[tuple[int, UserError]] = []
-    by_types = () if types is None else (lambda: lambda text: types.encode(text.split()),)
-    for tokenizer in by_types or (lambda: str.split, moses):
+    for tokenize in _tokenizers(types):
         out: dict[int, str] = {}
         try:
-            out.update(_read_back(sentences, tokenizer()))
+            out.update(_read_back(sentences, tokenize))
             return out
         except UserError as error:
             tried.append((len(out), error))
     raise max(tried, key=lambda t: t[0])[1]  # the run's own tokenizer gets further
 
 
+def _tokenizers(types: Types | None) -> Iterator[Callable[[str], Sized]]:
+    """Yield the ways in which a run may have split its text."""
+    if types is None:
+        yield str.split
+        yield moses()
+    else:
+        yield lambda text: types.encode(text.split())
+
+
 def _read_back(sentences: pl.DataFrame, tokenize: Callable[[str], Sized]) -> Iterator[tuple[int, str]]:
     last = set(sentences.group_by("split").agg(pl.col("sentence").max())["sentence"])
     for (_, file), rows in sentences.sort("sentence").group_by("split", "file", maintain_order=True):
-        wanted: dict[int, list[tuple[int, int, int, int | None, int | None]]] = {}
+        wanted: dict[int, list[tuple[Any, ...]]] = {}
         inside = ("first_character", "characters")
         rows = rows.with_columns(pl.lit(None).alias(name) for name in inside if name not in rows.columns)
-        for row in rows.select("sentence", "line", "first_token", "tokens", *inside).iter_rows():
-            number, line, first, tokens, before, characters = row
-            wanted.setdefault(line, []).append((first, number, tokens, before, characters))
+        for line, *place in rows.select("line", "first_token", "sentence", "tokens", *inside).iter_rows():
+            wanted.setdefault(line, []).append(tuple(place))
         for line, content in lines(Path(str(file))):
             if starts := wanted.pop(line, None):
                 words = list(re.finditer(r"\S+", content))
                 following = dict(pairwise([*sorted({first for first, *_ in starts}), len(words)]))
                 for first, number, tokens, before, characters in starts:
-                    if before is not None and characters is not None:
+                    if before is not None:
                         text = " ".join(content[words[first].start() :].split())[before : before + characters]
                         if len(tokenize(text)) != tokens:
                             raise _changed(file, line, first)

@@ -163,16 +163,19 @@ def card(
 ) -> str:
     """Return the card: YAML with a config for each table, then Markdown."""
     run, (identifier, licence_name) = config["run"], licence
-    of_table = lambda name: {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]}
+    configs: list[dict[str, Any]] = [
+        {"config_name": name, "data_files": [{"split": "train", "path": f"data/{name}.parquet"}]}
+        | ({"default": True} if name == "triggers" else {})
+        for name in contents.files
+    ]
     head = {
         "pretty_name": f"Feed-forward memories of the run {run}",
         "license": identifier,
         **({"license_name": licence_name} if licence_name else {}),
         "tags": list(TAGS),
-        "configs": [of_table(name) | ({"default": True} if name == "triggers" else {}) for name in contents.files],
+        "configs": configs,
     }
     plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
-    cell = lambda text: " ".join(text.split()).replace("|", "\\|")  # of a table in Markdown
     said = {"run": run, "about": about, "contents": contents, "licence": identifier, "text_licence": text_licence}
-    said |= {"head": plain_yaml(head), "config": plain_yaml(without_folders(config)), "cell": cell}
+    said |= {"head": plain_yaml(head), "config": plain_yaml(without_folders(config))}
     return environment("exports").get_template("card.md.j2").render(said)

@@ -40,8 +40,7 @@ def fetch(name: str, source: Source, offline: bool = False) -> None:
         return
     if not source.downloads:
         raise UserError(f"{name}: {', '.join(lacking)} is missing; it is built, not downloaded", "run the workflow")
-    here = lambda way: all((DOWNLOADS / part.name).is_file() for part in way.parts)
-    ways = [way for way in source.downloads if not offline or here(way)]
+    ways = [way for way in source.downloads if not offline or all((DOWNLOADS / p.name).is_file() for p in way.parts)]
     if not ways:
         raise UserError(f"{name}: missing {', '.join(lacking)}", by_hand(name, source))
     reasons = []

@@ -59,7 +59,10 @@ def model(header: Header) -> ConvertedModel:
         "licence": header.metadata.get("general.license"),
         "chat_template": "tokenizer.chat_template" in header.metadata,
     }
-    read = lambda own: tensor(header, names[own])
+
+    def read(own: str) -> np.ndarray:
+        return tensor(header, names[own])
+
     size = sum(prod(t.shape) for t in header.tensors.values())
     return ConvertedModel(config(header), list(names), read, tokenizer(header), special, told, size)
 
@@ -94,8 +97,7 @@ def tensors(header: Header) -> dict[str, str]:
 
 
 def _special(header: Header, word: str) -> int | None:
-    number: int | None = header.metadata.get(f"tokenizer.ggml.{word}_token_id")
-    return number
+    return header.metadata.get(f"tokenizer.ggml.{word}_token_id")
 
 
 def config(header: Header) -> dict[str, Any]:

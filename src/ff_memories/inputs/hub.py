@@ -52,7 +52,7 @@ def resolve(name: str, revision: str | None, start: str) -> Pinned:
         raise UserError(f"{name}: holds GGUF files alone", f"name one: --model {name}:{min(files)}")
     folder = _snapshot(name, revision, [*SMALL, CARD])
     on_hub = on_hub or dict.fromkeys(path.name for path in folder.iterdir())
-    files = chosen(on_hub, name, lambda: folder / INDEX)
+    files = chosen(on_hub, name, folder)
     check(folder, start, name)
     without_digest = [file for file in files if on_hub[file] is None]
     folder = _snapshot(name, folder.name, without_digest)

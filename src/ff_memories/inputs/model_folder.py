@@ -51,7 +51,7 @@ def files_of(folder: str | Path) -> list[str]:
     refuse_file(folder)
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "give a folder that `transformers` saved a model in")
-    names = chosen({path.name for path in folder.iterdir()}, str(folder), lambda: folder / INDEX)
+    names = chosen({path.name for path in folder.iterdir()}, str(folder), folder)
     for name in names:
         require_file(folder / name)
     return names
@@ -72,8 +72,8 @@ def refuse_file(path: Path) -> None:
         raise UserError(f"{path}: expected a folder with a model, not a file", hint)
 
 
-def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list[str]:
-    """Return those of a model's files that a run reads, sorted. ``index`` gets the index of shards where it is read.
+def chosen(here: Collection[str], where: str, folder: Path) -> list[str]:
+    """Return those of a model's files that a run reads, sorted; ``folder`` has the index of shards, if there is one.
 
     Raises ``UserError`` where weights, a shard of them, the config or the tokenizer are missing.
     """
@@ -87,11 +87,10 @@ def chosen(here: Collection[str], where: str, index: Callable[[], Path]) -> list
     if SINGLE in here:  # as `transformers`, which then reads no shards
         return sorted([*names, SINGLE])
     if INDEX in here:
-        path = index()
         try:
-            shards = safetensors_check.shards(path)
+            shards = safetensors_check.shards(folder / INDEX)
         except UserError as error:
-            raise UserError(str(error).replace(str(path.parent), where)) from None
+            raise UserError(str(error).replace(str(folder), where)) from None
         if missing := sorted(shards.difference(here)):
             raise UserError(f"{where}: {INDEX} names {missing[0]}, which is not there", "get all files of the model")
         return sorted([*names, INDEX, *shards])

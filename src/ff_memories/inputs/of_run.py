@@ -18,14 +18,14 @@ class Inputs:
     @property
     def named(self) -> list[tuple[str, str]]:
         """The files that the config names by path, each with its key; no rule makes them."""
-        corpus = self.config.corpus
         others = {
             **self.config.model.paths,
             "composition.sample_file": self.config.composition.sample_file,
             "sources.registry": self.config.sources.registry,
         }
-        texts = [(f"corpus.{split}.files", path) for split in ("train", "validation") for path in self._texts(split)]
-        return [*(texts if corpus.source is None else []), *((key, path) for key, path in others.items() if path)]
+        splits = ("train", "validation") if self.config.corpus.source is None else ()
+        texts = [(f"corpus.{split}.files", path) for split in splits for path in self.texts(split)]
+        return [*texts, *((key, path) for key, path in others.items() if path)]
 
     @property
     def missing(self) -> list[str]:
@@ -63,12 +63,9 @@ class Inputs:
     def texts(self, split: str) -> list[str]:
         """Return the text files of a split, from the config or its source."""
         if self.config.corpus.source is None:
-            return self._texts(split)
+            return list(getattr(self.config.corpus, split).files)
         source, raw = self._named("text"), f"raw_{split}"
         return [source.path(raw if self.config.model.has_tokenizer and raw in source.files else split)]
-
-    def _texts(self, split: str) -> list[str]:
-        return list(getattr(self.config.corpus, split).files)
 
     @property
     def test_text(self) -> list[str]:

@@ -7,6 +7,7 @@ the validation part, so no document is in both.
 
 import filecmp
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,13 +49,16 @@ def split(text: Path, place: Path = PLACE) -> Split:
     there.
     """
     for by in BY:
-        if len(sizes := _sizes(text, by)) >= FEWEST:
+        sizes = Counter[int]()  # characters of each document
+        for document, line in _documents(text, by):
+            sizes[document] += len(line)
+        if len(sizes) >= FEWEST:
             break
     else:
         hint = "give a longer text, with a paragraph per line, or a text for each part with --train and --validation"
         raise UserError(f"{text}: too short to be split: a text needs {FEWEST} lines that are not blank", hint)
     chosen: set[int] = set()
-    characters, wanted = 0, SHARE * sum(sizes)
+    characters, wanted = 0, SHARE * sizes.total()
     for document in generator(SEED, "validation documents").permutation(len(sizes)).tolist():
         if characters >= wanted or len(chosen) == len(sizes) - 1:
             break
@@ -84,13 +88,3 @@ def _documents(text: Path, by: str) -> Iterator[tuple[int, str]]:
                 if begun or document < 0:
                     document, begun = document + 1, False
                 yield document, part if part.endswith("\n") else f"{part}\n"
-
-
-def _sizes(text: Path, by: str) -> list[int]:
-    """Return each document's number of characters."""
-    sizes: list[int] = []
-    for document, line in _documents(text, by):
-        if document == len(sizes):
-            sizes.append(0)
-        sizes[document] += len(line)
-    return sizes

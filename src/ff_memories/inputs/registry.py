@@ -136,5 +136,5 @@ def golden_file(source: Source, registry: str | None) -> Path:
     if source.golden is None:
         hint = "set sources.golden: off"
         raise UserError(f"{source.folder}: the registry has no known numbers for this source", hint)
-    beside = Path(registry).with_name(source.golden) if registry else OWN.with_name(source.golden)
+    beside = Path(registry or OWN).with_name(source.golden)
     return beside if beside.is_file() else OWN.with_name(source.golden)

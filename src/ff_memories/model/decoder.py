@@ -23,20 +23,10 @@ from torch import Tensor
 
 from ff_memories.base.arithmetic import Precision
 from ff_memories.corpus.dictionary import EOS, PAD
+from ff_memories.model import matmul
 from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights
-from ff_memories.model.matmul import (
-    USUAL,
-    Paths,
-    Scoring,
-    attention,
-    attention_along,
-    attention_of_sentences,
-    linear,
-    relu_linear,
-    takes_sentences,
-    with_bias,
-)
+from ff_memories.model.matmul import USUAL, Paths, Scoring, linear
 from ff_memories.model.vocabulary import Vocabulary
 
 
@@ -47,17 +37,11 @@ def band_of(lengths: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Batch:
-    """Sentences packed without padding: groups of exactly equal length, one after the other.
+    """Sentences packed without padding: groups of exactly equal length, one after the other."""
 
-    Attributes:
-        tokens: (rows,) int64 ids, the model's start token (fairseq's ``</s>``) first in each sentence.
-        positions: (rows,) int64, 0 at the start token: row p of a sentence is its prefix of length p.
-        groups: (first row, sentences, rows per sentence) of each group.
-    """
-
-    tokens: Tensor
-    positions: Tensor
-    groups: tuple[tuple[int, int, int], ...]
+    tokens: Tensor  # (rows,) int64 ids, the model's start token (fairseq's ``</s>``) first in each sentence
+    positions: Tensor  # (rows,) int64, 0 at the start token: row p of a sentence is its prefix of length p
+    groups: tuple[tuple[int, int, int], ...]  # (first row, sentences, rows per sentence) of each group
 
     @classmethod
     def pack(cls, sentences: Sequence[np.ndarray], device: torch.device | str = "cpu", start: int = EOS) -> "Batch":
@@ -110,15 +94,15 @@ class Batch:
 
         Keys and values may have fewer heads.
         """
-        if takes_sentences(q, v, scoring):
-            return attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scoring)
+        if matmul.takes_sentences(q, v, scoring):
+            return matmul.attention_of_sentences(q, k, v, self.ends, self.groups[-1][2], scoring)
         if q.is_cuda:
-            return attention_along(q, k, v, self.bands, len(q), scoring)
+            return matmul.attention_along(q, k, v, self.bands, len(q), scoring)
         out = v.new_empty(*q.shape[:2], v.shape[2])
         for start, sentences, rows in self.groups:
             part = slice(start, start + sentences * rows)
             q_, k_, v_ = (x[part].unflatten(0, (sentences, rows)).transpose(1, 2) for x in (q, k, v))
-            mixed = attention(q_, k_, v_, scoring).transpose(1, 2)
+            mixed = matmul.attention(q_, k_, v_, scoring).transpose(1, 2)
             out[part].view(sentences, rows, *out.shape[1:]).copy_(mixed)
         return out
 
@@ -127,19 +111,12 @@ Rows = Batch | Level  # what a layer runs over
 
 
 class LayerOutput(NamedTuple):
-    """What one layer computes, a row per token (section 2).
+    """What one layer computes, a row per token (section 2)."""
 
-    Attributes:
-        residual: (rows, d), r, which the feed-forward output is added to.
-        coefficients: (rows, d_m), m.
-        update: (rows, d), y, the feed-forward output; empty where the layer stopped at its coefficients.
-        output: (rows, d), o = r + y; empty likewise.
-    """
-
-    residual: Tensor
-    coefficients: Tensor
-    update: Tensor
-    output: Tensor
+    residual: Tensor  # (rows, d), r, which the feed-forward output is added to
+    coefficients: Tensor  # (rows, d_m), m
+    update: Tensor  # (rows, d), y, the feed-forward output; empty where the layer stopped at its coefficients
+    output: Tensor  # (rows, d), o = r + y; empty likewise
 
 
 def signed_coefficients(coefficients: Tensor, rows: Tensor, memories: Tensor) -> Tensor:
@@ -153,7 +130,7 @@ def signed_coefficients(coefficients: Tensor, rows: Tensor, memories: Tensor) ->
 
 
 class AnyLayer(Protocol):
-    """One block of a model, as every experiment runs it: ``Layer``, or ``transformer.hooked.Layer``."""
+    """One block of a model, as every experiment runs it: ``DecoderLayer``, or ``transformer.hooked.HookedLayer``."""
 
     @property
     def keys(self) -> Tensor:
@@ -176,28 +153,19 @@ class AnyLayer(Protocol):
 
 
 class LanguageModel(ABC):
-    """What every experiment asks of a model: ``Decoder``, or ``transformer.hooked.HookedModel``.
+    """What every experiment asks of a model: ``Decoder``, or ``transformer.hooked.HookedModel``."""
 
-    Attributes:
-        description: what the model is.
-        start: id of the token that every sentence begins with.
-        signs: 1, or 2 where the coefficients' negative values are memories of their own.
-        forests: whether layers take a ``PrefixTree``.
-        parallel: whether the feed-forward layer reads its block's input, beside attention.
-        layers: the blocks, from below.
-    """
-
-    description: Description
+    description: Description  # what the model is
     precision: Precision
     device: torch.device
     dtype: torch.dtype
-    start: int
-    signs: int
-    forests: bool
-    parallel: bool
-    embedding: Tensor
+    start: int  # id of the token that every sentence begins with
+    signs: int  # 1, or 2 where the coefficients' negative values are memories of their own
+    forests: bool  # whether layers take a ``PrefixTree``
+    parallel: bool  # whether the feed-forward layer reads its block's input, beside attention
+    embedding: Tensor  # (vocab, d), of the input
     vocabulary: Vocabulary
-    layers: Sequence[AnyLayer]
+    layers: Sequence[AnyLayer]  # the blocks, from below
 
     @property
     def memories(self) -> int:
@@ -246,20 +214,21 @@ class LanguageModel(ABC):
         """Take out of the library's model what reads it; nothing can be computed with it any more."""
 
 
-class Layer:
+class DecoderLayer:
     """One block: self-attention, then the feed-forward memories (section 2)."""
 
     def __init__(self, weights: Weights, index: int, heads: int):
         tensors = {n.split(".", 2)[2]: t for n, t in weights.items() if n.startswith(f"layers.{index}.")}
         self.heads = heads
         self.attention_norm = tensors["attention_norm.weight"], tensors["attention_norm.bias"]
-        biased = lambda weight, bias: (with_bias(tensors[weight], tensors[bias]), tensors[bias])
-        self.qkv = biased("qkv.weight", "qkv.bias")
-        self.attention_out = biased("attention_out.weight", "attention_out.bias")
+        self.qkv, self.attention_out = (
+            (matmul.with_bias(tensors[f"{name}.weight"], tensors[f"{name}.bias"]), tensors[f"{name}.bias"])
+            for name in ("qkv", "attention_out")
+        )
         self.norm = tensors["norm.weight"], tensors["norm.bias"]
         self.key_bias, self.value_bias = tensors["key_bias"], tensors["value_bias"]
-        self._first = with_bias(tensors["keys"], self.key_bias)  # the two matrices as they are multiplied by
-        self._second = with_bias(tensors["values"].t(), self.value_bias)
+        self._first = matmul.with_bias(tensors["keys"], self.key_bias)  # the two matrices as they are multiplied by
+        self._second = matmul.with_bias(tensors["values"].t(), self.value_bias)
         self.keys = self._first[:, : tensors["keys"].shape[1]]  # (d_m, d): key i is row i
         self.values = self.added = self._second[:, : len(tensors["values"])].t()  # (d_m, d): value i is row i
 
@@ -295,7 +264,7 @@ class Layer:
         ``out``: (rows, d_m) memory to put them in.
         """
         x = F.layer_norm(residual, residual.shape[1:], *self.norm)
-        return relu_linear(x, self._first, self.key_bias, out)
+        return matmul.relu_linear(x, self._first, self.key_bias, out)
 
     def combine(self, coefficients: Tensor) -> Tensor:
         """Return the feed-forward output y (rows, d) = m V + b2, the sum of values weighted by their coefficients."""
@@ -316,7 +285,7 @@ class Decoder(LanguageModel):
 
     start, signs = EOS, 1
     forests, parallel = True, False
-    layers: list[Layer]
+    layers: list[DecoderLayer]
 
     def __init__(
         self,
@@ -336,7 +305,7 @@ class Decoder(LanguageModel):
         learned = weights.get("positions")
         self.positions = sinusoids(description.max_positions + 1, description.model) if learned is None else learned
         self.positions = self.positions.to(self.device, dtype)
-        self.layers = [Layer(weights, i, description.heads) for i in range(description.layers)]
+        self.layers = [DecoderLayer(weights, i, description.heads) for i in range(description.layers)]
         self.vocabulary = Vocabulary(description.output_cutoffs, weights, precision)
 
     def embed(self, batch: Batch | PrefixTree) -> Tensor:
@@ -351,9 +320,7 @@ def _input_table(description: Description, weights: Weights) -> Tensor:
         table = weights[f"input.{band}.embedding"]
         projection = weights.get(f"input.{band}.projection")
         bands.append(table if projection is None else linear(table, projection))
-    return (
-        torch.cat(bands).mul_(description.embedding_scale) if len(bands) > 1 else bands[0] * description.embedding_scale
-    )
+    return torch.cat(bands).mul_(description.embedding_scale)
 
 
 def sinusoids(length: int, dimensions: int) -> Tensor:

@@ -87,8 +87,9 @@ def model_like(own: LanguageModel, name: str, seed: int, weights: Path, descript
     It is on the same device, in the same precision. Raises ``UserError`` where no model has that name.
     """
     if isinstance(own, Decoder):
-        shape, _ = converted.load(weights, description)
-        return Decoder(shape, weights_of(weights, description, seed, name), own.device, precision=own.precision)
+        return Decoder(
+            own.description, weights_of(weights, description, seed, name), own.device, precision=own.precision
+        )
     from ff_memories.model.transformer.hooked import HookedModel  # the library takes seconds to load
 
     model: Any = own

@@ -16,39 +16,22 @@ Wiring = Literal["sequential", "parallel"]
 
 @dataclass(frozen=True)
 class Family:
-    """A row. Modules are named within one layer, except ``final_norm``, which is named within the model.
+    """A row. Modules are named within one layer, except ``final_norm``, which is named within the model."""
 
-    Attributes:
-        architecture: class of `transformers` that holds the model.
-        down: the matrix whose input is the memory coefficients and whose rows (columns) are the values.
-        up, gate: the matrices that make the coefficients: f(up) or, in a gated layer, f(gate) * up.
-        fused: whether gate and up are one matrix, the gate first.
-        activation: the module f.
-        norm: the norm whose output ``up`` reads; ``None``: ``up`` reads the residual itself.
-        norm_after: the norm that the output of ``down`` goes through before it is added.
-        wiring: see ``Wiring``.
-        reads: the module whose input is r; ``None``: r = o - y.
-        final_norm: the norm before the output layer.
-        packed: whether the family takes an attention function of ours, so sentences run without padding.
-        positions: of a table of learned positions, how many rows stand before that of the first position; ``None``: the
-            model has no such table.
-        choices: options of ``config.json`` that the row needs, and their value.
-    """
-
-    architecture: str
-    down: str
-    up: str
-    activation: str
-    norm: str | None
-    reads: str | None
-    final_norm: str
+    architecture: str  # class of `transformers` that holds the model
+    down: str  # the matrix whose input is the memory coefficients and whose rows (columns) are the values
+    up: str  # the matrix that makes the coefficients, with ``gate`` if there is one: f(up), or f(gate) * up
+    activation: str  # the module f
+    norm: str | None  # the norm whose output ``up`` reads; ``None``: ``up`` reads the residual itself
+    reads: str | None  # the module whose input is r; ``None``: r = o - y
+    final_norm: str  # the norm before the output layer
     gate: str | None = None
-    fused: bool = False
-    norm_after: str | None = None
+    fused: bool = False  # whether gate and up are one matrix, the gate first
+    norm_after: str | None = None  # the norm that the output of ``down`` goes through before it is added
     wiring: Wiring = "sequential"
-    packed: bool = True
-    positions: int | None = None
-    choices: tuple[tuple[str, object], ...] = ()
+    packed: bool = True  # whether the family takes an attention function of ours: sentences then run without padding
+    positions: int | None = None  # rows before the first position's in a table of learned ones; ``None``: no such table
+    choices: tuple[tuple[str, object], ...] = ()  # options of ``config.json`` that the row needs, and their value
 
     @property
     def gated(self) -> bool:

@@ -49,8 +49,7 @@ def has_inactive(info: Mapping[str, Any]) -> bool:
 def quantised(told: Mapping[str, Any]) -> str | None:
     """Return what quantised weights are, for readers; ``None`` for weights that are not quantised.
 
-    Args:
-        told: what a converted model's folder or info says: ``types`` (numbers by type) and ``bits`` (of the layers').
+    ``told``: what a converted model's folder or info says: ``types`` (numbers by type) and ``bits`` (of the layers').
     """
     bits = [n for n in told.get("bits", ()) if n < 16]
     if not bits:
@@ -63,8 +62,7 @@ def quantised(told: Mapping[str, Any]) -> str | None:
 def read_info(path: str | Path) -> dict[str, Any]:
     """Read a ``info.json``. Raises ``UserError`` when it is missing, damaged or names no known scope."""
     info = foreign.read_json(path, dict[str, Any], rebuild_hint(path))
-    lacking = [key for key in NEEDED if key not in info]
-    if lacking:
+    if lacking := [key for key in NEEDED if key not in info]:
         raise UserError(f"{path}: lacks {', '.join(lacking)}", rebuild_hint(path))
     if info["scope"] not in SCOPES:
         raise UserError(f"{path}: scope is {info['scope']!r}, none of {', '.join(SCOPES)}")

@@ -36,8 +36,8 @@ class Branches:
     def __init__(self, batch: Batch, base: torch.Tensor):
         self.batch = batch
         lengths = torch.cat([torch.full((n,), rows) for _, n, rows in batch.groups]).to(base.device)
-        again = lambda x: torch.cat([x, x[batch.last[base].to(x.device)]])
-        self.tokens, self.positions = again(batch.tokens), again(batch.positions)
+        again = torch.cat([torch.arange(len(batch.tokens), device=base.device), batch.last[base]])
+        self.tokens, self.positions = batch.tokens[again], batch.positions[again]
         before = torch.arange(int(lengths.max()) - 1, device=base.device)
         first = batch.last - lengths + 1
         self._seen = before < (lengths - 1)[base, None]  # (branches, width)
@@ -161,29 +161,25 @@ def added_to_output(block: AnyLayer, m: torch.Tensor, vector: torch.Tensor) -> t
     if (behind := block.behind(m)) is None:
         return vector, vector
     norm, at = behind
-    return norm(at + vector) - norm(at), HeldNorm.of(norm, at)(vector, at)
+    return norm(at + vector) - norm(at), HeldNorm(norm, at)(vector, at)
 
 
-@dataclass(frozen=True)
 class HeldNorm:
-    """A layer norm or RMS norm whose deviation is held: then it is linear. A change still loses its mean."""
+    """A layer norm or RMS norm whose deviation is held: then it is linear. A change still loses its mean.
 
-    norm: Norm
-    scale: torch.Tensor  # (d,), found by its outputs, as is its bias
-    shift: torch.Tensor
-    centred: bool  # whether it takes the mean away
+    The norm is read by its outputs; ``like``: (any, d), of the type and on the device of its inputs.
+    """
 
-    @classmethod
-    def of(cls, norm: Norm, like: torch.Tensor) -> "HeldNorm":
-        """Read a norm by its outputs; ``like``: (any, d), of the type and on the device of its inputs."""
+    def __init__(self, norm: Norm, like: torch.Tensor):
         x = like.new_full((3, like.shape[1]), 1000.0)
         x[0, 1::2] *= -1
         x[1] = 0
         out = norm(x)
-        centred = bool((out[2] - out[1]).abs().max() < 1e-3 * (out[0] - out[1]).abs().max())
-        centre = x[:1] - x[:1].mean(1, keepdim=True) if centred else x[:1]
+        self.norm, self.shift = norm, out[1]
+        self.centred = bool((out[2] - out[1]).abs().max() < 1e-3 * (out[0] - out[1]).abs().max())
+        centre = self._centre(x[:1])
         deviation = centre.square().mean(1, keepdim=True).sqrt()
-        return cls(norm, ((out[:1] - out[1]) * deviation / centre)[0], out[1], centred)
+        self.scale = ((out[:1] - out[1]) * deviation / centre)[0]  # (d,)
 
     def __call__(self, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
         """Return what a change (rows, d) adds to the norm of ``at`` (rows, d), whose deviation is held."""
@@ -232,16 +228,17 @@ def logit_changes(
     deviation held. In the last layer this is ``direct``, unless a norm stands behind the feed-forward layer.
     """
     h = ends.unchanged[ends.which]
-    held_norm = vocabulary.norm and HeldNorm.of(vocabulary.norm, h)
-    frozen = lambda change: change if held_norm is None else held_norm(change, h)
+    held_norm = vocabulary.norm and HeldNorm(vocabulary.norm, h)
+    changes = ends.direct, ends.changed - h
+    direct, frozen = changes if held_norm is None else (held_norm(change, h) for change in changes)
     free = vocabulary.output(ends.changed) - vocabulary.output(h)
-    logit = lambda change, words: (change.double() * words.double()).sum(1).cpu().numpy()
-    return {
-        "direct": logit(frozen(ends.direct), promoted),
-        "total": logit(free, promoted),
-        "total_frozen": logit(frozen(ends.changed - h), promoted),
-        "other_total": logit(free, other),
+    products = {
+        "direct": (direct, promoted),
+        "total": (free, promoted),
+        "total_frozen": (frozen, promoted),
+        "other_total": (free, other),
     }
+    return {name: (a.double() * b.double()).sum(1).cpu().numpy() for name, (a, b) in products.items()}
 
 
 def prediction_changes(vocabulary: Vocabulary, ends: LastLayer, following: np.ndarray) -> dict[str, np.ndarray]:

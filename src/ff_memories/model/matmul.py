@@ -55,16 +55,17 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | 
         if weight.shape[1] > x.shape[1]:
             x, bias = _with_ones(x, weight.shape[1]), None
         x = x.to(torch.bfloat16)
-        if x.device.type != "cpu":
-            return _summed_in_float32(x, weight, bias, out)
+        if x.device.type != "cpu":  # torch sums such products in float32 on GPUs alone
+            out = x.new_empty(len(x), len(weight), dtype=torch.float32) if out is None else out
+            torch.mm(x, weight.t(), out_dtype=torch.float32, out=out)
+            return out if bias is None else out.add_(bias)
         x, weight = x.float(), weight.float()
         if not _portable(x):
             with _bfloat16_instructions():
                 return _linear(x, weight, bias, out)
     if not _portable(x):
         return _linear(x, weight, bias, out)
-    if out is None:
-        out = x.new_empty(len(x), len(weight))
+    out = x.new_empty(len(x), len(weight)) if out is None else out
     np.matmul(x.numpy(), weight.numpy().T, out=out.numpy())
     return out if bias is None else out.add_(bias)
 
@@ -179,14 +180,6 @@ def _with_ones(x: Tensor, columns: int) -> Tensor:
     out[:, : x.shape[1]] = x
     out[:, x.shape[1] :] = 1
     return out
-
-
-def _summed_in_float32(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
-    """Return ``linear`` of bfloat16 factors in float32, which torch has for GPUs alone."""
-    if out is None:
-        out = x.new_empty(len(x), len(weight), dtype=torch.float32)
-    torch.mm(x, weight.t(), out_dtype=torch.float32, out=out)
-    return out if bias is None else out.add_(bias)
 
 
 def matmul(a: Tensor, b: Tensor) -> Tensor:

@@ -7,8 +7,9 @@ breaks one of them.
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -201,17 +202,11 @@ def _check_packing(book: _Book, model: Any, tokens: torch.Tensor, layers: list[n
             ((call.given[None], *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": call.given[None]})
         )
 
-    handles = [
-        layer.register_forward_pre_hook(same_input(call), with_kwargs=True)
-        for layer, call in zip(layers, calls, strict=True)
-    ]
     modules: dict[Hashable, nn.Module] = dict(enumerate(layers))
-    try:
-        with packed.over(batch):
-            packed_calls, _ = watch(model, batch.tokens[None], modules, position_ids=positions[None])
-    finally:
-        for handle in handles:
-            handle.remove()
+    with ExitStack() as hooks, packed.over(batch):
+        for layer, call in zip(layers, calls, strict=True):
+            hooks.enter_context(layer.register_forward_pre_hook(same_input(call), with_kwargs=True))
+        packed_calls, _ = watch(model, batch.tokens[None], modules, position_ids=positions[None])
     for index, call in enumerate(calls):
         # the scale of a token's numbers is that of the input too: a layer that cancels a large one is less exact
         ours, theirs = (torch.cat([made, call.given], -1) for made in (packed_calls[index][0].made, call.made))
@@ -223,8 +218,8 @@ def _check_causal(book: _Book, model: Any, tokens: torch.Tensor, logits: torch.T
     other = tokens.clone()
     other[:, -1] = (tokens[:, -1] + 1) % model.get_input_embeddings().weight.shape[0]
     _, other_logits = watch(model, other, {})
-    before = lambda given: given.unflatten(0, (SENTENCES, ROWS))[:, :-1].flatten(0, 1)
-    book.check("causal", "its layers", before(other_logits), before(logits))
+    before = [given.unflatten(0, (SENTENCES, ROWS))[:, :-1].flatten(0, 1) for given in (other_logits, logits)]
+    book.check("causal", "its layers", *before)
 
 
 def prove_lengths(reader: Any) -> float:
@@ -284,23 +279,19 @@ def watch(
     """
     calls: dict[Hashable, list[Call]] = {key: [] for key in modules}
     given: list[torch.Tensor] = []
-    handles = []
-    for key, module in modules.items():
 
-        def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            given.append(_copy((*args, *kwargs.values())))
+    def enter(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        given.append(_copy((*args, *kwargs.values())))
 
-        def leave(_: nn.Module, args: Any, made: Any, key: Hashable = key) -> None:
-            calls[key].append(Call(given.pop(), _copy(made)))
+    def leave(_: nn.Module, args: Any, made: Any, key: Hashable) -> None:
+        calls[key].append(Call(given.pop(), _copy(made)))
 
-        handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
-        handles.append(module.register_forward_hook(leave))
-    try:
+    with ExitStack() as hooks:
+        for key, module in modules.items():
+            hooks.enter_context(module.register_forward_pre_hook(enter, with_kwargs=True))
+            hooks.enter_context(module.register_forward_hook(partial(leave, key=key)))
         with config_file.understood(f"{type(model).__name__}: a forward pass of {tokens.numel()} tokens fails"):
             out = model(input_ids=tokens, use_cache=False, **more)
-    finally:
-        for handle in handles:
-            handle.remove()
     return calls, out.logits.flatten(0, -2)
 
 

@@ -13,14 +13,13 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
-from ff_memories.model import random_projections
 from ff_memories.model.batches.batching import retry_smaller
 from ff_memories.model.files.converted import Weights
 from ff_memories.model.matmul import linear, widened
@@ -35,20 +34,15 @@ IN_CACHE = 1 << 19  # logits read at once, on a CPU
 class Prediction:
     """What vectors predict: (rows,) each.
 
-    Attributes:
-        top: id of the most probable token, the lowest id among equals.
-        probability: its probability.
-        target_rank: tokens with strictly higher log-probability than the target (0 = top); -1 without a target, or
-            where ranks are not asked for.
-        target_probability: the target's probability; NaN without a target.
-        trained_top, trained_probability, trained_rank: the first three among the types that the model is trained to
-            predict, all others left out; probabilities are still those of the softmax over all types.
+    A rank is the number of tokens with strictly higher log-probability than the target, 0 = top; -1 without a target,
+    or where ranks are not asked for. What is ``trained`` is so among the types that the model is trained to predict,
+    all others left out; probabilities are still those of the softmax over all types.
     """
 
-    top: Tensor
-    probability: Tensor
+    top: Tensor  # id of the most probable token, the lowest id among equals
+    probability: Tensor  # its probability
     target_rank: Tensor
-    target_probability: Tensor
+    target_probability: Tensor  # NaN without a target
     trained_top: Tensor
     trained_probability: Tensor
     trained_rank: Tensor
@@ -198,8 +192,8 @@ class Vocabulary:
         self.size, self.precision = ends[-1], precision
         self.norm: Callable[[Tensor], Tensor] | None = None
         if "final_norm.weight" in weights:
-            norm = weights["final_norm.weight"], weights["final_norm.bias"]
-            self.norm = lambda h: F.layer_norm(h, h.shape[1:], *norm)
+            weight, bias = weights["final_norm.weight"], weights["final_norm.bias"]
+            self.norm = partial(F.layer_norm, normalized_shape=weight.shape, weight=weight, bias=bias)
         self.bias: Tensor | None = None  # (vocab,) of the output layer
         self.cap: float | None = None  # logits are cap * tanh(logit / cap)
         self.scale: Tensor | None = None  # (d,) of the final norm, where ``scaled`` can read by it
@@ -241,7 +235,7 @@ class Vocabulary:
                 if words is not None and len(words) == cluster.size:
                     cluster.embedding = words.to(cluster.embedding.dtype)
             bands = [(cluster.size, cluster.embedding.shape[1]) for cluster in other.clusters]
-            classes, tails, other.generator_state = random_projections.draw(bands, self.classes.shape[1], seed)
+            classes, tails, other.generator_state = _unloaded(bands, self.classes.shape[1], seed)
             other.replace_projections(classes, tails)
         return other
 
@@ -270,7 +264,7 @@ class Vocabulary:
 
         ``predict`` takes vectors as they are, as values are read. Arguments as there.
         """
-        unscaled = self if self._unscaled is None else self._unscaled
+        unscaled = self._unscaled or self
         return unscaled.predict(unscaled.output(h), target, rank, whole=True)
 
     def _whole(self, logits: Tensor) -> Tensor:
@@ -338,7 +332,7 @@ class Vocabulary:
 
     def read_tops(self, h: Tensor) -> Tensor:
         """Return the top (rows,) of ``read`` alone."""
-        unscaled = self if self._unscaled is None else self._unscaled
+        unscaled = self._unscaled or self
         if not unscaled.plain:
             return unscaled.read(h).top
         tops: list[Tensor] = []
@@ -465,6 +459,24 @@ class Vocabulary:
         above = torch.cat(logits, 1) > logit[:, None]  # never where a tail was not projected: NaN
         above &= torch.cat(types) != target[:, None]  # whose logit, computed again, may differ in its last bits
         out.trained_rank = torch.where(out.target_rank < 0, -1, out.target_rank - above.sum(1))
+
+
+def _unloaded(bands: list[tuple[int, int]], d: int, seed: int) -> tuple[Tensor, list[Tensor], Tensor]:
+    """Draw the class and tail projections that the released agreement script never loads; ``bands``: (words, width).
+
+    The script builds fairseq's adaptive input and softmax, whose head is the first band, after
+    ``torch.manual_seed(seed)``: the same numbers come from torch's generator in the same order. Returns those to the
+    classes (tails, d) and to each tail (d_k, d), and the generator's state: in training mode, dropout goes on there.
+    """
+    with torch.random.fork_rng(devices=[]):  # torch's own generator stays as it was
+        torch.default_generator.manual_seed(seed)
+        for words, width in bands:  # the adaptive input: drawn twice over, then replaced by the checkpoint's
+            nn.Embedding(words, width), nn.Linear(width, d, bias=False)
+        for words, width in bands:
+            nn.init.normal_(torch.empty(words, width)), nn.init.xavier_uniform_(torch.empty(d, width))
+        modules = [nn.Linear(d, out, bias=False) for out in (len(bands) - 1, *(width for _, width in bands[1:]))]
+        classes, *tails = (nn.init.xavier_uniform_(module.weight.detach()) for module in modules)
+        return classes, tails, torch.default_generator.get_state()
 
 
 def _in_blocks(run: Callable[[range], None], rows: int) -> None:

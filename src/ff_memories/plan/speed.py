@@ -15,7 +15,7 @@ from ff_memories.base import arithmetic, machine
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.config.sections import ExecutionSection
-from ff_memories.model.decoder import Batch, Layer
+from ff_memories.model.decoder import Batch, DecoderLayer
 from ff_memories.model.loading import use_precision
 from ff_memories.model.vocabulary import ROWS, Vocabulary
 from ff_memories.plan.costs import SENTENCE, Shape, Speed
@@ -57,7 +57,7 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     factor = torch.bfloat16 if precision == "bfloat16" else torch.float32
     weights = {name: random(*size).to(factor) for name, size in matrices.items()}
     weights |= {name: random(size) for name, size in lengths.items()}
-    layer = Layer({f"layers.0.{name}": tensor for name, tensor in weights.items()}, 0, shape.heads)
+    layer = DecoderLayer({f"layers.0.{name}": tensor for name, tensor in weights.items()}, 0, shape.heads)
     sentences = max(64, min(batch_tokens, 4096)) // (SENTENCE + 1) + 1
     batch = Batch.pack([np.full(SENTENCE, 5)] * sentences, device)
     x, head, vectors = random(len(batch.tokens), d), random(shape.head, d).to(factor), random(ROWS, d)

@@ -19,6 +19,7 @@ a forest has 5. A row runs as far as it, or what continues it, is read; rows rea
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -136,7 +137,7 @@ class PrefixTree:
         wanted = self._own & (self._node < needed)
         ends = np.where(wanted.any(1), wanted.shape[1] - wanted[:, ::-1].argmax(1), 0)
         widths, groups = -(-ends // WIDTH) * WIDTH, []
-        send = lambda array: torch.from_numpy(array).to(self.device)
+        send = partial(torch.as_tensor, device=self.device)
         for width in np.unique(widths[widths > 0]):
             member = widths == width
             node, want = self._node[member, :width], wanted[member, :width]

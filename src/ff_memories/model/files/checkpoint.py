@@ -65,10 +65,9 @@ def _unpickle(path: Path) -> Any:
         raise
     except Exception as error:  # whatever a damaged file makes torch stumble over
         if match := re.search(r"(?:GLOBAL|Unsupported (?:class|global):?(?: GLOBAL)?) `?([\w.]+)", str(error)):
-            raise UserError(
-                f"{path}: refused, it holds a pickled {match[1]}, which could run code when loaded",
-                "save the checkpoint again with plain tensors and an argparse.Namespace only",
-            ) from None
+            what = f"refused, it holds a pickled {match[1]}, which could run code when loaded"
+            hint = "save the checkpoint again with plain tensors and an argparse.Namespace only"
+            raise UserError(f"{path}: {what}", hint) from None
         first = (str(error) or type(error).__name__).splitlines()[0][:200]
         raise UserError(f"{path}: truncated or not a checkpoint ({first})", "fetch the file again") from None
 
@@ -124,10 +123,8 @@ def _refuse_other_architectures(options: dict[str, Any], path: Path) -> None:
         raise UserError(f"{path}: its architecture is {arch}, not a transformer_lm")
     activation = options.get("activation_fn", "relu") or "relu"
     if activation != "relu":
-        raise UserError(
-            f"{path}: its activation is {str(activation)[:60].upper()}; "
-            "memory coefficients are defined for ReLU (equation 1)"
-        )
+        what = f"its activation is {str(activation)[:60].upper()}"
+        raise UserError(f"{path}: {what}; memory coefficients are defined for ReLU (equation 1)")
     if options.get("decoder_normalize_before") is False and "no_tie_adaptive_proj" not in options:
         raise UserError(f"{path}: post-norm (decoder_normalize_before is false); only pre-norm models are read")
     for option, what in _REFUSED.items():
@@ -157,10 +154,8 @@ class _Taker:
         if tensor is None:
             raise UserError(f"{self.path}: the checkpoint lacks decoder.{name}")
         if len(shape) != tensor.dim() or any(s not in (None, n) for s, n in zip(shape, tensor.shape, strict=True)):
-            raise UserError(
-                f"{self.path}: decoder.{name} is {tuple(tensor.shape)}, "
-                f"the architecture says {tuple('any' if s is None else s for s in shape)}"
-            )
+            wanted = tuple("any" if s is None else s for s in shape)
+            raise UserError(f"{self.path}: decoder.{name} is {tuple(tensor.shape)}, the architecture says {wanted}")
         if not tensor.is_floating_point():
             raise UserError(f"{self.path}: decoder.{name} is of {tensor.dtype}, not of floating-point numbers")
         self.used.add("decoder." + name)
@@ -334,11 +329,9 @@ def _refuse_unread(take: _Taker, state: Weights, path: Path) -> None:
         r"version$|_float_tensor$|embed_positions\.weights$|adaptive_softmax\.|layer_norm\.|embed_out$"
         r"|output_projection\.weight$"
     )
-    unread = [n for n in state if n not in take.used and not harmless.search(n)]
-    if unread:
-        raise UserError(
-            f"{path}: weights of an architecture that is not a plain transformer_lm: {', '.join(unread[:3])}"
-        )
+    if unread := [n for n in state if n not in take.used and not harmless.search(n)]:
+        what = "weights of an architecture that is not a plain transformer_lm"
+        raise UserError(f"{path}: {what}: {', '.join(unread[:3])}")
 
 
 def _tied(weights: Weights) -> tuple[dict[str, str], int]:

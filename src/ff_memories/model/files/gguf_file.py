@@ -78,18 +78,12 @@ class Tensor(NamedTuple):
 
 @dataclass(frozen=True)
 class Header:
-    """A file's metadata and tensors.
-
-    Attributes:
-        metadata: numbers and strings by key; of an array, its ``Length``.
-        arrays: the tokenizer's arrays (``TOKENS``).
-        tensors: by name, in the file's order.
-    """
+    """A file's metadata and tensors."""
 
     path: Path
-    metadata: dict[str, Any]
-    arrays: dict[str, list[Any]]
-    tensors: dict[str, Tensor] = field(default_factory=dict)
+    metadata: dict[str, Any]  # numbers and strings by key; of an array, its ``Length``
+    arrays: dict[str, list[Any]]  # the tokenizer's (``TOKENS``)
+    tensors: dict[str, Tensor] = field(default_factory=dict)  # by name, in the file's order
 
     @property
     def architecture(self) -> str:
@@ -148,9 +142,8 @@ class Header:
 def read(path: Path) -> Header:
     """Read the beginning of a GGUF file, and refuse what no run could read.
 
-    Raises:
-        UserError: the file is no GGUF, is cut or damaged, or holds an architecture, a type of tensor or a tokenizer
-            that is not known.
+    Raises ``UserError`` if the file is no GGUF, is cut or damaged, or holds an architecture, a type of tensor or a
+    tokenizer that is not known.
     """
     require_file(path)
     if not path.is_file():

@@ -39,10 +39,8 @@ def describe(
         raise UserError(f"{family.down}: not a matrix to the model's width of {head.shape[1]}")
     both = signs == "both" or (signs == "auto" and family.gated)
     if both and size[0] > MOST_NEURONS:
-        raise UserError(
-            f"triggers.signs: {size[0]:,} memories per layer are too many for both signs, at most {MOST_NEURONS:,}",
-            "set triggers.signs: positive",
-        )
+        what = f"{size[0]:,} memories per layer are too many for both signs, at most {MOST_NEURONS:,}"
+        raise UserError(f"triggers.signs: {what}", "set triggers.signs: positive")
     window = getattr(settings, "sliding_window", None) if getattr(settings, "use_sliding_window", True) else None
     positions = min([n for n in (positions_of(settings), window, longest) if n])
     unique = {p.data_ptr(): p.numel() for p in model.parameters()}
@@ -98,10 +96,8 @@ def feed_forward(model: Any, family: Family) -> dict[str, Any]:
     keys = ("hidden_activation", "hidden_act", "activation_function", "activation")
     names = (name for name in (getattr(config, key, None) for key in keys) if isinstance(name, str))
     below = torch.linspace(-8, -0.01, 100)
-    added = [
-        getattr(module, "bias", None)
-        for module in (model.get_submodule(family.final_norm), model.get_output_embeddings())
-    ]
+    readout = model.get_submodule(family.final_norm), model.get_output_embeddings()
+    added = [getattr(module, "bias", None) for module in readout]
     return {
         "activation": next(names, type(function).__name__),
         "inactive_memories": not family.gated and not bool(function(below).any()),

@@ -48,7 +48,7 @@ class State(threading.local):
         self.last = False
 
 
-class Layer:
+class HookedLayer:
     """One block of the model, read by hooks: ``handles`` remove them."""
 
     def __init__(self, module: Any, family: Family, index: int, state: State, signs: int):
@@ -108,7 +108,7 @@ class Layer:
     def __call__(
         self, x: Tensor, batch: Rows, *, last: bool = False, needed: int | None = None, out: Tensor | None = None
     ) -> LayerOutput:
-        """Run the layer; arguments and result as of ``decoder.Layer``.
+        """Run the layer; arguments and result as of ``decoder.DecoderLayer``.
 
         A gated layer computes its coefficients in memory of its own, so ``out`` is not used.
         """
@@ -121,12 +121,9 @@ class Layer:
 
     def _over(self, x: Tensor, batch: Rows, last: bool) -> dict[str, Tensor]:
         """Return what the hooks read, (rows, n) each, and if not last o, for the layer's input (rows, d)."""
-        fit = partial(_first_rows, rows=len(x), of=self.state.rows)
-        args, kwargs = self.state.arguments[self.index]
+        arguments = _first_rows(self.state.arguments[self.index], len(x), self.state.rows)
         with packed.over(batch, self.state.factor):
-            tensors = self.run(
-                x[None], (tuple(map(fit, args)), {name: fit(given) for name, given in kwargs.items()}), last
-            )
+            tensors = self.run(x[None], arguments, last)
         return {name: part.flatten(0, -2) for name, part in tensors.items()}
 
     def run(self, x: Tensor, arguments: Arguments, last: bool) -> dict[str, Tensor]:
@@ -143,7 +140,7 @@ class Layer:
         return self.state.seen
 
 
-class GroupedLayer(Layer):
+class GroupedLayer(HookedLayer):
     """A block of a model that takes no attention function: sentences of each length run together, and no forest."""
 
     def _update(self, _: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
@@ -158,11 +155,13 @@ class GroupedLayer(Layer):
 
 
 def _first_rows(given: Any, rows: int, of: int) -> Any:
-    """Return an argument of a layer for its first rows: tensors with a row per token are cut, others are not."""
+    """Return what a layer is given for its first rows: tensors with a row per token are cut, others are not."""
     if rows == of:
         return given
     if isinstance(given, tuple):
         return tuple(_first_rows(part, rows, of) for part in given)
+    if isinstance(given, dict):
+        return {name: _first_rows(part, rows, of) for name, part in given.items()}
     if isinstance(given, Tensor):
         if given.dim() > 1 and given.shape[1] == of:
             return given[:, :rows]
@@ -179,7 +178,7 @@ class HookedModel(LanguageModel):
     """
 
     description: describe.TransformerDescription
-    layers: Sequence[Layer]
+    layers: Sequence[HookedLayer]
 
     def __init__(
         self, model: Any, description: describe.TransformerDescription, family: Family, precision: Precision = "float32"
@@ -201,7 +200,7 @@ class HookedModel(LanguageModel):
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
         self._pairs = not family.packed and returns_pairs(model, self._stack[0])
-        kind = Layer if family.packed else GroupedLayer
+        kind = HookedLayer if family.packed else GroupedLayer
         self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(self._stack)]
         for layer in self.layers:
             for handle in layer.handles:
@@ -326,12 +325,8 @@ def returns_pairs(model: Any, layer: nn.Module) -> bool:
         is_pair.append(isinstance(out, tuple))
         raise Stop
 
-    hook = layer.register_forward_hook(see)
-    try:
-        with torch.no_grad(), contextlib.suppress(Stop):
-            model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
-    finally:
-        hook.remove()
+    with layer.register_forward_hook(see), torch.no_grad(), contextlib.suppress(Stop):
+        model.base_model(input_ids=torch.zeros(1, 2, dtype=torch.long, device=model.device), use_cache=False)
     return is_pair[0]
 
 

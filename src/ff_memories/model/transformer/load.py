@@ -109,19 +109,15 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
     model = without_weights(config, architecture, where)
     settings, wanted = model.config, sum(p.numel() for p in model.parameters())
     if (constants := sum(b.numel() * b.element_size() for b in model.buffers())) > max(CONSTANTS, 4 * wanted):
-        raise UserError(
-            f"{where}: config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has",
-            config_file.SAVED,
-        )
+        what = f"config.json asks for {constants / 1e9:,.1f} GB of constants, which no such model has"
+        raise UserError(f"{where}: {what}", config_file.SAVED)
     if (heads := settings.num_attention_heads) % (shared := getattr(settings, "num_key_value_heads", None) or heads):
         raise UserError(f"{where}: config.json says {heads} heads of attention in {shared} groups", config_file.SAVED)
     read = model.get_output_embeddings().weight.shape[1]
     if read != settings.hidden_size:
-        raise UserError(
-            f"{where}: a layer's output has {settings.hidden_size} numbers, the output layer reads {read}; with a "
-            "projection between them a value by itself predicts nothing",
-            "use a model without a projection before its output layer",
-        )
+        what = f"a layer's output has {settings.hidden_size} numbers, the output layer reads {read}; with a projection"
+        hint = "use a model without a projection before its output layer"
+        raise UserError(f"{where}: {what} between them a value by itself predicts nothing", hint)
     paths = safetensors_check.files(folder)
     if paths and all(path.exists() for path in paths):
         safetensors_check.refuse_other_types(folder, where)

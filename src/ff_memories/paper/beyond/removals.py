@@ -154,8 +154,8 @@ def margin_vectors(
     """
     along = logit_vectors(vocabulary, top) - logit_vectors(vocabulary, other)
     if vocabulary.norm is not None:
-        along = HeldNorm.of(vocabulary.norm, y).back(along, y)
+        along = HeldNorm(vocabulary.norm, y).back(along, y)
     if (behind := block.behind(m)) is not None:
         norm, at = behind
-        along = HeldNorm.of(norm, at).back(along, at)
+        along = HeldNorm(norm, at).back(along, at)
     return along

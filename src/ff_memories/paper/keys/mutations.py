@@ -241,7 +241,7 @@ def run(
         config.seed,
         looked_at=decoder.signs
         * memory_selection.count(config.looked_at, decoder.description.layers, decoder.description.keys),
-        words=Words.of(text) if options.unit == "word" else None,
+        words=Words(text) if options.unit == "word" else None,
     )
     rows = of_shard(decoder, text, chosen, execution.batch_tokens, shard)
     mutated = mutated_coefficients(decoder, text, rows, execution.batch_tokens)

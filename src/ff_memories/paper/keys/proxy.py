@@ -58,7 +58,7 @@ def run(
         hint = "set model.dictionary to the dict.txt that the checkpoint was trained with"
         raise UserError(f"{dictionary}: has {len(types)} types, but the model has {shape.vocab}", hint)
     keys = study.read_keys(triggered, text, options.keys_per_layer, options.top, seed)
-    annotator = proxy.Annotator.of(text, types, decoder.embedding.float(), triggered, seed)
+    annotator = proxy.Annotator(text, types, decoder.embedding.float(), triggered, seed)
     patterns, labelled = proxy.annotate(annotator, keys)
     looked_at = decoder.signs * memory_selection.count(config.looked_at, shape.layers, shape.keys)
     reasons = {
@@ -74,7 +74,7 @@ def run(
         planted = proxy.cases(annotator, text, triggered, options.top, seed, generator(seed, "planted patterns"))
         rows = [*((ANNOTATOR, *row) for row in proxy.scores(annotator, planted)), *rows]
     vectors, occurrences = decoder.vocabulary.word_vectors().float(), train_counts(text, len(types))
-    closer = distance.WordCloseness.of(vectors, occurrences, types.types, seed)
+    closer = distance.WordCloseness(vectors, occurrences, types.types, seed)
     judged = distance.label(distance.compositions(refined, seed), types.types, closer)
     tables.write_counts("proxy", reasons, counts)
     tables.write(patterns, annotations, neurons=decoder.neurons)
