@@ -16,25 +16,22 @@ import numpy as np
 import polars as pl
 import psutil
 import pytest
-from audited import audit
-from factories import words
-from pipeline import config, run_steps, write_inputs
+from audited import TYPES, audit, basis
+from pipeline import config
 
 from ff_memories import tables
 from ff_memories.annotate import proxy
-from ff_memories.audit import baselines, checks
+from ff_memories.audit import baselines
 from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, draw, statement
-from ff_memories.audit.audit_inputs import AuditInputs
-from ff_memories.audit.checks import ROWS, recomputed
 from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
+from ff_memories.audit.recompute import ROWS, faults, recomputed
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.structure import faults
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
 from ff_memories.corpus import store
+from ff_memories.paper.values import audit as values_audit
 from ff_memories.workflow.run import Run
 
-TYPES = words(44)
 RUNS = {
     "paper": ({}, {}),
     "released": ({"fidelity": "released"}, {"style": "current", "seed": 4}),
@@ -51,23 +48,7 @@ RUNS = {
     ),
 }  # fmt: skip
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
-
 NO_TEXT = store.Corpus(np.zeros(0, np.uint32), np.zeros(1, np.int64), 0)
-
-
-def basis(folder, changes, options, never=()):
-    """A small run's basis, from its files as ``pipeline`` leaves them; ``never``: types that are never trained."""
-    settings = config(**changes)
-    write_inputs(folder, TYPES, **options)
-    counts = (line.split() for line in (folder / "dict.txt").read_text().splitlines())
-    lines = (f"{word} {0 if word in never else count}\n" for word, count in counts)
-    (folder / "dict.txt").write_text("".join(lines))
-    lines = (folder / "validation.txt").read_text().splitlines()[:5]
-    given = [{"text": line, "random_pos": min(n, len(line.split()))} for n, line in enumerate(lines, 1)]
-    (folder / "sample.jsonl").write_text("".join(json.dumps(record) + "\n" for record in given))
-    out = run_steps(folder, settings)
-    made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return AuditInputs.read(Run(settings), ROWS, made)
 
 
 def tables_of(said):
@@ -109,13 +90,17 @@ def files_of(folder, **other):
     return at
 
 
+def with_tables(sound, other):
+    """The same basis with some tables changed."""
+    return dataclasses.replace(sound, tables=sound.tables | other)
+
+
 def tampered(sound, table, change, row=5):
     """The same basis with one row of one table changed."""
     frame = sound.tables[table]
     rows = frame.to_dicts()
     rows[row] |= change(rows[row])
-    tables_ = sound.tables | {table: pl.DataFrame(rows, schema=frame.schema)}
-    return dataclasses.replace(sound, tables=tables_)
+    return with_tables(sound, {table: pl.DataFrame(rows, schema=frame.schema)})
 
 
 TAMPERED = {
@@ -151,12 +136,9 @@ def test_a_changed_number_is_found_with_its_row_and_column(sound, table, column)
 
 def test_a_trigger_left_out_is_found_in_its_sentence(sound):
     first = sound.tables["triggers"].row(0, named=True)
-    rest = sound.tables["triggers"].with_columns(
-        pl.when((pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])).then(pl.col("rank") - 1)
-        .otherwise("rank").alias("rank")
-    ).filter(pl.col("rank") > 0)  # fmt: skip
-    shorter = AuditInputs(sound.oracle, sound.corpus, sound.config, sound.tables | {"triggers": rest})
-    (finding,) = [f for f in audit(shorter, ALL, ["sentences"]) if f.differ]
+    its = ((pl.col("layer") == first["layer"]) & (pl.col("key") == first["key"])).cast(pl.UInt16)
+    rest = sound.tables["triggers"].with_columns(pl.col("rank") - its).filter(pl.col("rank") > 0)
+    (finding,) = [f for f in audit(with_tables(sound, {"triggers": rest}), ALL, ["sentences"]) if f.differ]
     assert any(said.startswith(f"sentence {first['sentence']}: ") for said in finding.differ)
     assert f"layer {first['layer']} key {first['key']}" in finding.differ[0]
 
@@ -233,8 +215,7 @@ def test_only_near_ties_change_places_in_an_order():
     assert said([4.0, 3.9, 2.0, 1.0]) == ["abcd", "bacd"]
     assert said([4.0, 3.9, 2.0, 1.99], 3) == ["abc", "abd", "bac", "bad"]
     assert said([1.0, 0.95, 0.88, 0.1]) == ["abcd", "acbd", "bacd"]  # the first and the third are no near-tie
-    noisy = list(baselines.orders([0.2, 0.1], texts[:2], 2, 0.1, 0.1))
-    assert noisy == [((0,), (1,)), ((1,), (0,))]  # next to zero, where the error is relative to larger numbers
+    assert [*baselines.orders([0.2, 0.1], texts[:2], 2, 0.1, 0.1)] == [((0,), (1,)), ((1,), (0,))]  # next to zero
     assert [*baselines.orders([1.0] * 4, [(0,)] * 4, 4, 0.1)] == [((0,),) * 4]
 
 
@@ -248,7 +229,7 @@ def test_a_small_coefficient_of_a_baseline_may_be_off_by_its_layers_noise(sound)
     def state(by, **given):
         coefficient = row["coefficient"] + by
         other = {**row, "coefficient": coefficient, "change": row["mutated"] / coefficient - 1}
-        return checks.mutations(dataclasses.replace(sound, **given), other).state
+        return ROWS["mutations"].row(dataclasses.replace(sound, **given), other).state
 
     assert off > row["coefficient"] * sound.near.limits.coefficient
     assert state(off, found_here=True) == MATCH and state(off) == DIFFERS
@@ -256,11 +237,8 @@ def test_a_small_coefficient_of_a_baseline_may_be_off_by_its_layers_noise(sound)
 
 
 def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
-    other = copy.copy(sound)
-    other.tables = sound.tables | {
-        "examples": sound.tables["examples"].with_columns(pl.col("position").reverse()),
-        "mutations": sound.tables["mutations"].head(-1),
-    }
+    examples = sound.tables["examples"].with_columns(pl.col("position").reverse())
+    other = with_tables(sound, {"examples": examples, "mutations": sound.tables["mutations"].head(-1)})
     assert tables_of(faults(other)) == ["mutations", "examples"]
 
 
@@ -273,25 +251,22 @@ def test_rows_drawn_otherwise_than_by_the_seed_are_found(sound):
     ],
 )
 def test_changed_coefficients_that_are_left_out_are_found(sound, left_out, said):
-    other, table = copy.copy(sound), sound.tables["causal"]
-    other.tables = sound.tables | {"causal": table.filter(~left_out(table))}
+    table = sound.tables["causal"]
     assert faults(sound) == []
-    (found,) = faults(other)
+    (found,) = faults(with_tables(sound, {"causal": table.filter(~left_out(table))}))
     assert found.startswith("causal: ") and said in found
 
 
 def test_prefixes_that_a_forger_likes_better_are_found(sound):
-    other, table, seen = copy.copy(sound), sound.tables["causal"], sound.surveyed()
+    table, seen = sound.tables["causal"], sound.surveyed()
     numbers = sound.corpus.offsets[seen.sentence] + seen.position - 1
     layer, key = table["layer"][0], table["key"][0]
     this = (pl.col("layer") == layer) & (pl.col("key") == key)
     own, m = table.filter(this)["prefix"].unique().to_list(), seen.of(layer, key)
     (taken,) = [number for number in numbers[np.argsort(m)] if number not in own][-1:]
     moved = pl.when(this & (pl.col("prefix") == max(own))).then(int(taken)).otherwise("prefix").cast(pl.UInt32)
-    other.tables = sound.tables | {"causal": table.with_columns(moved.alias("prefix"))}
-    assert faults(other) == [
-        f"causal: layer {layer} key {key}: not the prefixes that the seed draws where it is active"
-    ]
+    says = f"causal: layer {layer} key {key}: not the prefixes that the seed draws where it is active"
+    assert faults(with_tables(sound, {"causal": table.with_columns(moved.alias("prefix"))})) == [says]
 
 
 def test_a_file_that_no_step_writes_so_contradicts_its_order_or_its_precision(sound, folder, tmp_path):
@@ -330,12 +305,11 @@ def test_keys_drawn_otherwise_than_by_the_seed_are_found(tmp_path):
     given = basis(tmp_path, {"triggers__keys": 7, "gallery": {"keys": 3}}, {})
     assert faults(given) == []
     first = given.tables["values"].row(0, named=True)
-    moved = lambda frame: frame.filter((pl.col("layer") != first["layer"]) | (pl.col("key") != first["key"]))
-    given.tables["values"] = moved(given.tables["values"])
+    others = (pl.col("layer") != first["layer"]) | (pl.col("key") != first["key"])
+    given.tables["values"] = given.tables["values"].filter(others)
     assert tables_of(faults(given)) == ["values"]
     rest = given.tables["triggers"].filter((pl.col("layer") != 2) | (pl.col("rank") < 3))
-    shorter = AuditInputs(given.oracle, given.corpus, given.config, given.tables | {"triggers": rest})
-    (finding,) = audit(shorter, ALL, ["sentences"])
+    (finding,) = audit(with_tables(given, {"triggers": rest}), ALL, ["sentences"])
     assert finding.differ  # a list that is too short is found among the keys that the run looked at
     keys = {int(said.split(" key ")[1].split()[0]) for said in finding.differ if "layer 2 key" in said}
     assert keys <= set(rest.filter(pl.col("layer") == 2)["key"])
@@ -352,11 +326,20 @@ def test_examples_are_compared_with_a_given_sample(tmp_path):
     ("composition", "effective"), ("values", "top_probability_trained"), ("composition", "agreeing_memories_trained"),
 ])  # fmt: skip
 def test_a_column_that_is_left_out_or_that_this_run_has_not_is_found(sound, table, column):
-    other, frame = copy.copy(sound), sound.tables[table]
-    other.tables = sound.tables | {table: frame.drop(column)}
-    assert f"{table}: lacks the column {column}" in faults(other)
-    other.tables = sound.tables | {"values": sound.tables["values"].with_columns(top_token_all=pl.col("top_token"))}
-    assert "values: has the column top_token_all, as no run of this config" in faults(other)
+    lacks = {table: sound.tables[table].drop(column)}
+    assert f"{table}: lacks the column {column}" in faults(with_tables(sound, lacks))
+    further = {"values": sound.tables["values"].with_columns(top_token_all=pl.col("top_token"))}
+    assert "values: has the column top_token_all, as no run of this config" in faults(with_tables(sound, further))
+
+
+def test_a_key_of_a_perplexity_that_is_left_out_or_that_no_step_writes_is_found(tmp_path):
+    read, file = {"perplexity": None, "tokens": 9, "context": "each by itself"}, tmp_path / "perplexity.json"
+    whole = read | {"sentences": 2, "in_windows": read | {"windows": 1, "window": 9}}
+    further, lacking = {"further": 1}, {"in_windows": read | {"windows": 1}}
+    says = ["perplexity: further: Extra inputs are not permitted", "perplexity: in_windows.window: Field required"]
+    for change, faults_ in (({}, []), (further, says[:1]), (lacking, says[1:])):
+        file.write_text(json.dumps(whole | change))
+        assert list(baselines.odd_perplexity(file)) == faults_
 
 
 def test_the_sample_is_as_large_as_the_statement_needs():
@@ -452,13 +435,13 @@ def test_an_audit_that_is_killed_leaves_no_process_at_work(how):
 
 
 def test_a_list_that_ends_in_near_ties_allows_the_counts_that_its_ends_can_give_and_no_other(monkeypatch):
-    monkeypatch.setattr(checks, "_targets", lambda inputs, rows: rows)
+    monkeypatch.setattr(values_audit, "_targets", lambda inputs, rows: rows)
     agrees, row = (lambda target: target == 1), {"layer": 1, "key": 0}
     inputs: Any = SimpleNamespace(unsure={})
 
     def states(beyond, targets):
         inputs.unsure = {(1, 0): (2, beyond)}
-        return [checks._count(inputs, row | {"n": n}, "n", targets, agrees).state for n in range(5)]
+        return [values_audit._count(inputs, row | {"n": n}, "n", targets, agrees).state for n in range(5)]
 
     assert states([0], [1, 1, 0, 0]) == [DIFFERS, DIFFERS, MATCH, DIFFERS, DIFFERS], "none of the tied agree"
     assert states([1], [1, 0, 0, 1]) == [DIFFERS, DIFFERS, MATCH, NEAR_TIE, DIFFERS], "one of the tied is in it"

@@ -10,13 +10,12 @@ from unittest import mock
 import polars as pl
 import pytest
 import yaml
-from factories import words
-from pipeline import config, run_steps, write_inputs
+from audited import basis
+from pipeline import config
 
 from ff_memories import tables
-from ff_memories.audit import compare, structure
-from ff_memories.audit.audit_inputs import AuditInputs, read_table
-from ff_memories.audit.checks import ROWS
+from ff_memories.audit import compare, recompute
+from ff_memories.audit.audit_inputs import read_table
 from ff_memories.audit.near_equal import tolerances
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import dvc_lock_file
@@ -70,12 +69,7 @@ def two(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory):
     """The basis of a small run."""
-    folder = tmp_path_factory.mktemp("sound")
-    settings = config()
-    write_inputs(folder, words(44))
-    out = run_steps(folder, settings)
-    made = lambda path: out / Path(path).name if path.startswith("results/") else folder / path
-    return AuditInputs.read(Run(settings), ROWS, made)
+    return basis(tmp_path_factory.mktemp("sound"), {}, {})
 
 
 def told(monkeypatch, a, b):
@@ -337,7 +331,7 @@ def test_mutations_of_a_baselines_tied_triggers_are_settled_by_the_model_and_oth
         sides: dict[compare.Letter, compare.NamedTables] = {"a": {name: tables_[0]}, "b": {name: found}}
         outcomes = compare_tables(sides["a"], sides["b"])
         assert outcomes[name].open == {"a": [0, 1], "b": [0, 1]}
-        with mock.patch.object(structure, "faults", lambda basis: []):
+        with mock.patch.object(recompute, "faults", lambda basis: []):
             compare._recompute(outcomes, sides, FLOAT32, lambda model: known)
         assert bool(outcomes[name].different) == (found is wrong)
 
@@ -354,7 +348,7 @@ def test_a_forged_entry_at_the_end_of_a_list_is_no_near_tie(sound):
     name = "tables/triggers"
     sides: dict[compare.Letter, compare.NamedTables] = {"a": {name: own}, "b": {name: moved}}
     outcomes = compare_tables(sides["a"], sides["b"])
-    with mock.patch.object(structure, "faults", lambda basis: []):
+    with mock.patch.object(recompute, "faults", lambda basis: []):
         compare._recompute(outcomes, sides, FLOAT32, lambda model: sound)
     assert "coefficient is" in outcomes[name].different[0]
 

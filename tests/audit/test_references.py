@@ -52,10 +52,10 @@ def test_the_equations_give_what_fairseq_gives(both):
         at_last[-1] = 1
         for layer, block in enumerate(theirs.blocks, 1):
             hook = block.fc2.register_forward_hook(lambda _, args, out, at_last=at_last: out + at_last * vector)
-            found, changed = theirs.layers(tokens), ours.changed(tokens, seen, layer, vector)
+            found, (after, ffn) = theirs.layers(tokens), ours.changed(tokens, seen, layer, vector)
             hook.remove()
-            same(changed.after, found[-1][0][-1] + found[-1][2][-1])
-            same(changed.ffn, found[layer - 1][2][-1])
+            same(after, found[-1][0][-1] + found[-1][2][-1])
+            same(ffn, found[layer - 1][2][-1])
     assert ours.keys == (len(theirs.blocks), block.fc1.out_features)
     for of in ("value", "added"):
         same(ours.vectors(of, len(theirs.blocks)), block.fc2.weight.T)

@@ -19,15 +19,15 @@ from data.train_transformer import tokenizer
 from ff_memories.audit import compare
 from ff_memories.audit.audit import LEFT_OUT
 from ff_memories.audit.audit_inputs import AuditInputs, reference
-from ff_memories.audit.checks import ROWS, _fewest, recomputed
 from ff_memories.audit.equations import Activations
 from ff_memories.audit.near_equal import DIFFERS, MATCH
+from ff_memories.audit.recompute import ROWS, faults, recomputed
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.structure import faults
 from ff_memories.audit.transformers_oracle import TransformersOracle
 from ff_memories.base.errors import UserError
 from ff_memories.corpus.store import POSITIONS
 from ff_memories.inputs import model_folder
+from ff_memories.paper.layers.audit import _fewest
 from ff_memories.paper.layers.composition import _active
 from ff_memories.workflow.run import Run
 
@@ -94,9 +94,9 @@ def test_a_change_gives_what_all_layers_give_with_it(name, tmp_path):
         hook = down.register_forward_hook(lambda _, args, out, add=add: out + add)
         again = oracle.layers(tokens)
         hook.remove()
-        changed = oracle.changed(tokens, seen, layer, vector)
-        assert torch.equal(changed.after, again[-1].output[-1]) and torch.equal(changed.ffn, again[layer - 1].ffn[-1])
-        assert torch.equal(changed.before, seen[-1].output[-1]) and not torch.equal(changed.before, changed.after)
+        after, ffn = oracle.changed(tokens, seen, layer, vector)
+        assert torch.equal(after, again[-1].output[-1]) and torch.equal(ffn, again[layer - 1].ffn[-1])
+        assert not torch.equal(after, seen[-1].output[-1])
     assert all(torch.equal(one.output, other.output) for one, other in zip(seen, oracle.layers(tokens), strict=True))
 
 
@@ -262,16 +262,18 @@ def test_a_row_may_be_as_far_off_as_float32_is_where_massive_activations_cancel(
     assert torch.equal(given.oracle.layers([1, 2])[-1].m, before), "float32 was left again"
 
 
-def test_a_rows_own_error_widens_its_noise_up_to_a_limit_and_an_overflow_does_not():
+def test_a_rows_own_error_widens_its_noise_up_to_a_limit_and_an_overflow_does_not(sound):
     x, m = torch.zeros(4, 2).double(), torch.tensor([[9.0, 1.0], [2.0, 3.0], [1.0, 4.0], [1.0, 1.0]]).double()
     off = torch.tensor([[0.0, 0.0], [1e-5, 0.0], [1.0, 0.0], [1.0, torch.inf]]).double()
-    one = Activations(x, m, (m,), x, x)
-    other = dataclasses.replace(one, m=m + off, scores=(m,))
-    usual, measured = one.noise(1e-5), one.measured(other)
-    wider = [measured.noise(1e-5, row) for row in range(4)]
-    assert wider == pytest.approx([usual, usual + 8e-5, 101 * usual, usual])
-    assert (one.off(1e-5, 1), measured.off(1e-5, 1)) == (0.0, measured.noise(1e-5, 1))
-    assert measured.unsure(1e-5).tolist() == one.unsure(1e-5).tolist(), "its scores are as exact as before"
+    one, noise = Activations(x, m, (m,), x, x), list[tuple[float, ...]]()
+    usual, other = one.noise(1e-5), dataclasses.replace(one, m=m + off)
+    for row, wider in enumerate([usual, usual + 8e-5, 101 * usual, usual]):
+        here = iter([one, other, one])  # in float64, in float32, and with the error that this gives
+        both = lambda inputs, now, row=row: (inputs.noise(now, row), inputs.own_noise(now, row))
+        sound.by_its_own_error(lambda inputs, here=here, both=both: noise.append(both(inputs, next(here))))
+        assert noise[-3] == (usual, 0.0) and noise[-1] == pytest.approx((wider, wider))
+    exact = dataclasses.replace(sound.near, errors=iter([0.0])).error
+    assert one.unsure(1e-5, exact).tolist() == one.unsure(1e-5).tolist(), "its scores are as exact as before"
 
 
 @pytest.mark.parametrize("signs", [1, 2])

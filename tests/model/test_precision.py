@@ -19,10 +19,9 @@ from ff_memories import api, tables
 from ff_memories.audit import compare
 from ff_memories.audit.audit import LEFT_OUT
 from ff_memories.audit.audit_inputs import AuditInputs
-from ff_memories.audit.checks import ROWS
 from ff_memories.audit.near_equal import tolerances
+from ff_memories.audit.recompute import ROWS, faults
 from ff_memories.audit.sampling import Aim
-from ff_memories.audit.structure import faults
 from ff_memories.base.arithmetic import ROUNDOFF
 from ff_memories.base.errors import UserError
 from ff_memories.base.parameters import Execution

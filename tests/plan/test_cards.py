@@ -10,7 +10,8 @@ from running import ROOT
 
 from ff_memories.config import parse
 from ff_memories.inputs import registry
-from ff_memories.plan import cards, costs, planner
+from ff_memories.plan import costs, planner
+from ff_memories.plan import speed as cards
 from ff_memories.plan.costs import Shape, Speed, Text
 
 PAPER = Shape(**registry.source("adaptive_lm_wiki103.v2").shape)

@@ -18,7 +18,7 @@ import polars as pl
 from scipy.stats import hypergeom
 
 from ff_memories import tables
-from ff_memories.audit import checks, compare, structure, verify
+from ff_memories.audit import compare, recompute, verify
 from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.near_equal import DIFFERS
 from ff_memories.audit.sampling import Aim
@@ -107,7 +107,7 @@ class Forger:
         self.info = read_info(self.run.path("model", "info.json"))
         settings, dictionary = Settings(self.run.resolved), Path(self.run.dictionary)
         self.evidence = Evidence.of_run(settings, self.info, dictionary, self.tables)
-        self.basis = AuditInputs.read(self.run, checks.ROWS)
+        self.basis = AuditInputs.read(self.run, recompute.ROWS)
         self.behind = verify.behind(self.run, Path)
 
     def claims(self) -> list[Claim]:
@@ -151,10 +151,10 @@ class Forger:
     def _audited(self, name: str, frame: pl.DataFrame, changed: list[int]) -> tuple[str, str]:
         """Audit a forged table ``TIMES`` times with few rows; return how often it is found, and the probability."""
         forged = dataclasses.replace(self.basis, tables=self.basis.tables | {name: frame})
-        if structure.faults(forged):
+        if recompute.faults(forged):
             return "all rows are checked", "1.000"
         looked = changed[:: max(1, len(changed) // ENOUGH)]
-        states = [checks.recomputed(name, forged, frame.row(i, named=True)).state for i in looked]
+        states = [recompute.recomputed(name, forged, frame.row(i, named=True)).state for i in looked]
         wrong = changed[: round(len(changed) * states.count(DIFFERS) / len(states))]
         draws = (Aim(FEWER.confidence, FEWER.share, seed).draw(name, len(frame)) for seed in range(TIMES))
         hits = sum(bool(np.isin(wrong, drawn).any()) for drawn in draws)

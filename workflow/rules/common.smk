@@ -15,8 +15,8 @@ from ff_memories.base.progress import TERMINAL, share_terminal
 from ff_memories.declaration import command
 from ff_memories.figures.registry import DRAWN, FIGURES, by_section, title
 from ff_memories.plan import costs
-from ff_memories.workflow import code_digest, constraints, job_server
-from ff_memories.workflow import rules as all_rules, snakemake_metadata
+from ff_memories.workflow import code_digest, constraints, job_server, jobs
+from ff_memories.workflow import rules as all_rules
 from ff_memories.report import outcome
 from ff_memories.report.tables123 import EXCERPTS
 from ff_memories.report.gallery import TABLES as GALLERY_TABLES
@@ -66,7 +66,7 @@ try:
         for line in run_.inputs.missing:
             logger.warning(f"{run_.file}: {line}")
         if not (INSIDE_DVC or {"-t", "--touch"} & {*sys.argv}):
-            snakemake_metadata.refuse_replaced(run_)
+            jobs.refuse_replaced(run_)
 except UserError as error:
     raise WorkflowError(str(error))
 

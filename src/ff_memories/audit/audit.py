@@ -3,7 +3,7 @@
 The audit samples every table of every model by itself and makes a statement about it at the requested confidence. It
 also runs random whole sentences: no prefix may beat the last trigger of a key that does not list it. That finds rows
 missing from the table, which recomputing existing rows cannot find. What follows from other tables is checked in all
-rows (``structure``).
+rows (``recompute``).
 """
 
 import gc
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
@@ -26,10 +26,10 @@ import polars as pl
 import psutil
 import torch
 
-from ff_memories.audit import baselines, structure
+from ff_memories.audit import baselines, recompute
 from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
-from ff_memories.audit.checks import ROWS, place, recomputed, texts_of
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
+from ff_memories.audit.recompute import ROWS, place, recomputed
 from ff_memories.audit.sampling import Aim
 from ff_memories.base import machine
 from ff_memories.base.draws import generator
@@ -39,11 +39,12 @@ from ff_memories.base.text import counted
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus, available
 from ff_memories.model.info import read_info
+from ff_memories.paper.keys.audit import Unlisted
 from ff_memories.workflow.run import Run
 
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
-SHARING = (("causal", "removals"), ("examples", "composition", "refinement"))  # tables whose rows share prefixes
+EXAMPLE, PREFIX = "example", "prefix"  # columns that name prefixes which tables share (``TableAudit.prefixes``)
 TOGETHER = 5 / 8  # of the tokens whose activations are kept, how many run together
 AT_ONCE = 100  # rows of one piece of work
 ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
@@ -121,20 +122,21 @@ def draw(
     Rows that share prefixes are in one piece, because one process finds them once.
     """
     sentences, drawn, findings = np.flatnonzero(available(corpus, positions)), dict[str, list[Drawn]](), {}
+    shared = {name: audit.prefixes for name, audit in ROWS.items()}
     for name in (name for name in (*ROWS, LEFT_OUT) if name in only):
         findings[name] = Finding(name, len(sentences) if name == LEFT_OUT else len(frames[name]), model)
-        rows = _of_examples(aim, model, frames[name]) if name in SHARING[1] else None
+        rows = _of_examples(aim, model, frames[name]) if shared.get(name) == EXAMPLE else None
         rows = aim.draw(f"{model} {name}", findings[name].rows) if rows is None else rows
         rows = generator(aim.seed, f"audit rounds {model} {len(rows)}").permutation(rows)
         drawn[name] = [(name, row) for row in (sentences[rows] if name == LEFT_OUT else rows).tolist()]
     works = []
     for number in range(rounds):
-        for group in SHARING:
-            some = [row for name in group for row in drawn.get(name, [])[number::rounds]]
-            works.append(Work(model, tuple(some), number, whole=number == 0 and group == SHARING[0]))
-        for name in (name for name in drawn if name not in sum(SHARING, ())):
-            some = drawn[name][number::rounds]
-            works += [Work(model, tuple(some[i : i + AT_ONCE]), number, False) for i in range(0, len(some), AT_ONCE)]
+        some = {name: rows[number::rounds] for name, rows in drawn.items()}
+        for column in (PREFIX, EXAMPLE):
+            group = tuple(row for name in some if shared.get(name) == column for row in some[name])
+            works.append(Work(model, group, number, whole=number == 0 and column == PREFIX))
+        for one in (some[name] for name in some if shared.get(name) is None):
+            works += [Work(model, tuple(one[i : i + AT_ONCE]), number, False) for i in range(0, len(one), AT_ONCE)]
     return works, findings
 
 
@@ -158,7 +160,7 @@ def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> list[RowResult]:
         return []
     matching, left = list[RowResult](), list(rows)
     with inputs.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 matches nothing
-        looked = list(judged(inputs.in_float32, rows))
+        looked = list(judged(replace(inputs, quick=True), rows))
         matching = [result for _, result in looked if result[2].state == MATCH]
         left = [row for row, result in looked if result[2].state != MATCH]
     return [*matching, *(result for _, result in judged(inputs, left))]
@@ -166,13 +168,12 @@ def look(inputs: AuditInputs, rows: Sequence[Drawn]) -> list[RowResult]:
 
 def judged(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[tuple[Drawn, RowResult]]:
     """Yield rows, in another order, with their results, in the precision that the reference model has."""
-    unlisted: Unlisted | None = None
+    unlisted = cache(lambda: Unlisted(inputs))
     for few in _together(inputs, rows):
         for name, row in few:
             try:
                 if name == LEFT_OUT:
-                    unlisted = unlisted or Unlisted(inputs)
-                    yield (name, row), (name, f"sentence {row}", unlisted.of(row))
+                    yield (name, row), (name, f"sentence {row}", unlisted().of(row))
                 else:
                     cells = inputs.tables[name].row(row, named=True)
                     yield (name, row), (name, f"{name}, {place(name, cells)}", recomputed(name, inputs, cells))
@@ -186,7 +187,7 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
     for name, row in rows:
         until, texts = 1, list[np.ndarray]()
         with suppress(*BROKEN):  # what a row names may not exist: its check says so
-            until, texts = texts_of(inputs, name, row)
+            until, texts = _runs(inputs, name, row)
         needs.append((until, {text.tobytes(): text for text in texts}, (name, row)))
     needs.sort(key=lambda need: (need[0], max(map(len, need[1].values()), default=0), sorted(need[1]), need[2]))
     few, texts_ = list[Drawn](), dict[bytes, np.ndarray]()
@@ -198,91 +199,24 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
             few, texts_ = [], {}
 
 
+def _runs(inputs: AuditInputs, name: str, row: int) -> tuple[int, list[np.ndarray]]:
+    """Return what a row, or a sentence, needs the model to run: the last layer, and sentences or prefixes."""
+    if name == LEFT_OUT:
+        return inputs.oracle.keys[0], [inputs.corpus.sentence(row)]
+    return ROWS[name].runs(inputs, inputs.tables[name].row(row, named=True))
+
+
 def _broken(error: Exception) -> str:
     return f"cannot be recomputed from what the tables say ({str(error).partition(chr(10))[0]})"
 
 
-class Unlisted:
-    """Compare whole sentences with the last triggers of all keys at once."""
-
-    def __init__(self, inputs: AuditInputs):
-        self.inputs, self.options, self.limits = inputs, inputs.config.triggers, inputs.near.limits
-        triggers = inputs.tables["triggers"]
-        full = triggers.filter(pl.col("rank") == self.options.top)
-        self.last = torch.zeros(inputs.oracle.keys, dtype=torch.float64)  # 0: a list with room; any prefix beats it
-        if inputs.looked_at is not None:  # nothing beats the list of a key that the run did not look at
-            self.last[:] = torch.inf
-            layers, keys = torch.tensor(inputs.looked_at).unbind(1)
-            self.last[layers - 1, keys] = 0
-        coefficients = torch.from_numpy(full["coefficient"].to_numpy().astype(np.float64))
-        self.last[_index(full["layer"]) - 1, _index(full["key"])] = coefficients
-        self.listed = triggers.select("sentence", "position", "layer", "key").partition_by("sentence", as_dict=True)
-
-    @torch.inference_mode()
-    def of(self, sentence: int) -> Result:
-        """Run a whole sentence and check that no prefix beats the last trigger of a key that does not list it."""
-        activations = self.inputs.layers(self.inputs.corpus.sentence(sentence))
-        allowed = self.inputs.lengths(sentence)
-        listed = self.listed.get((sentence,), self.inputs.tables["triggers"].clear())
-        results = []
-        for layer, here in enumerate(activations, 1):
-            m = here.coefficients()[allowed.start : allowed.stop]
-            noise = here.noise(self.limits.noise)  # a smaller score may have either sign
-            beats = m > (self.last[layer - 1] * (1 - self.limits.coefficient)).clamp(min=noise)
-            if self.options.per_sentence == "best":
-                best = torch.zeros_like(beats)
-                best[m.argmax(0), torch.arange(m.shape[1])] = True
-                beats &= best
-            mine = listed.filter(pl.col("layer") == layer)
-            any_place = slice(None) if self.options.per_sentence == "best" else _index(mine["position"]) - allowed.start
-            beats[any_place, _index(mine["key"])] = False
-            for row, key in beats.nonzero().tolist():
-                results.append(self._against_last(layer, key, sentence, row + allowed.start, float(m[row, key])))
-        missing = [result for result in results if result.state == DIFFERS]
-        if missing:
-            more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-            return Result(DIFFERS, missing[0].says + more)
-        return Result(NEAR_TIE if any(result.state == NEAR_TIE for result in results) else MATCH)
-
-    def _against_last(self, layer: int, key: int, sentence: int, position: int, found: float) -> Result:
-        """Compare an unlisted prefix with its key's last trigger, both recomputed; the earlier place wins a tie."""
-        whose = f"layer {layer} key {key} (coefficient {found:.7g})"
-        missing = Result(DIFFERS, f"its prefix of {position} tokens should be a trigger of {whose}")
-        rows = self.inputs.triggers(layer, key)
-        text = self.inputs.corpus.sentence(sentence)[:position].tobytes()
-        same = [row for row in rows.iter_rows(named=True) if self.inputs.prefix(row).tobytes() == text]
-        if same and self.options.duplicates == "drop":
-            return Result() if (same[0]["sentence"], same[0]["position"]) < (sentence, position) else missing
-        bar, ends = 0.0, [(sentence, position)]
-        if len(rows) == self.options.top:
-            last = rows.row(-1, named=True)
-            if same and same[-1] == last:
-                return Result() if (last["sentence"], last["position"]) < (sentence, position) else missing
-            ends.append((last["sentence"], last["position"]))
-            tokens = self.inputs.corpus.sentence(last["sentence"])
-            bar = float(self.inputs.layer(tokens, layer).coefficients()[last["position"], key])
-        if found < bar * (1 - self.limits.tie):
-            return Result()
-        if self.inputs.quick:
-            return missing
-        layers = ((self.inputs.measuring.layer(self.inputs.corpus.sentence(i), layer), row) for i, row in ends)
-        off = (here.off(self.limits.noise, row) for here, row in layers)
-        return Result(NEAR_TIE) if found - bar <= self.limits.tie * bar or found - bar <= sum(off) else missing
-
-
-def _index(column: pl.Series) -> torch.Tensor:
-    return torch.from_numpy(column.to_numpy().astype(np.int64))
-
-
 def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
-    faults = list(structure.as_written({name: at(run.table(name)) for name in ROWS}, inputs.config.precision))
-    faults += structure.faults(inputs)
-    for step in structure.COUNTS:
-        again = structure.counts_again(inputs, step)
+    lines = recompute.contradictions(inputs, {name: at(run.table(name)) for name in ROWS})
+    for step, again in recompute.counts_again(inputs):
         if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet")), glob=False).equals(again):
-            faults.append(f"counts/{step}: not what the tables say")
-    return faults
+            lines.append(f"counts/{step}: not what the tables say")
+    return lines
 
 
 def audit_run(

@@ -4,7 +4,8 @@ There is one for the run's own tables, and one for each model of ``models/``: th
 of the text, and untrained models, whose weights are drawn again from the config's seed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from ff_memories import tables
 from ff_memories.audit.equations import Activations, Equations
-from ff_memories.audit.near_equal import Comparer, tolerances
+from ff_memories.audit.near_equal import ERRORS, Comparer, Result, tolerances
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
 from ff_memories.config import Settings
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # the library takes seconds to load
 
 Reference = Union[Equations, "TransformersOracle"]
 TableRow = dict[str, Any]
+KEY = ["layer", "key"]
 KEPT, ROOM = 256, 5e8  # the tokens of sentences and prefixes whose activations are kept, at most, and their bytes
 BATCH = 4096  # tokens in one pass of the engine
 At = Callable[[str], Path]  # from a file of the run to the place to read it from
@@ -57,10 +59,14 @@ def read_table(path: str | Path, name: str | None = None) -> pl.DataFrame:
 
 def engine(run: Run, at: At) -> LanguageModel:
     """Return a run's model as its steps run it, on the CPU; it has no tf32, so such a run's numbers are float32's."""
-    weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
     precision = Settings(run.resolved).precision
     here = "float32" if precision == "tf32" else precision
-    return load_model(weights, description, Execution(device="cpu", threads=torch.get_num_threads()), here)
+    return load_model(*converted(run, at), Execution(device="cpu", threads=torch.get_num_threads()), here)
+
+
+def converted(run: Run, at: At) -> tuple[Path, Path]:
+    """Return the files of a run's model as its steps read it, weights and description."""
+    return at(run.path("model", "model.safetensors")), at(run.path("model", "model.json"))
 
 
 def largest(triggers: pl.DataFrame) -> dict[int, float]:
@@ -76,15 +82,14 @@ class AuditInputs:
     corpus: Corpus
     config: Settings
     tables: dict[str, pl.DataFrame]  # a baseline records no ``triggers``: the engine finds its lists here
+    surveyed: Callable[[], survey.Survey]  # how strongly memories fire where `causal` tests them, by the engine
     given: pl.DataFrame | None = None  # the examples, if the config names them in a file
     near: Comparer = field(init=False)
     never: list[int] = field(default_factory=list)  # ids of the types that are never trained
     folds: np.ndarray | None = None  # (vocab,) the class of every type, if the run compares tokens by class also
     found_here: bool = False  # whether lists of triggers were found on this machine: near-ties may be in another order
     unsure: Ends = field(default_factory=dict)  # which triggers at the end of such a list may be others
-    surveyed: Callable[[], survey.Survey] | None = None  # how strongly memories fire where `causal` tests them
-    measures: bool = False  # whether every row's rounding errors are measured, which takes more than twice as long
-    quick: bool = False  # whether the reference model computes in float32: then only what matches is sure
+    quick: bool = False  # whether the reference model computes in float32, in half the time: only what matches is sure
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -104,41 +109,22 @@ class AuditInputs:
             tokenizer = types if run.config.model.has_tokenizer else None
             texts = text.of_sentences(validation.with_columns(here), tokenizer)
             given = sample.read(at(file), texts, corpus.lengths)
-        inputs = cls(oracle, corpus, Settings(run.resolved), frames, given, types.never_trained(), folded(types))
-        inputs.surveyed = cache(lambda: survey.survey(engine(run, at), corpus, inputs.config.seed, BATCH))
-        return inputs
+        surveyed = cache(lambda: survey.survey(engine(run, at), corpus, run.config.seed, BATCH))
+        never, folds = types.never_trained(), folded(types)
+        return cls(oracle, corpus, Settings(run.resolved), frames, surveyed, given, never, folds)
 
     @cached_property
-    def measuring(self) -> "AuditInputs":
-        """The same, with float32's errors of every row: some, such as a first token's, have far larger ones."""
-        made = replace(self, measures=self.config.precision == "float32")
-        made.near = self.near
-        return made
-
-    @cached_property
-    def in_float32(self) -> "AuditInputs":
-        """The same for the reference model in float32 (``Reference.in_float32``), which takes half as long."""
-        return replace(self, quick=True)
-
-    @cached_property
-    def looked_at(self) -> list[tuple[int, int]] | None:
-        """(layer, key) of the keys that the run looks at, drawn again from its seed; ``None`` for all."""
+    def looked_at(self) -> pl.DataFrame:
+        """The keys that the run looks at, ``layer`` and ``key``; those of a sample are drawn again from its seed."""
         (layers, keys), signs = self.oracle.keys, self.oracle.signs
-        memories = memory_selection.memories(self.config.looked_at, layers, keys // signs, self.config)
-        return None if memories is None else memory_selection.keys(memories, keys // signs, signs)
+        chosen = memory_selection.memories(self.config.looked_at, layers, keys // signs, self.config)
+        pairs = memory_selection.keys(chosen or [np.arange(keys // signs)] * layers, keys // signs, signs)
+        return pl.DataFrame(pairs, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
 
     @cached_property
     def largest(self) -> dict[int, float]:
         """The largest coefficient of each layer, to which the error of those near zero is relative."""
         return largest(self.tables["triggers"])
-
-    @cached_property
-    def means(self) -> list[torch.Tensor]:
-        """Of each layer (d_m,), the mean of what values are multiplied by, over the prefixes that `causal` takes.
-
-        The engine finds it: many prefixes for one number.
-        """
-        return [torch.from_numpy(mean) for mean in self.surveyed().mean] if self.surveyed else []
 
     def layers(self, tokens: np.ndarray, until: int | None = None) -> list[Activations]:
         """Run a sentence, or a prefix, as ``Equations.layers`` does; the last ones are not run again."""
@@ -158,12 +144,7 @@ class AuditInputs:
         """Run sentences or prefixes, by their bytes, and keep the last ``kept`` tokens' activations, and theirs."""
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
         if todo:
-            ran = self.oracle.several(list(todo.values()), until)
-            if self.measures:
-                with self.oracle.in_float32():
-                    again = self.oracle.several(list(todo.values()), until)
-                ran = [list(map(Activations.measured, *both)) for both in zip(ran, again, strict=True)]
-            self._ran.update(zip(todo, ran, strict=True))
+            self._ran.update(zip(todo, self.oracle.several(list(todo.values()), until), strict=True))
         kept = sum(len(activations[0].m) for activations in self._ran.values())
         for key in [key for key in self._ran if key not in texts]:
             if kept > self.kept:
@@ -175,42 +156,36 @@ class AuditInputs:
             raise IndexError(layer)
         return self.layers(tokens, layer)[-1]
 
-    def numbered(self, prefix: int) -> np.ndarray:
-        """Return the validation prefix whose last token has a number in the corpus. Raises ``IndexError`` if none."""
-        sentence = int(np.searchsorted(self.corpus.offsets, prefix, side="right")) - 1
-        if not self.corpus.train <= sentence < len(self.corpus):
-            raise IndexError(prefix)
-        return self.corpus.sentence(sentence)[: prefix + 1 - self.corpus.offsets[sentence]]
+    def noise(self, here: Activations, row: int = -1) -> float:
+        """Return the largest error of a coefficient, which may be that of its own row."""
+        return self.near.error(here.m[row], here.noise(self.near.limits.noise))
+
+    def own_noise(self, here: Activations, row: int) -> float:
+        """Return the same where a row's own error was measured, and otherwise 0."""
+        return self.noise(here, row) * (self.near.errors is not None)
+
+    def by_its_own_error(self, check: Callable[["AuditInputs"], Result]) -> Result:
+        """Judge by how far the reference model is off in float32: in coefficients, logits and log-probabilities."""
+
+        def judged(**given: Any) -> Result:
+            own = replace(self)
+            own.near = replace(self.near, **given)
+            return check(own)
+
+        exact, rounded = list[torch.Tensor](), list[torch.Tensor]()
+        judged(seen=exact)
+        with self.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 gives no errors
+            judged(seen=rounded)
+        pairs = zip(exact, rounded, strict=False)  # where rounding chooses among memories, one may have tried more
+        gaps = (torch.where(one == other, 0.0, (one - other).abs()).max() for one, other in pairs)
+        return judged(errors=iter([ERRORS * float(gap.nan_to_num(0.0, 0.0)) for gap in gaps]))  # no overflow counts
 
     def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
-    def example(self, row: TableRow) -> TableRow:
-        """Return the example that a row of another table is of."""
-        return self.tables["examples"].filter(pl.col("example") == row["example"]).row(0, named=True)
-
-    def without(self, source: TableRow, first: int, tokens: int) -> np.ndarray:
-        """Return a trigger's prefix without some of its tokens, counted from 1."""
-        return np.delete(self.prefix(source), slice(first - 1, first - 1 + tokens))
-
-    @cached_property
-    def _lists(self) -> dict[tuple[int, int], tuple[int, int]]:
-        """{(layer, key): the first row of its triggers, which stand together, and how many there are}."""
-        rows = self.tables["triggers"].select("layer", "key", place=pl.int_range(pl.len()))
-        ends = rows.group_by("layer", "key").agg(pl.col("place").min(), pl.len()).iter_rows()
-        return {(layer, key): (first, count) for layer, key, first, count in ends}
-
     def triggers(self, layer: int, key: int) -> pl.DataFrame:
         """Return a key's triggers, best first; no row if it has none."""
-        return self.tables["triggers"].slice(*self._lists.get((layer, key), (0, 0)))
-
-    def parts(self, row: TableRow) -> list[tuple[int, int]]:
-        """Return what mutations may remove from a prefix: the first token, from 1, and number of tokens of each."""
-        starts, length = np.arange(row["position"]), row["position"]
-        if self.config.mutations.unit == "word" and self.corpus.begins is not None:
-            first = self.corpus.offsets[row["sentence"]]
-            starts = np.flatnonzero(self.corpus.begins[first : first + length])
-        return [(int(a) + 1, int(b - a)) for a, b in zip(starts, [*starts[1:], length], strict=True)] if length else []
+        return self.tables["triggers"].filter(pl.col("layer") == layer, pl.col("key") == key)
 
     def lengths(self, sentence: int) -> range:
         """Return the prefix lengths of a sentence that ``triggers.positions`` allows."""
@@ -236,12 +211,6 @@ class AuditInputs:
         near = self.triggers(row["layer"], row["key"]).filter(gap <= may)
         return [trigger, *(other for other in near.to_dicts() if other["rank"] != trigger["rank"])]
 
-    def among(self, types: str, log_probabilities: torch.Tensor) -> torch.Tensor:
-        """Return log-probabilities (..., vocab), with -inf for types that ``values.types`` excludes."""
-        if types == "all" or not self.never:
-            return log_probabilities
-        return log_probabilities.index_fill(-1, torch.tensor(self.never), -torch.inf)
-
     def vector(self, of: str, layer: int, memory: int) -> torch.Tensor:
         """Return a memory's vector (``Equations.vectors``); of memory d_m + i it is that of i with its sign changed."""
         every, neurons = self.oracle.vectors(of, layer), self.oracle.keys[1] // self.oracle.signs
@@ -253,10 +222,44 @@ class AuditInputs:
         """Return (d_m,) the lengths of a layer's values."""
         return self.oracle.vectors("value", layer).norm(dim=1)
 
-    @cached_property
-    def mean_length(self) -> float:
-        """Return the mean length of the model's values."""
-        return float(torch.stack([self.norms(layer + 1).mean() for layer in range(self.oracle.keys[0])]).mean())
+    def following_all(self, rows: pl.DataFrame) -> pl.Series:
+        """Return the token behind each (sentence, position), null at the end of a sentence or outside of the text."""
+        sentence, position = (rows[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position"))
+        in_text = sentence < len(self.corpus)
+        following = self.corpus.following(np.where(in_text, sentence, 0), position)
+        token = pl.Series("next_token", np.where(in_text, following, -1))
+        return token.set(token < 0, None).cast(pl.UInt32)
+
+    def other_rows(self, name: str, again: pl.DataFrame) -> Iterator[str]:
+        """Yield how a table's rows, or their cells in the columns of ``again``, are other than these."""
+        key = [column for column in tables.TABLES[name].key if column in again.columns]
+        plain = pl.col(again.columns).cast(pl.String)  # whatever the types of integers and categories
+        one, two = (frame.select(plain).sort(key) for frame in (self.tables[name], again))
+        if not one.select(key).equals(two.select(key)):
+            yield "not the rows that the config, the seed and other tables give"
+            return
+        for column in again.columns:
+            if not one[column].equals(two[column]):
+                yield f"{column} does not follow from the seed, the text or other tables"
+
+
+@dataclass(frozen=True)
+class TableAudit:
+    """How a measured table is audited: the module ``audit`` of its section says it, in ``AUDITS``.
+
+    Attributes:
+        row: compares a row with what the reference model and the text give.
+        runs: what the model has to run for a row: until which layer, and sentences or prefixes.
+        faults: yields what the table contradicts, in all rows: other tables, the text and the config.
+        counts: what its step's ``counts`` must say, if it has any.
+        prefixes: the column that names a row's prefix, where tables share these.
+    """
+
+    row: Callable[[AuditInputs, TableRow], Result]
+    runs: Callable[[AuditInputs, TableRow], tuple[int, list[np.ndarray]]]
+    faults: Callable[[AuditInputs], Iterator[str]]
+    counts: Callable[[AuditInputs], dict[str, int]] | None = None
+    prefixes: str | None = None
 
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:
@@ -268,8 +271,7 @@ def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, s
     if isinstance(types, Dictionary):
         oracle = Equations(at(run.inputs.model_file("checkpoint")), values["projection"], values["projection_seed"])
         if fresh is not None:
-            weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
-            oracle.draw_again(drawn.weights_of(weights, description, *fresh[1:]))
+            oracle.draw_again(drawn.weights_of(*converted(run, at), *fresh[1:]))
         return oracle
     from ff_memories.audit.transformers_oracle import TransformersOracle  # the library takes seconds to load
 

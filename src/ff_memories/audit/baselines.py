@@ -12,15 +12,28 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from pydantic import BaseModel
 
 from ff_memories import tables
 from ff_memories.annotate import distance, proxy
 from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
-from ff_memories.audit import structure
-from ff_memories.audit.audit_inputs import BATCH, BEYOND, At, AuditInputs, Ends, engine, largest, read_table, reference
-from ff_memories.audit.checks import place
+from ff_memories.audit.audit_inputs import (
+    BATCH,
+    BEYOND,
+    At,
+    AuditInputs,
+    Ends,
+    converted,
+    engine,
+    largest,
+    read_table,
+    reference,
+)
 from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, RowResult, tolerances
+from ff_memories.audit.recompute import contradictions, place
+from ff_memories.base import foreign
+from ff_memories.base.errors import UserError
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
@@ -41,6 +54,26 @@ OF_KEYS = tuple(name for name in LABELS if "key" in OWN[name].key)
 ORDERS = 64  # of tied triggers that are tried for one key
 
 
+class _Perplexity(BaseModel, extra="forbid"):
+    """What one way of reading the text gives (``model.perplexity``)."""
+
+    perplexity: float | None
+    tokens: int
+    context: str
+
+
+class _InWindows(_Perplexity):
+    windows: int
+    window: int
+
+
+class _BySentence(_Perplexity):
+    """The content of perplexity.json, whose numbers are not recomputed."""
+
+    sentences: int
+    in_windows: _InWindows
+
+
 def file(run: Run, model: str, table: str) -> str:
     """Return the file of a table of a model of the baselines."""
     return run.path("models", model, "proxy" if table in LABELS else "tables", f"{table}.parquet")
@@ -59,8 +92,7 @@ class Baseline:
         self.corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
         self.own = model = engine(run, at)
         if name != SAME_SAMPLE:
-            weights, description = (at(run.path("model", f"model.{end}")) for end in ("safetensors", "json"))
-            model = drawn.model_like(self.own, name, self.settings.seed, weights, description)
+            model = drawn.model_like(self.own, name, self.settings.seed, *converted(run, at))
         self.listed, self.unsure = lists(model, self.corpus, self.settings)
         self.surveyed = survey.survey(model, self.corpus, self.settings.seed, BATCH)
 
@@ -69,9 +101,8 @@ class Baseline:
         fresh = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
         known = {name: frame for name, frame in frames.items() if name in ROWS} | {"triggers": self.listed}
         oracle = reference(self.run, self.types, self.at, fresh)
-        inputs = AuditInputs(oracle, self.corpus, self.settings, known, never=self.types.never_trained())
-        inputs.found_here, inputs.unsure = True, self.unsure
-        inputs.surveyed = lambda: self.surveyed
+        inputs = AuditInputs(oracle, self.corpus, self.settings, known, lambda: self.surveyed)
+        inputs.never, inputs.found_here, inputs.unsure = self.types.never_trained(), True, self.unsure
         return inputs
 
     def label(self, refinement: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -122,8 +153,17 @@ def read(run: Run, model: str, at: At = Path) -> tuple[AuditInputs, list[RowResu
     frames = {name: read_table(at(file(run, model, name))) for name in OWN}
     baseline = Baseline(run, model, at)
     inputs = baseline.inputs(frames)
-    written = structure.as_written({name: at(file(run, model, name)) for name in OWN}, inputs.config.precision)
-    return inputs, list(labelled(baseline, frames)), [*written, *structure.faults(inputs)]
+    lines = contradictions(inputs, {name: at(file(run, model, name)) for name in OWN})
+    lines += odd_perplexity(at(run.path("models", model, "perplexity.json")))
+    return inputs, list(labelled(baseline, frames)), lines
+
+
+def odd_perplexity(path: Path) -> Iterator[str]:
+    """Yield what is missing in a perplexity.json, of another type, or further than what the step writes."""
+    try:
+        foreign.read_json(path, _BySentence)
+    except UserError as error:
+        yield f"perplexity: {str(error).removeprefix(f'{path}: ')}"
 
 
 def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, Ends]:
@@ -183,14 +223,11 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
     A key's labels may be those of another order of its tied triggers, but only so many may.
     """
     made, limits = baseline.label(frames["refinement"]), tolerances(baseline.settings.precision)
+    lacks = lambda one, other: other.join(one, on=one.columns, how="anti", nulls_equal=True)
     wrong = {}
     for name, again in made.items():
-        recorded = frames[name]
-        unlike = [
-            one.join(other, on=recorded.columns, how="anti", nulls_equal=True)
-            for one, other in ((recorded, again), (again, recorded))
-        ]
-        wrong[name] = pl.concat(unlike).unique(subset=list(tables.TABLES[name].key), maintain_order=True)
+        unlike = pl.concat([lacks(again, frames[name]), lacks(frames[name], again)])
+        wrong[name] = unlike.unique(subset=list(tables.TABLES[name].key), maintain_order=True)
     odd = sorted({pair for name in OF_KEYS for pair in wrong[name].select("layer", "key").iter_rows()})
     most = int(limits.excused * len(baseline.keys)) + FEW
     tied = {(layer, key) for layer, key in odd if len(odd) <= most and baseline.fits(layer, key, frames)}

@@ -17,10 +17,11 @@ from typing import Any, Literal
 import polars as pl
 
 from ff_memories import tables
-from ff_memories.audit import baselines, structure
-from ff_memories.audit.audit_inputs import AuditInputs, read_table
-from ff_memories.audit.checks import ROWS, place, recomputed
+from ff_memories.audit import baselines, recompute
+from ff_memories.audit.audit import judged
+from ff_memories.audit.audit_inputs import AuditInputs, largest, read_table
 from ff_memories.audit.near_equal import DIFFERS, FEW, INTERVAL, Comparer, Tolerances, tolerances
+from ff_memories.audit.recompute import ROWS, place
 from ff_memories.base import foreign
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
@@ -42,7 +43,6 @@ GIVE = "give a folder such as results/demo, or a dvc.lock"
 Letter = Literal["a", "b"]
 SIDES: tuple[Letter, Letter] = ("a", "b")
 NamedTables = Mapping[str, pl.DataFrame]
-Models = Callable[[str], AuditInputs]  # from a model's name to what its rows are recomputed from
 OWN = re.compile(r"^(?:\.\./)*results/([^/]+)/(.+)$")
 CACHES = (Path(".dvc/cache/files/md5"), Path(".dvc/artefacts/files/md5"))
 FOLDERS = ("claims",)  # outputs that are whole folders; DVC has one digest for each
@@ -159,7 +159,8 @@ def compare(first: Path, second: Path, given: Run | None = None) -> Comparison:
             for outcome in open_:
                 outcome.different.append(f"{outcome.shown}: {why if run else NOT_TOLD}")
         else:
-            _recompute(outcomes, frames, limits, partial(model_here, run))
+            mine, drawn = partial(AuditInputs.read, run, ()), partial(baselines.Baseline, run)
+            _recompute(outcomes, frames, limits, lambda name: mine() if name == "own" else drawn(name).inputs({}))
     return out
 
 
@@ -290,10 +291,9 @@ def _compare_rows(
     only = [one.join(other, on=key, how="anti", nulls_equal=True) for one, other in ((a, b), (b, a))]
     noise = pl.lit(0.0)
     if "coefficient" in rules.values() and all({"layer", "coefficient"} <= set(frame.columns) for frame in (a, b)):
-        most = pl.concat([f.group_by("layer").agg(pl.col("coefficient").max()) for f in (a, b)])
-        most = most.group_by("layer").agg(pl.col("coefficient").min())
-        noise = pl.col("layer").replace_strict(most["layer"], most["coefficient"], return_dtype=pl.Float64, default=0.0)
-        noise = limits.noise * noise
+        one, other = largest(a), largest(b)
+        most = one | other | {layer: min(one[layer], other[layer]) for layer in one.keys() & other.keys()}
+        noise = limits.noise * pl.col("layer").replace_strict(most, return_dtype=pl.Float64, default=0.0)
     size = next((name for name, rule in rules.items() if name == score or rule == "count"), None)
     for frame in only:
         out.cells["rows"] = out.cells.get("rows", 0) + len(frame)
@@ -365,15 +365,13 @@ def _changes(side: str) -> pl.Expr:
 # ------------------------------------------------------------------------------------------- the model, and the rules
 
 
-def model_here(run: Run, model: str) -> AuditInputs:
-    """Return what rows of one of a run's models are recomputed from, without the tables that say them."""
-    return AuditInputs.read(run, (), Path) if model == "own" else baselines.Baseline(run, model).inputs({})
-
-
 def _recompute(
-    found: dict[str, Outcome], frames: Mapping[Letter, NamedTables], limits: Tolerances, models: Models
+    found: dict[str, Outcome],
+    frames: Mapping[Letter, NamedTables],
+    limits: Tolerances,
+    models: Callable[[str], AuditInputs],
 ) -> None:
-    """Recompute the open rows of both runs; those that the model does not confirm are differences."""
+    """Recompute the open rows of both runs by their ``models``; those that these do not confirm are differences."""
     todo = [outcome for outcome in found.values() if outcome.open["a"] or outcome.open["b"]]
     with Progress(sum(len(o.open[side]) for o in todo for side in SIDES), "rows", "compare") as progress:
         for folder, side in itertools.product(sorted({outcome.folder for outcome in todo}), SIDES):
@@ -381,14 +379,12 @@ def _recompute(
             recorded = {name: frame for name in ROWS if (frame := frames[side].get(f"{folder}/{name}")) is not None}
             inputs = replace(model, tables=model.tables | recorded)
             inputs.near = Comparer(limits)
-            for outcome in (one for one in todo if one.folder == folder):
-                for row in inputs.tables[outcome.table][outcome.open[side]].iter_rows(named=True):
-                    result, where = recomputed(outcome.table, inputs, row), place(outcome.table, row)
-                    if result.state == DIFFERS:
-                        outcome.different.append(f"{outcome.shown}, {where}: {result.says} ({side.upper()})")
-                    progress.step(1)
-            for fault in structure.faults(inputs):
-                outcome = found.get(f"{folder}/{fault.partition(':')[0]}", todo[0])
+            faults, here = recompute.faults(inputs), (one for one in todo if one.folder == folder)
+            for _, (_, where, result) in judged(inputs, [(one.table, row) for one in here for row in one.open[side]]):
+                faults += [f"{where}: {result.says}"] if result.state == DIFFERS else []
+                progress.step(1)
+            for fault in faults:  # each begins with its table
+                outcome = found.get(f"{folder}/{re.split('[,:]', fault)[0]}", todo[0])
                 outcome.different.append(f"{outcome.shown.removesuffix(outcome.table)}{fault} ({side.upper()})")
 
 

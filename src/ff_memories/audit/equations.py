@@ -1,26 +1,25 @@
 """A fairseq ``transformer_lm`` in float64, equation by equation: the audit's reference for checkpoints.
 
 It takes one sentence at a time through plain sums and products. It shares the checkpoint's reader with the package, but
-no forward pass, attention, softmax, batching, tiling or precision. ``Activations`` and ``Changed`` are what the audit's
-other reference, ``transformers_oracle``, gives as well.
+no forward pass, attention, softmax, batching, tiling or precision. ``Activations`` are what the audit's other
+reference, ``transformers_oracle``, gives as well.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from ff_memories.audit.near_equal import MOST, Tops
-from ff_memories.corpus.dictionary import EOS, PAD
+from ff_memories.audit.near_equal import Error, Tops
+from ff_memories.corpus.dictionary import BOS, EOS, PAD
 from ff_memories.model.files import checkpoint
 from ff_memories.model.files.converted import Weights
 from ff_memories.model.vocabulary import Vocabulary
 
 EPSILON = 1e-5  # of fairseq's layer norms
-ERRORS = 8  # times a row's measured error, another order of the same float32 sums may be off: of 600 rows, 3.8 at most
 
 
 @dataclass(frozen=True)
@@ -36,37 +35,21 @@ class Activations:
     output: torch.Tensor  # (rows, d) o, the layer's output
     signs: int = 1  # 2 if memory d_m + i is memory i with its sign changed
     outliers: bool = False  # whether the first row is not like the others: many models give it far larger numbers
-    errors: tuple[torch.Tensor, ...] = ()  # (rows,) each, the most that float32 is off in m and each score, if measured
 
     def coefficients(self) -> torch.Tensor:
         """Return the memory coefficients (rows, memories)."""
         return torch.cat([self.m, -self.m], 1) if self.signs == 2 else self.m
 
-    def noise(self, share: float, row: int = -1) -> float:
-        """Return the largest error of a coefficient, where a score's is a share of the layer's largest score."""
-        usual = share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m)
-        return usual + self._off(0, row, usual)
+    def noise(self, share: float) -> float:
+        """Return the usual error of a coefficient, where a score's is a share of the layer's largest score."""
+        return share * self._largest(self.scores[0] if len(self.scores) == 1 else self.m)
 
-    def off(self, share: float, row: int) -> float:
-        """Return the noise of a row whose own error was measured, and otherwise 0."""
-        return self.noise(share, row) if self.errors else 0.0
-
-    def _off(self, of: int, row: int, usual: float) -> float:
-        return min(ERRORS * float(self.errors[of][row]), MOST * usual) if self.errors else 0.0
-
-    def measured(self, in_float32: "Activations") -> "Activations":
-        """Return these activations with the errors of the same ones in float32; overflows excuse nothing."""
-        pairs = zip((self.m, *self.scores), (in_float32.m, *in_float32.scores), strict=True)
-        gaps = ((one - other).abs().amax(1).nan_to_num(0.0, 0.0) for one, other in pairs)
-        return replace(self, errors=tuple(gaps))
-
-    def unsure(self, share: float) -> torch.Tensor:
+    def unsure(self, share: float, error: Error = lambda scores, usual: usual) -> torch.Tensor:
         """Return (memories,) whose coefficient at the last row may have either sign, or none."""
         last = [score[-1] for score in self.scores]
         unsure = torch.zeros_like(last[0], dtype=torch.bool)
-        for number, (score, last_score) in enumerate(zip(self.scores, last, strict=True), 1):
-            usual = share * self._largest(score)
-            unsure |= last_score.abs() <= usual + self._off(number, -1, usual)
+        for score, last_score in zip(self.scores, last, strict=True):
+            unsure |= last_score.abs() <= error(last_score, share * self._largest(score))
         if self.signs == 2:  # GELU below zero is a difference of equal numbers
             product = torch.stack(last).prod(0).abs()
             unsure |= (self.m[-1] != 0) & (self.m[-1].abs() <= share * product)
@@ -75,20 +58,6 @@ class Activations:
 
     def _largest(self, numbers: torch.Tensor) -> float:
         return float(numbers[int(self.outliers and len(numbers) > 1) :].abs().max())
-
-
-@dataclass(frozen=True)
-class Changed:
-    """What a sentence's last token gives behind the last layer, (d,) each: as it is, and with one change.
-
-    ``direct``: what the change adds by itself, with the norm behind its feed-forward layer, if there is one, held at
-    the deviation that it has. ``ffn``: that layer's output y with the change.
-    """
-
-    before: torch.Tensor
-    after: torch.Tensor
-    direct: torch.Tensor
-    ffn: torch.Tensor
 
 
 def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
@@ -105,7 +74,7 @@ class Equations:
     ``reading``, ``seed``: ``values.projection``, its seed. With ``random``, layers still use the model's own softmax.
     """
 
-    signs = 1
+    signs, start = 1, BOS  # the released code takes <s> for what an empty prefix ends in
 
     def __init__(self, path: str | Path, reading: str = "adaptive", seed: int = 1):
         self.about, weights = checkpoint.read(path)
@@ -139,16 +108,17 @@ class Equations:
 
     def changed(
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
-    ) -> Changed:
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run one sentence (ids without ``</s>``) with a vector (d,) added to m V of layer 1..L at its last token.
 
-        ``seen``: what its layers give without that; those below ``layer`` give the same.
+        ``seen``: what its layers give without that; those below ``layer`` give the same. Return, at that token, what
+        the last layer gives and the layer's y, (d,) each.
         """
         ffn = torch.cat([seen[layer - 1].ffn[:-1], seen[layer - 1].ffn[-1:] + vector])
         x = seen[layer - 1].residual + ffn
         for block in range(layer, self.about.layers):
             x = self._layer(x, block).output
-        return Changed(seen[-1].output[-1], x[-1], vector, ffn[-1])
+        return x[-1], ffn[-1]
 
     def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
         """Run one sentence (ids without ``</s>``) by itself; return the activations of layers 1 to ``until`` (all)."""

@@ -19,6 +19,7 @@ import torch
 from ff_memories.base.arithmetic import ROUNDOFF, SLACK, Precision
 
 MOST = 100  # times the usual error that a row's own may be, whatever is measured
+ERRORS = 8  # times a row's measured error, another order of the same float32 sums may be off: of 600 rows, 3.8 at most
 FEW = 10  # rows that near-ties may change in a table of any size, beside the shares ``excused`` and ``near_ties``
 USUAL = 100.0  # the largest size of logits and log-probabilities that the limits are for
 AT_ONCE = 256  # values that are multiplied by the output matrix at once
@@ -65,6 +66,7 @@ class Result:
 
 
 RowResult = tuple[str, str, Result]  # table, place, result
+Error = Callable[[torch.Tensor, float], float]  # from scores, and how far they are usually off, to how far they are
 
 
 def slack(log_probabilities: torch.Tensor, limit: float) -> torch.Tensor:
@@ -123,16 +125,19 @@ def together(results: list[Result]) -> Result:
     return Result(state, says, max(result.difference for result in results))
 
 
+def unlike(column: str, recorded: Any, found: Any, tied: bool = False) -> Result:
+    """Return the result for two values that are not the same; ``tied``: whether they may change places."""
+    return Result(NEAR_TIE if tied else DIFFERS, f"{column} is {recorded}, recomputed {found}")
+
+
 def equal(column: str, recorded: Any, found: Any) -> Result:
     """Compare two values that must be equal."""
-    return Result() if recorded == found else Result(DIFFERS, f"{column} is {recorded}, recomputed {found}")
+    return Result() if recorded == found else unlike(column, recorded, found)
 
 
 def within(column: str, recorded: int, found: int, low: int, high: int) -> Result:
     """Compare a count; ``low`` to ``high`` is its range, because some of its members are too close to call."""
-    if recorded == found:
-        return Result()
-    return Result(NEAR_TIE if low <= recorded <= high else DIFFERS, f"{column} is {recorded}, recomputed {found}")
+    return Result() if recorded == found else unlike(column, recorded, found, low <= recorded <= high)
 
 
 @dataclass(frozen=True)
@@ -140,9 +145,9 @@ class Comparer:
     """Compare numbers, top tokens and ranks within the limits of a run's precision."""
 
     limits: Tolerances
-    seen: list[torch.Tensor] | None = None  # a list keeps the logits and log-probabilities that are compared, in order
-    # by how much each of these may be off besides, up to ``MOST`` times the usual error; an empty iterator stays empty
-    errors: Iterator[float] = iter(())  # noqa: RUF009
+    seen: list[torch.Tensor] | None = None  # a list keeps coefficients, logits and log p that are compared, in order
+    # by how much each of these may be off besides, up to ``MOST`` times the usual error, if it was measured
+    errors: Iterator[float] | None = None
 
     def coefficient(
         self, column: str, recorded: float, found: float, noise: float = 0.0, scale: float | None = None
@@ -153,12 +158,13 @@ class Comparer:
 
     def slack(self, scores: torch.Tensor) -> float:
         """Return the largest error of logits or log-probabilities (vocab,)."""
-        return self._with_its_own(scores, float(slack(scores[None], self.limits.probability)[0]))
+        return self.error(scores, float(slack(scores[None], self.limits.probability)[0]))
 
-    def _with_its_own(self, scores: torch.Tensor, usual: float) -> float:
+    def error(self, scores: torch.Tensor, usual: float) -> float:
+        """Return the largest error of coefficients or scores that are usually off by so much, their own if measured."""
         if self.seen is not None:
             self.seen.append(scores)
-        return usual + min(next(self.errors, 0.0), MOST * usual)
+        return usual + (0.0 if self.errors is None else min(next(self.errors, 0.0), MOST * usual))
 
     def narrow(self, scores: torch.Tensor) -> float:
         """Return the largest error of scores (vocab,) of one value: ``slack``, or less where they hardly differ."""
@@ -181,7 +187,7 @@ class Comparer:
         The sign of a change that is smaller than its error cannot be told: another one, or none, is a near-tie.
         """
         usual = self.limits.probability * max(abs(found), OF_LOGIT * float(logits.abs().max()))
-        scale = self._with_its_own(torch.stack([logits, after]), usual) / self.limits.probability
+        scale = self.error(torch.stack([logits, after]), usual) / self.limits.probability
         result = _number(column, recorded, found, scale, self.limits.probability)
         other = recorded * found <= 0 and abs(recorded - found) > self.limits.probability * abs(found)
         if result.state == DIFFERS or not other:
@@ -195,7 +201,7 @@ class Comparer:
             return Result()
         bar = log_probabilities[top] - self.slack(log_probabilities)
         close = recorded < len(log_probabilities) and log_probabilities[recorded] >= bar
-        return Result(NEAR_TIE if close else DIFFERS, f"{column} is {recorded}, recomputed {top}")
+        return unlike(column, recorded, top, bool(close))
 
     def rank(self, column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
         """Compare a token's rank: how many tokens are more probable."""

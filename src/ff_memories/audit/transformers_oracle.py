@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.equations import Activations, Changed, held
+from ff_memories.audit.equations import Activations, held
 from ff_memories.audit.near_equal import USUAL, Tops
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs import model_folder
@@ -90,8 +90,8 @@ class TransformersOracle:
 
     def changed(
         self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
-    ) -> Changed:
-        """Run one sentence with a vector (d,) added to m V of a layer at its last token."""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run one sentence with a vector (d,) added to m V of a layer at its last token; see ``Equations``."""
         last = len(tokens)
 
         def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
@@ -106,8 +106,7 @@ class TransformersOracle:
                 here, end = self._records([[self.start, *map(int, tokens)]], [block, self.blocks[-1]])
         finally:
             hook.remove()
-        direct = self.direct(seen[layer - 1], layer, vector)
-        return Changed(seen[-1].output[-1], end["output"][-1], direct, here["ffn"][-1])
+        return end["output"][-1], here["ffn"][-1]
 
     @contextmanager
     def _given(self, layer: int, seen: Sequence[Activations]) -> Iterator[None]:

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -25,8 +25,8 @@ from ff_memories import tables
 from ff_memories.audit import audit, compare
 from ff_memories.audit.audit import LEFT_OUT, OWN, Finding
 from ff_memories.audit.audit_inputs import At
-from ff_memories.audit.checks import ROWS
 from ff_memories.audit.near_equal import tolerances
+from ff_memories.audit.recompute import ROWS
 from ff_memories.audit.sampling import Aim
 from ff_memories.base import machine
 from ff_memories.base.errors import UserError
@@ -285,11 +285,9 @@ PARTS: dict[str, Callable[[Check], CheckedPart | None]] = {
 
 
 class ReadTables(dict[str, pl.DataFrame]):
-    """Tables that know which of them were read."""
+    """Tables that add the names of those that were read to a set."""
 
-    def __init__(self, frames: Mapping[str, pl.DataFrame]):
-        super().__init__(frames)
-        self.read: set[str] = set()
+    read: set[str]
 
     def __getitem__(self, name: str) -> pl.DataFrame:
         self.read.add(name)
@@ -302,12 +300,12 @@ def behind(run: Run, at: At) -> dict[str, set[str]]:
     frames = {name: tables.read(at(run.table(name))) for name in names}
     info = read_info(at(run.path("model", "info.json")))
     evidence = Evidence.of_run(Settings(run.resolved), info, at(run.dictionary), frames)
-    tables_read = {}
+    tables_read: dict[str, set[str]] = {}
     for claim in register():
         reading = ReadTables(frames)
+        reading.read = tables_read[claim.id] = set()
         with suppress(Missing):
             measure(claim, replace(evidence, tables=reading, seed=None))
-        tables_read[claim.id] = reading.read
     return tables_read
 
 

@@ -13,7 +13,7 @@ from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.inputs import model_folder
 from ff_memories.model.info import quantised
-from ff_memories.plan.cards import cards
+from ff_memories.plan.speed import cards
 from ff_memories.report.answers import looked_at
 from ff_memories.workflow import opening
 from ff_memories.workflow.rules import refuse_bad_sample

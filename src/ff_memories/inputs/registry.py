@@ -128,8 +128,8 @@ def source(name: str, registry: str | None = None, kind: str | None = None, key:
     return known[name]
 
 
-def golden_file(source: Source, registry: str | None) -> Path:
-    """Return the file with a source's known numbers, which is next to the registry that names it.
+def golden(source: Source, registry: str | None) -> dict[str, Any]:
+    """Return a source's known numbers, which are next to the registry that names them.
 
     Raises ``UserError`` if the source has none.
     """
@@ -137,4 +137,4 @@ def golden_file(source: Source, registry: str | None) -> Path:
         hint = "set sources.golden: off"
         raise UserError(f"{source.folder}: the registry has no known numbers for this source", hint)
     beside = Path(registry or OWN).with_name(source.golden)
-    return beside if beside.is_file() else OWN.with_name(source.golden)
+    return tomllib.loads((beside if beside.is_file() else OWN.with_name(source.golden)).read_text(encoding="utf-8"))

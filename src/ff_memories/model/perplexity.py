@@ -43,9 +43,9 @@ def perplexity(
     nats, vocabulary = np.zeros(len(chosen)), decoder.vocabulary.reading("adaptive")
 
     def run(part: np.ndarray) -> None:
-        surprise = _surprise(decoder, vocabulary, [corpus.sentence(chosen[i]) for i in part])
+        of_tokens = surprise(decoder, vocabulary, [corpus.sentence(chosen[i]) for i in part])
         sentence = torch.repeat_interleave(torch.arange(len(part)), torch.from_numpy(lengths[part]))
-        nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, sentence, surprise).numpy()
+        nats[part] = torch.zeros(len(part), dtype=torch.double).index_add_(0, sentence, of_tokens).numpy()
 
     batching.run_batches(run, batching.by_length(lengths, batch_tokens), "sentences", "perplexity")
     context = "validation sentences, each by itself"
@@ -70,7 +70,7 @@ def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: 
             end = min(np.searchsorted(begins, begins[first] + length), len(begins) - 1)
             texts = (types.words(corpus.sentence(i).tolist()) for i in range(corpus.train + first, corpus.train + end))
             window = np.array(types.encode(chain.from_iterable(texts)), dtype=np.int32)[:length]
-            counted = _surprise(decoder, vocabulary, [window])[len(window) // 2 :]
+            counted = surprise(decoder, vocabulary, [window])[len(window) // 2 :]
             nats.append(counted.sum().item())
             tokens.append(len(counted))
             progress.step(1)
@@ -78,7 +78,7 @@ def in_windows(decoder: LanguageModel, corpus: Corpus, types: Types, sentences: 
     return _found(nats, tokens) | {"windows": number, "window": length, "context": context}
 
 
-def _surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequence[np.ndarray]) -> torch.Tensor:
+def surprise(decoder: LanguageModel, vocabulary: Vocabulary, sentences: Sequence[np.ndarray]) -> torch.Tensor:
     """Return -log p (tokens,) in float64 of every token of sentences that are sorted by length."""
     batch = decoder.pack(sentences)
     x = decoder.forward(batch)

@@ -1,7 +1,7 @@
 """What each step of a run costs: its work in units whose time is measured, its memory, and its space on disk.
 
-``speed`` measures the units here, ``cards`` computes them for a GPU that is not here. Nothing in this module loads
-torch: Snakemake asks it for every job's memory. docs/cluster.md compares estimates with measurements.
+``speed`` measures the units here, or computes them for a GPU that is not here. Nothing in this module loads torch:
+Snakemake asks it for every job's memory. docs/cluster.md compares estimates with measurements.
 """
 
 import heapq

@@ -22,9 +22,8 @@ from ff_memories.judge.register import register
 from ff_memories.model.files import checkpoint, converted
 from ff_memories.model.loading import chosen_device
 from ff_memories.plan import costs
-from ff_memories.plan.cards import Card
 from ff_memories.plan.costs import SENTENCE, Planned, Shape, Speed, Text
-from ff_memories.plan.speed import measured
+from ff_memories.plan.speed import Card, measured
 from ff_memories.workflow.run import Run
 
 BEGINNING = 1 << 20  # characters of a text that tell how long its tokens are

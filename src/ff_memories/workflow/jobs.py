@@ -1,7 +1,9 @@
-"""The jobs of a run, as Snakemake reads them from the Snakefile, without running any."""
+"""The jobs of a run, as Snakemake reads them from the Snakefile, without running any, and its records of past ones."""
 
 import os
 import re
+import shlex
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +14,7 @@ import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import private_api
+from ff_memories.workflow.dvc_lock_file import digest
 from ff_memories.workflow.run import Run, snakefile
 
 # What a run makes on the way to its outputs, and no record has: shards, and of the models of the baselines what they
@@ -20,6 +23,8 @@ OF_A_MODEL = r"model\.json|counts/|tables/(triggers|firing)\.|proxy/\w+_scores\.
 OF_A_RUN = rf"(models/[^/]+/)?shards/|models/(sample\.safetensors|[^/]+/({OF_A_MODEL}))"
 INTERMEDIATE = re.compile(rf"(^|/)results/[^/]+/({OF_A_RUN})")
 SHARDS = {"corpus": 1, "baselines": 1}  # their number changes no job's `params`
+LOCKS = Path(".snakemake/locks")
+CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
 
 _reading: ContextVar[bool] = ContextVar("reading", default=False)
 
@@ -83,3 +88,101 @@ def is_intermediate(file: Any) -> bool:
 def makes_intermediates(job: Any) -> bool:
     """Return whether a job makes no output of the run."""
     return all(map(is_intermediate, job.output))
+
+
+def output_faults(output: str, record: Any) -> Iterator[str]:
+    """Yield why an output here may not be its job's own result from the inputs here; ``record``: Snakemake's of it."""
+    if record is None or not os.path.exists(output):
+        yield f"{output}: Snakemake did not write it here"
+        return
+    if _touched(output, record):
+        yield f"{output}: changed since {record.rule} wrote it"
+    yield from changed_inputs(output, record, set(record.input_checksums))
+
+
+def changed_inputs(output: str, record: Any, of: set[str]) -> Iterator[str]:
+    """Yield which inputs of an output, of some files, differ from those that its job read."""
+    for path in sorted(of & (record.input_checksums.keys() if record else set())):
+        if os.path.exists(path) and _checksum(path) != record.input_checksums[path]:
+            yield f"{output}: its input {path} has changed since"
+
+
+def refuse_replaced(run: Run) -> None:
+    """Raise ``UserError`` if an older file replaced one from outside that a job read: Snakemake reads newer ones only.
+
+    Its bytes are read only if it, or its folder, changed after the job. A record that is not of the output here, whose
+    job was killed, is of one before, or of a job that failed.
+    """
+    latest = lambda what, *paths: max(getattr(look(path), what) for path in paths for look in (os.stat, os.lstat))
+    record_of, replaced = private_api.recorded_jobs(), set[str]()
+    readers = [run.path("model", "model.json"), run.path("corpus", "corpus.safetensors"), *run.inputs.model_files]
+    readers += [run.path("golden", "golden.json"), run.table("examples"), run.table("annotation_plan")]
+    for out, record in ((out, record_of(out)) for out in readers if os.path.exists(out)):
+        for path, recorded in record.input_checksums.items() if record and not _touched(out, record) else ():
+            if not os.path.exists(path) or record_of(path) is not None:
+                continue
+            older = latest("st_mtime", path) <= os.stat(out).st_mtime
+            came_since = latest("st_ctime", path, os.path.dirname(path) or path) > record.endtime
+            if older and came_since and recorded and _checksum(path) != recorded:
+                replaced.add(path)
+    if replaced:
+        files = shlex.join(sorted(replaced))
+        hint = f"touch {files}, then run the workflow again"
+        raise UserError(f"replaced by an older file since a job read it: {files}", hint)
+
+
+def remove_not_own(command: list[str]) -> None:
+    """Remove a DVC stage's outputs that Snakemake would leave though they may not be its jobs' own results.
+
+    Snakemake compares times, and so takes a file for its own that was edited or pulled, or whose input is older.
+    ``command``: the stage's, which ends with ``--`` and its outputs. Raises ``UserError`` if another Snakemake may be
+    writing these files.
+    """
+    if any(LOCKS.glob("*.lock")):
+        hint = "wait until the other Snakemake has finished; if none is running, run snakemake --unlock"
+        raise UserError("this folder is locked", hint)
+    record_of = private_api.recorded_jobs()
+
+    def is_removed(path: str) -> bool:
+        record, there = record_of(path), os.path.exists(path)
+        before = [is_removed(file) for file in (record and record.input) or () if is_intermediate(file)]
+        # of what it was made of, nothing may be wrong either: Snakemake does not look behind a file that is there
+        wrong = any(before) or (there and any(True for _ in output_faults(path, record)))
+        if wrong and there:
+            shutil.rmtree(path) if os.path.isdir(path) else os.unlink(path)
+        return wrong
+
+    for path in command[len(command) - command[::-1].index("--") :]:
+        is_removed(path)
+
+
+def refuse_edited(workflow: Any, run: Run, runs: bool = True) -> None:
+    """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
+
+    The checksums that its readers recorded distinguish an edited file from a touched one. ``runs``: jobs that are due
+    run now, so their outputs do not matter.
+    """
+    waiting = set(workflow.dag.needrun_jobs()) if runs else set()
+    edited = dict[str, str]()
+    for job in workflow.dag.jobs:
+        for out in job.output if job not in waiting else ():
+            record = workflow.persistence.metadata(out)
+            if record and os.path.exists(out) and _touched(out, record):
+                readers = [after for after, files in workflow.dag.depending[job].items() if out in files]
+                records = [workflow.persistence.metadata(made) for reader in readers for made in reader.output]
+                if {read.input_checksums.get(str(out)) for read in records if read} - {None, _checksum(out)}:
+                    edited[str(out)] = job.rule.name
+    if edited:
+        again = f"run ff-memories restore{run.option}" if run.dvc_lock.is_file() else f"delete {shlex.join(edited)}"
+        made = ", ".join(f"{out} (made by {rule})" for out, rule in edited.items())
+        raise UserError(f"these outputs have changed since they were made: {made}", f"{again}, then run the workflow")
+
+
+def _touched(output: str, record: Any) -> bool:
+    """Return whether an output was written at another time than its job ended."""
+    stamp = Path(output, ".snakemake_timestamp") if os.path.isdir(output) else Path(output)
+    return abs((stamp.stat().st_mtime if stamp.exists() else 0.0) - record.endtime) > CLOCK
+
+
+def _checksum(path: str) -> str:
+    return f"sha256:{digest(path, 'sha256')}"

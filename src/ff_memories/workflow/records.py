@@ -20,7 +20,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json, write_whole
 from ff_memories.base.job_costs import costs
 from ff_memories.inputs.fetch import fetch
-from ff_memories.workflow import dvc_lock_file, dvc_yaml, jobs, rebuild, snakemake_metadata
+from ff_memories.workflow import dvc_lock_file, dvc_yaml, jobs, rebuild
 from ff_memories.workflow.dvc_yaml import Stage
 from ff_memories.workflow.run import Run, snakefile
 
@@ -46,7 +46,7 @@ def adopt(run: Run) -> list[str]:
             raise UserError(f"not adopted, because {missing[0]} is missing", f"run {run.again(*missing)}")
         every = [out for job in read.dag.jobs for out in job.output if str(out) in outputs]
         new = [out for out in every if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
-        edited = [line for out in new for line in snakemake_metadata.faults(str(out), read.persistence.metadata(out))]
+        edited = [line for out in new for line in jobs.output_faults(str(out), read.persistence.metadata(out))]
     if edited:
         undo = f"dvc checkout, ff-memories restore{run.option}" if before else "delete them"
         lines = "\n  ".join(["not adopted:", *dict.fromkeys(edited)])
@@ -80,7 +80,7 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
             name = dvc_yaml.stage_of(job)
             states = _concerning(job, stages[name], changed.get(name, {})) if name in stages else {}
             files = [(str(out), read.persistence.metadata(out)) for out in job.output]
-            wrong = any(True for file in files for _ in snakemake_metadata.faults(*file))
+            wrong = any(True for file in files for _ in jobs.output_faults(*file))
             sound = not wrong and not read.persistence.params_changed(job)
             if jobs.makes_intermediates(job):  # of another state; made again when needed
                 shards |= set() if sound else set(map(str, job.output)) - made

@@ -30,8 +30,7 @@ from ff_memories.config.model import FairseqModel, TransformersModel
 from ff_memories.inputs import from_gguf, hub, model_folder, one_text, unpack
 from ff_memories.inputs.fetch import fetch
 from ff_memories.inputs.of_run import Inputs
-from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, records, snakemake_metadata
-from ff_memories.workflow.jobs import makes_intermediates, missing_outputs, workflow
+from ff_memories.workflow import constraints, dvc_lock_file, dvc_yaml, jobs, records
 from ff_memories.workflow.run import Run, in_clone, refuse_unfinished
 
 SUMS = "SHA256SUMS"
@@ -91,17 +90,17 @@ def _refuse_unfinished(run: Run) -> None:
     if run.config.sources.registry is not None:
         hint = "name files of model and text instead"
         raise UserError(f"{run.file}: sources.registry names sources that nobody else has", hint)
-    with workflow(run) as found:
-        gone = missing_outputs(found, run)
+    with jobs.workflow(run) as found:
+        gone = jobs.missing_outputs(found, run)
         # by params, which name code and config; times say nothing after DVC has linked files to its cache
-        jobs = [job for job in found.dag.jobs if job.output and not makes_intermediates(job)]
-        if gone or any(found.persistence.params_changed(job) for job in jobs):
+        own = [job for job in found.dag.jobs if job.output and not jobs.makes_intermediates(job)]
+        if gone or any(map(found.persistence.params_changed, own)):
             missing = f", {gone[0]} is missing" if gone else ""
             raise UserError(f"{run.results}: not finished{missing}", f"run ff-memories run {run.file}")
-        snakemake_metadata.refuse_edited(found, run, runs=False)
+        jobs.refuse_edited(found, run, runs=False)
         given = {*run.annotations}.union(*inputs(run).values())
-        outs = [(str(out), found.persistence.metadata(out)) for job in jobs for out in job.output]
-        if changed := [line for out in outs for line in snakemake_metadata.changed_inputs(*out, given)]:
+        outs = [(str(out), found.persistence.metadata(out)) for job in own for out in job.output]
+        if changed := [line for out in outs for line in jobs.changed_inputs(*out, given)]:
             raise UserError(changed[0], f"run ff-memories run {run.file}")
 
 

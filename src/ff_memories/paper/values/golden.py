@@ -1,22 +1,24 @@
-"""Golden checks: measure known numbers of a checkpoint again, to see that it is the right one and is read correctly.
+"""Golden checks: known numbers of a named checkpoint, measured again before the run computes anything with it (G1-G5).
 
-``check`` looks at the model and the test text, ``endings`` at the triggers that the paper shows.
+They show that it is the right one and is read correctly.
 """
 
 import math
-import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 import torch
 
+from ff_memories.base.errors import UserError
+from ff_memories.base.files import write_json
+from ff_memories.base.parameters import Execution, Input, Output, Param, Params
 from ff_memories.base.progress import Progress
 from ff_memories.corpus.dictionary import EOS, Dictionary
-from ff_memories.inputs import registry
+from ff_memories.inputs import registry as registries
 from ff_memories.model.decoder import Decoder
+from ff_memories.model.loading import load_decoder
+from ff_memories.model.perplexity import surprise
 from ff_memories.paper.values.values import value_predictions
 
 WINDOWS_WITHOUT_GPU = 8
@@ -41,14 +43,10 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
     total = n = 0.0
     with torch.inference_mode(), Progress(len(starts), "windows", "perplexity") as progress:
         for start in starts.tolist():
-            targets = ids[start : start + counted]
-            before = ids[max(0, start - context) : start]
-            inputs = np.concatenate([before, targets[:-1]])  # Batch puts a </s> in front
-            h = decoder.forward(decoder.pack([inputs]))[-len(targets) :]
-            wanted = torch.from_numpy(targets).to(decoder.device)
-            prediction = decoder.vocabulary.read(h, wanted, rank=False)
-            total -= prediction.target_probability.clamp(min=1e-38).log().double().sum().item()
-            n += len(targets)
+            window = ids[max(0, start - context) : start + counted]
+            nats = surprise(decoder, decoder.vocabulary, [window])[min(start, context) :]
+            total += nats.sum().item()
+            n += len(nats)
             progress.step(1)
     return math.exp(min(total / n, 700.0))
 
@@ -89,19 +87,34 @@ def check(
     return found, faults
 
 
-def expected(source: registry.Source, others: str | None) -> dict[str, Any]:
-    """Read a checkpoint's known numbers; ``others``: another registry."""
-    return tomllib.loads(registry.golden_file(source, others).read_text(encoding="utf-8"))
+def run(
+    source: Param,
+    registry: Params,
+    weights: Input,
+    description: Input,
+    dictionary: Input,
+    test: Input,
+    out: Output,
+    execution: Execution,
+    windows: int | None = None,
+) -> None:
+    """Measure the checkpoint and compare.
 
-
-def endings(
-    triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """Return, for each key of G6, the share of its triggers whose last word is one of the known words."""
-    out = []
-    for at in known.get("endings", []):
-        listed = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
-        ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
-        hits = [last_token(row["sentence"], row["position"]) in ids for row in listed.iter_rows(named=True)]
-        out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
-    return out
+    Args:
+        source: the checkpoint's name in the registry
+        registry: another registry of sources
+        test: the test text
+        out: file to write: the findings as JSON; written only if all checks pass
+        windows: number of windows of text; default: all on a GPU, a few on a CPU
+    """
+    others = registry[0] if registry else None
+    row = registries.source(source, others, "model")
+    known, decoder = registries.golden(row, others), load_decoder(weights, description, execution)
+    if windows is None and decoder.device.type == "cpu":
+        windows = WINDOWS_WITHOUT_GPU
+    measured, faults = check(decoder, Dictionary.read(dictionary), test, known, windows)
+    if faults:
+        lines = "\n  ".join(faults)
+        hint = f"remove {row.folder} and fetch it again, or set sources.golden: off; the run then counts as a surrogate"
+        raise UserError(f"this is not the known {source}\n  {lines}", hint)
+    write_json(out, measured, sort_keys=True)

@@ -1,13 +1,30 @@
 """Check the triggers of the keys that the paper shows (G6)."""
 
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
 from ff_memories import tables
-from ff_memories.audit.golden import endings, expected
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_json
 from ff_memories.base.parameters import Input, Output, Param, Params
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.inputs import registry as registries
+
+
+def endings(
+    triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """Return, for each key of G6, the share of its triggers whose last word is one of the known words."""
+    out = []
+    for at in known.get("endings", []):
+        listed = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
+        ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
+        hits = [last_token(row["sentence"], row["position"]) in ids for row in listed.iter_rows(named=True)]
+        out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
+    return out
 
 
 def run(source: Param, registry: Params, dictionary: Input, corpus: Input, triggers: Input, out: Output) -> None:
@@ -19,13 +36,13 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
         out: file to write: the findings as JSON; written only if all checks pass
     """
     others = registry[0] if registry else None
-    expected_endings = expected(registries.source(source, others, "model"), others)
+    known = registries.golden(registries.source(source, others, "model"), others)
     text, types = store.read(corpus), Dictionary.read(dictionary)
 
     def last(sentence: int, position: int) -> int | None:
         return int(text.sentence(sentence)[position - 1]) if position else None
 
-    measured = endings(tables.read(triggers), last, types, expected_endings)
+    measured = endings(tables.read(triggers), last, types, known)
     if wrong := [at for at in measured if at["found"] < at["share"]]:
         lines = "\n  ".join(
             f"key {at['key']} of layer {at['layer']}: {at['found']:.0%} of {at['n']} triggers end in "

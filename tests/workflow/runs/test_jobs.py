@@ -10,7 +10,7 @@ import pytest
 from pipeline import config
 
 from ff_memories.base.errors import UserError
-from ff_memories.workflow import private_api, snakemake_metadata
+from ff_memories.workflow import jobs, private_api
 from ff_memories.workflow.dvc_lock_file import digest
 from ff_memories.workflow.run import Run
 
@@ -34,14 +34,14 @@ def records(tmp_path, monkeypatch):
 
 
 def left(*targets):
-    snakemake_metadata.remove_not_own(["snakemake", "--allowed-rules", "t", "--", *targets])
+    jobs.remove_not_own(["snakemake", "--allowed-rules", "t", "--", *targets])
     return {path for path in (TABLE, SHARD, INPUT) if os.path.exists(path)}
 
 
 def test_nothing_is_removed_beside_another_snakemake(records, tmp_path):
     records.clear()
-    (tmp_path / snakemake_metadata.LOCKS).mkdir(parents=True)
-    (tmp_path / snakemake_metadata.LOCKS / "0.output.lock").write_text(TABLE)
+    (tmp_path / jobs.LOCKS).mkdir(parents=True)
+    (tmp_path / jobs.LOCKS / "0.output.lock").write_text(TABLE)
     with pytest.raises(UserError, match=r"locked\n  fix: .* snakemake --unlock"):
         left(TABLE)
     assert os.path.exists(TABLE)
@@ -77,14 +77,14 @@ def test_another_input_is_refused_only_if_it_is_older_because_snakemake_reads_ne
     os.replace(SHARD, corpus)
     records[str(corpus)] = records.pop(SHARD)
     run = Run(config(run="r"))
-    snakemake_metadata.refuse_replaced(run)
+    jobs.refuse_replaced(run)
     Path("new").write_text(name)
     os.utime("new", (time, time))
     os.replace("new", INPUT)
     with pytest.raises(UserError, match=r"text\.txt\n  fix: touch text\.txt") if refused else nullcontext():
-        snakemake_metadata.refuse_replaced(run)
+        jobs.refuse_replaced(run)
     corpus.write_text("of the other input, by a job that was killed before it was recorded")
-    snakemake_metadata.refuse_replaced(run)
+    jobs.refuse_replaced(run)
 
 
 def test_an_edited_output_is_restored_from_the_record_and_without_one_deleted(records):
@@ -94,8 +94,8 @@ def test_an_edited_output_is_restored_from_the_record_and_without_one_deleted(re
     dag = SimpleNamespace(jobs=[maker], depending={maker: {reader: {SHARD}}})
     workflow, run = SimpleNamespace(dag=dag, persistence=SimpleNamespace(metadata=records.get)), Run(config(run="r"))
     with pytest.raises(UserError, match=rf"fix: delete {SHARD}, then run the workflow"):
-        snakemake_metadata.refuse_edited(workflow, run, runs=False)
+        jobs.refuse_edited(workflow, run, runs=False)
     run.dvc_lock.parent.mkdir(parents=True)
     run.dvc_lock.touch()
     with pytest.raises(UserError, match="fix: run ff-memories restore"):
-        snakemake_metadata.refuse_edited(workflow, run, runs=False)
+        jobs.refuse_edited(workflow, run, runs=False)

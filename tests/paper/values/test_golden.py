@@ -13,23 +13,19 @@ from factories import convert, fairseq_model, words, write_checkpoint
 from refusing import ended
 
 from ff_memories import tables
-from ff_memories.audit import golden
-from ff_memories.audit.golden import endings
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.store import Sentences
 from ff_memories.inputs.registry import OWN
 from ff_memories.model.loading import read_model
+from ff_memories.paper.keys.golden_triggers import endings
+from ff_memories.paper.values import golden
 
 TYPES = words(44)
 SOURCE = (
     '[small]\nkind = "model"\nfolder = "data/small"\nfiles = {checkpoint = "model.pt", dictionary = "dict.txt"}\n'
     'unpacked_bytes = 1\nlicence = ""\ncitation = ""\ngolden = "known.toml"\ndownloads = []\n'
 )
-
-
-def counts(n):
-    return [10 - i // 5 for i in range(n)]  # many ties
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +50,7 @@ def folder(tmp_path_factory):
 
 
 def write_dictionary(path, types):
-    path.write_text("".join(f"{w} {c}\n" for w, c in zip(types, counts(len(types)), strict=True)), encoding="utf-8")
+    path.write_text("".join(f"{word} {10 - i // 5}\n" for i, word in enumerate(types)), encoding="utf-8")  # many ties
 
 
 def load(folder):
