@@ -415,7 +415,7 @@ def ledger(kept: Rows) -> str:
             "" if row["expected"] is None else measured(row["expected"], claim.unit),
             "" if row["baseline"] is None else _with_interval(row, "baseline", claim.unit),
             training.in_random(row) if row["judged"] is not None else "",
-            spread(*(row[end] for end in TRAINED), claim.unit),
+            spread(row["trained_lowest"], row["trained_highest"], claim.unit),
             cells["group"],
         ]
         out.append([_plain(cell) for cell in shown])

@@ -1,13 +1,23 @@
-"""Update the table of docs/reviewing.md that leads from a claim to the files and tables behind it, and to its number.
+"""Update the tables of docs/reviewing.md: what leads from a claim to its number and files; how records were verified.
 
-Claims and figures name all but the numbers, which are the demo's in docs/data/findings.json.
+Claims and figures name all but the numbers, which are the demo's in docs/data/findings.json. docs/data/verified.json
+keeps what certificates say, the last of each run:
+
+    ff-memories verify --configfile config/smollm2.yaml --certificate smollm2.json
+    python docs/tools/reviewing.py --certificates smollm2.json
 """
 
 import json
+import re
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from pages import ROOT, options, renew, replaced, table
 
+from ff_memories.audit import baselines
+from ff_memories.base.files import write_whole
 from ff_memories.figures.registry import FIGURES
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured
@@ -17,6 +27,9 @@ from ff_memories.report.outline import part_of
 KEPT = "docs/data/findings.json"
 BEGIN = "<!-- claims to files: python docs/tools/reviewing.py -->"
 RUN = "demo"
+VERIFIED = ROOT / "docs/data/verified.json"
+OF_RECORDS = "<!-- verified records: python docs/tools/reviewing.py -->"
+HEAD = ["run", "measured on", "verified on", "seed", "rows recomputed", "triggers", "near-ties", "result"]
 TABLES = {"table1": ["pattern_labels"], "table2": ["values"], "table3": ["refinement"]}
 
 
@@ -40,18 +53,58 @@ def lines(claims: Sequence[Claim], numbers: dict[str, dict]) -> list[list[str]]:
     return rows
 
 
+def of_certificate(certificate: dict[str, Any]) -> dict[str, Any]:
+    """Return what is kept of a certificate, and where most steps of the record ran. Raises ``KeyError`` for another."""
+    run, audit, facts = certificate["run"], certificate["parts"]["audit"], dict(certificate["machine"])
+    folder = "workflow/sources" if run == RUN else f"runs/{run}"
+    steps = json.loads((ROOT / folder / "machines.json").read_text(encoding="utf-8")).values()
+    of = [table for table in audit["tables"].values() if table["what"] not in baselines.LABELS]
+    count = lambda name, tables: sum(table[name] for table in tables)
+    return {
+        "run": run,
+        "measured_on": Counter(_processor(step["machine"]) for step in steps).most_common(1)[0][0],
+        "verified_on": _processor(", ".join(f"{name} {fact}" for name, fact in facts.items())),
+        "seed": audit["seed"],
+        "rows": count("recomputed", of),
+        "triggers": count("recomputed", [table for table in of if table["what"] == "triggers"]),
+        "near_ties": count("near_ties", of),
+        **{name: certificate[name] for name in ("last_line", "made", "commit", "dvc_lock_sha256")},
+    }
+
+
+def _processor(machine: str) -> str:
+    return " ".join(re.findall(r"(?:processor|instructions) ([^,]+)", machine))
+
+
+def verified(kept: Sequence[dict[str, Any]]) -> str:
+    """Return the table of what certificates say."""
+    shown = ("run", "measured_on", "verified_on", "seed", "rows", "triggers", "near_ties")
+    cells = lambda row: [f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in shown]
+    return table(HEAD, [[*cells(row), f"{row['last_line']}, {row['made'][:10]}"] for row in kept])
+
+
 def _number(claim: Claim, row: dict) -> str:
     mark = wording.WORDS[row["standing"]].get("mark", "")
     return f"{mark} {measured(row['measured'], claim.unit)}".strip()
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    args = options(__doc__, ROOT / "docs" / "reviewing.md").parse_args(argv)
+    parser = options(__doc__, ROOT / "docs" / "reviewing.md")
+    parser.add_argument(
+        "--certificates", type=Path, nargs="+", default=[], help="files of verify --certificate to keep"
+    )
+    args = parser.parse_args(argv)
+    kept = {row["run"]: row for row in json.loads(VERIFIED.read_text(encoding="utf-8"))}
+    if args.certificates:
+        new = [of_certificate(json.loads(file.read_text(encoding="utf-8"))) for file in args.certificates]
+        kept |= {row["run"]: row for row in new}
+        write_whole(VERIFIED, json.dumps([*kept.values()], indent=1) + "\n")
     runs = json.loads((ROOT / KEPT).read_text(encoding="utf-8"))
     numbers = {row["claim"]: row for run in runs if run["run"] == RUN for row in run["claims"]}
     head = ["where", "claims, with the demo's mark and number", "file in `results/demo/`", "tables"]
     part = table(head, lines(register(), numbers))
     page = (ROOT / "docs" / "reviewing.md").read_text(encoding="utf-8")
+    page = replaced(page, OF_RECORDS, verified([*kept.values()]))
     renew(args.out, replaced(page, BEGIN, part), args.check)
 
 

@@ -6,13 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from refusing import ended
+from refusing import ended, says
 from running import ROOT, command
 from transformers_run import prepare
 
 from ff_memories import cli
+from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.model.files import config_file
+from ff_memories.model.transformer import load
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +47,16 @@ def test_a_home_that_cannot_be_written_is_replaced_by_the_working_folder(tmp_pat
     monkeypatch.delenv("XDG_CACHE_HOME")
     cli._cache_where_possible()
     assert "XDG_CACHE_HOME" not in os.environ and [path.name for path in tmp_path.iterdir()] == [".cache"]
+
+
+def test_a_model_that_this_machine_cannot_hold_is_refused_before_it_is_loaded(here, monkeypatch, capsys):
+    monkeypatch.setattr(machine, "memory", lambda: 100_000)
+    words = ["run", "--name", "large", "--model", "model", "--train", "train.txt", "--validation", "validation.txt"]
+    refusal = says(capsys, *words)
+    assert "large: 0.0 billion parameters take 0 GB of memory, but this machine has 0 GB" in refusal
+    assert "use a model of fewer than 0.0 billion parameters" in refusal and not Path("large.yaml").exists()
+    with pytest.raises(UserError, match="model: .* take 0 GB of memory"):
+        load.load_folder(Path("model"), config_file.read(Path("model")), "GPT2LMHeadModel")
 
 
 @pytest.mark.more

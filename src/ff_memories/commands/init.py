@@ -111,7 +111,7 @@ def configured(args: argparse.Namespace) -> str:
         data["corpus"]["validation"]["files"] = data["corpus"]["validation"]["files"] or [parts.validation.as_posix()]
     given = {setting.partition("=")[0] for setting in args.set}
     _follow(data, given)
-    folder = _folder(_run(render(data), args.config))
+    folder = _folder(run_of(render(data), args.config))
     chosen = "memories" in shared.get("composition", {}) or "composition.memories" in given
     if folder is not None and not chosen and not {"relu", "relu2"} & set(map(str, config_file.read(folder).values())):
         data["composition"]["memories"] = "share:0.9"  # no memory is ever inactive
@@ -120,10 +120,10 @@ def configured(args: argparse.Namespace) -> str:
     if args.time is not None:
         from ff_memories.plan.planner import Planner, fit  # torch takes seconds to load
 
-        planner = Planner.of(_run(render(data), args.config))
+        planner = Planner.of(run_of(render(data), args.config))
         print("\n".join(fit(data, planner, args.time, str(args.config))))
     text = render(data)
-    run_ = _run(text, args.config)
+    run_ = run_of(text, args.config)
     refuse_taken(run_)
     if folder is not None:
         sentences = list(islice(_sentences(run_.inputs.texts("train")), COMPARED))
@@ -131,7 +131,7 @@ def configured(args: argparse.Namespace) -> str:
     return text
 
 
-def _run(text: str, path: Path) -> Run:
+def run_of(text: str, path: Path) -> Run:
     """Return the run of a config's text, which will be the file at a path."""
     data: Any = foreign.yaml_of(text, str(path), Any)
     return Run(data, str(path))

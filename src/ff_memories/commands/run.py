@@ -121,7 +121,12 @@ def _new(args: argparse.Namespace) -> Path:
     if (results := Path("results", args.config.stem)).is_dir():
         hint = f"choose another name with --name, or remove {results}"
         raise UserError(f"{results}: holds another run of this name, whose config is not here", hint)
-    write_whole(args.config, made_by + init.configured(args))
+    text = init.configured(args)
+    if args.model is not None:
+        from ff_memories.plan.planner import refuse_too_large  # torch takes seconds to load
+
+        refuse_too_large(init.run_of(text, args.config))
+    write_whole(args.config, made_by + text)
     print(f"wrote {args.config}; results go to results/{args.config.stem}/")
     return args.config
 

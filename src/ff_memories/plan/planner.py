@@ -121,6 +121,15 @@ def _shape(run_: Run, source: registry.Source | None) -> Shape:
     return Shape.of(checkpoint.read(run_.inputs.model_file("checkpoint"))[0])
 
 
+def refuse_too_large(run_: Run) -> None:
+    """Raise ``UserError`` for a run of a model of `transformers` whose weights exceed this machine's memory."""
+    if run_.config.model.has_tokenizer:
+        from ff_memories.model.transformer import load
+
+        shape = _transformer(run_, Path(run_.path("model", "model.json")))
+        load.refuse_too_large(shape.parameters, run_.config.run)
+
+
 def _transformer(run_: Run, described: Path) -> Shape:
     from ff_memories.model import families
     from ff_memories.model.files import config_file

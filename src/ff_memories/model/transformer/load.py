@@ -11,7 +11,7 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
-from ff_memories.base import foreign
+from ff_memories.base import foreign, machine
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.model.families import row
@@ -63,14 +63,15 @@ def load_folder(folder: Path, config: dict[str, Any], architecture: str, dtype: 
 def load_weights(folder: Path, config: dict[str, Any], architecture: str, dtype: torch.dtype | None) -> Any:
     """Load weights into a class of `transformers`, with eager attention.
 
-    ``dtype``: of weights; ``None``: the narrowest that holds every one as it is. Raises ``UserError`` for a weight that
-    is missing, unexpected or misshapen: `transformers` would draw it at random.
+    ``dtype``: of weights; ``None``: the narrowest that holds every one as it is. Raises ``UserError`` for weights that
+    exceed this machine's memory, or one that is missing, unexpected or misshapen: `transformers` would draw it.
     """
-    check(folder, config, architecture, str(folder))
+    parameters = check(folder, config, architecture, str(folder))
     if dtype is None:  # that of `transformers` is the first weight's, to which the others would be rounded
         stored = {getattr(torch, safetensors_check.FLOATS[kind]) for _, kind in safetensors_check.kinds(folder)}
         dtype = reduce(torch.promote_types, stored)
     wide = torch.promote_types(dtype, torch.float32)  # of what is no weight, as the scale of Gemma's embedding
+    refuse_too_large(parameters, str(folder), wide.itemsize)
     model = _from_files(folder, config, architecture, str(folder), dtype=wide).eval().requires_grad_(False)
     for weight in model.parameters():
         weight.data = weight.data.to(dtype)
@@ -99,11 +100,22 @@ def _from_files(folder: Path, config: dict[str, Any], architecture: str, where: 
     return model
 
 
-def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -> None:
+def refuse_too_large(parameters: int, where: str, size: int = 4) -> None:
+    """Raise ``UserError`` for a model whose weights, of ``size`` bytes each, exceed this machine's memory."""
+    if (need := size * parameters) > (here := machine.memory()):
+        raise UserError(
+            f"{where}: {parameters / 1e9:,.1f} billion parameters take {need / 1e9:,.0f} GB of memory, but this machine "
+            f"has {here / 1e9:,.0f} GB",
+            f"use a model of fewer than {here / size / 1e9:.1f} billion parameters, or a machine with more memory",
+        )
+
+
+def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -> int:
     """Hold a folder's safetensors against the model that config.json describes, before memory is taken for one.
 
-    Where the weights are not there, as of a model on the hub, only the config is looked at. Raises ``UserError`` where
-    it is not that of such a model, a file is cut or damaged, or the tensors are not the model's.
+    Return how many parameters it has. Where the weights are not there, as of a model on the hub, only the config is
+    looked at. Raises ``UserError`` where it is not that of such a model, a file is cut or damaged, or the tensors are
+    not the model's.
     """
     config_file.check_numbers(config, f"{where}/config.json")
     model = without_weights(config, architecture, where)
@@ -122,6 +134,7 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
     if paths and all(path.exists() for path in paths):
         safetensors_check.refuse_other_types(folder, where)
         _from_files(folder, config, architecture, where, dtype=torch.float32, device_map="meta")
+    return wanted
 
 
 def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescription:
