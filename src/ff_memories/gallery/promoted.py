@@ -15,7 +15,7 @@ from ff_memories.base.parameters import Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
-from ff_memories.paper.values.values import mean_length, of_length
+from ff_memories.paper.values.values import mean_length, of_length, with_first
 
 LOGITS = 1 << 24  # log-probabilities held at once
 
@@ -88,13 +88,3 @@ def _blocks(keys: np.ndarray, values: int, rows: int, plain: bool) -> Iterator[t
         wanted = np.flatnonzero(np.isin(part, keys))
         if len(wanted):
             yield part, wanted
-
-
-def with_first(first: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    """Return tokens (values, n) with ``first`` (values,) in front, which may be elsewhere or missing among equals.
-
-    So no page shows another top token than the table ``values`` has.
-    """
-    others = ids != first[:, None]
-    others[others.all(1), -1] = False  # its place is taken from the last one
-    return torch.cat([first[:, None], ids[others].view(len(ids), -1)], 1)

@@ -16,6 +16,7 @@ from torch import Tensor
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.vocabulary import Vocabulary
 from ff_memories.paper.layers.composition import kinds
+from ff_memories.paper.values.values import with_first
 
 LOGITS = 1 << 24  # log-probabilities held at once
 
@@ -141,12 +142,11 @@ def _tops(
     log_probabilities: Callable[[Tensor], Tensor], h: Tensor, n: int, size: int, first: Tensor, probability: Tensor
 ) -> TopTokens:
     """Return the ``n`` most probable tokens; of equals, ``first`` (rows,) leads, with its ``probability``."""
-    best = [log_probabilities(part).topk(min(n, size), dim=1) for part in h.split(max(1, LOGITS // size))]
-    ids = torch.cat([part.indices for part in best])
-    p = torch.cat([part.values for part in best]).float().exp()
-    missing = ~(ids == first[:, None]).any(1)
-    ids[missing, -1] = first[missing]
-    order = torch.where(ids == first[:, None], -1, torch.arange(ids.shape[1], device=ids.device)).argsort(1)
-    ids, p = ids.gather(1, order), p.gather(1, order)
-    p[:, 0] = probability
-    return TopTokens(ids.cpu().numpy(), p.cpu().numpy())
+    ids, p, rows = [], [], max(1, LOGITS // size)
+    for part, leading in zip(h.split(rows), first.split(rows), strict=True):
+        log_p = log_probabilities(part)
+        ids.append(with_first(leading, log_p.topk(min(n, size), dim=1).indices))
+        p.append(log_p.gather(1, ids[-1]).float().exp())
+    tokens, probabilities = torch.cat(ids), torch.cat(p)
+    probabilities[:, 0] = probability
+    return TopTokens(tokens.cpu().numpy(), probabilities.cpu().numpy())

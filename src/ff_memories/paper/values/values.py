@@ -64,6 +64,16 @@ def of_length(values: torch.Tensor, length: torch.Tensor | None) -> torch.Tensor
     return values if length is None else values * (length / values.double().norm(dim=1, keepdim=True)).to(values.dtype)
 
 
+def with_first(first: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Return tokens (rows, n) with ``first`` (rows,) in front, which may be elsewhere or missing among equals.
+
+    So no page shows another top token than the tables have.
+    """
+    others = ids != first[:, None]
+    others[others.all(1), -1] = False  # its place is taken from the last one
+    return torch.cat([first[:, None], ids[others].view(len(ids), ids.shape[1] - 1)], 1)
+
+
 def value_predictions(
     decoder: LanguageModel,
     vocabulary: Vocabulary,
