@@ -60,6 +60,7 @@ def test_a_flipped_sign_that_rounding_may_flip_is_a_near_tie_and_no_match():
     "error, off, state", [(5e-4, 5.5e-4, MATCH), (5e-4, 7e-4, DIFFERS), (1.0, 0.0095, MATCH), (1.0, 0.011, DIFFERS)]
 )
 def test_a_rows_own_error_widens_the_limit_of_a_probability_up_to_a_hundred_times(error, off, state):
-    near, log_p = replace(NEAR, errors=iter([error])), torch.tensor([0.5, 0.5]).log()
+    near, log_p = replace(NEAR, errors=iter([error, error])), torch.tensor([0.5, 0.5]).log()
     assert near.probability("p", 0.5 * (1 + off), log_p, 0).state == state
+    assert near.top("t", 0, log_p).state == MATCH, "it has the second error, though it needs none"
     assert near.probability("p", 0.5 * (1 + 2e-4), log_p, 0).state == DIFFERS, "the next number has the usual limit"

@@ -146,7 +146,8 @@ class Comparer:
 
     limits: Tolerances
     seen: list[torch.Tensor] | None = None  # a list keeps coefficients, logits and log p that are compared, in order
-    # by how much each of these may be off besides, up to ``MOST`` times the usual error, if it was measured
+    # by how much each of these may be off besides, up to ``MOST`` times the usual error, if it was measured: a row's
+    # numbers are compared in one order, whatever they are
     errors: Iterator[float] | None = None
 
     def coefficient(
@@ -197,9 +198,9 @@ class Comparer:
     def top(self, column: str, recorded: int, log_probabilities: torch.Tensor) -> Result:
         """Compare a most probable token."""
         top = int(log_probabilities.argmax())
+        bar = log_probabilities[top] - self.slack(log_probabilities)
         if recorded == top:
             return Result()
-        bar = log_probabilities[top] - self.slack(log_probabilities)
         close = recorded < len(log_probabilities) and log_probabilities[recorded] >= bar
         return unlike(column, recorded, top, bool(close))
 

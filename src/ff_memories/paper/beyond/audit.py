@@ -104,11 +104,9 @@ def _of_model(
 
 def _other_top(inputs: AuditInputs, column: str, recorded: bool, before: Tensor, after: Tensor) -> Result:
     """Compare whether the most probable token of log p (vocab,) changes."""
-    changed = int(after.argmax()) != int(before.argmax())
-    if recorded == changed:
-        return Result()
+    changed, slack = int(after.argmax()) != int(before.argmax()), 2 * inputs.near.slack(before)
     gaps = [float(prediction.topk(2).values.diff().abs()) for prediction in (before, after)]
-    return unlike(column, recorded, changed, min(gaps) <= 2 * inputs.near.slack(before))
+    return Result() if recorded == changed else unlike(column, recorded, changed, min(gaps) <= slack)
 
 
 def _mean_logit(
@@ -116,16 +114,13 @@ def _mean_logit(
 ) -> Result:
     """Compare the mean change of logits (vocab,) over the tokens that a value promotes most, by its log p ``said``."""
     best = said.topk(min(causal.PROMOTED, len(said)))
-    result = inputs.near.shift(column, row[column], float(change[best.indices].mean()), logits, change)
-    last, slack = best.values[-1], inputs.near.narrow(said)
+    mean, last, slack = float(change[best.indices].mean()), best.values[-1], inputs.near.narrow(said)
     tied, sure = change[(said - last).abs() <= slack].sort().values, change[said > last + slack]
-    if result.state != DIFFERS or len(tied) + len(sure) == len(best.values):
-        return result
     count = len(best.values) - len(sure)  # which of the tokens that are tied for the last place count is open
     low, high = (float((sure.sum() + part.sum()) / len(best.values)) for part in (tied[:count], tied[-count:]))
-    nearest = min(max(row[column], low), high)
-    open_ = inputs.near.shift(column, row[column], nearest, logits, change).state != DIFFERS
-    return Result(NEAR_TIE if open_ else DIFFERS, result.says)
+    nearest = min(max(row[column], low), high) if len(tied) > count else mean
+    result, open_ = (inputs.near.shift(column, row[column], one, logits, change) for one in (mean, nearest))
+    return Result(NEAR_TIE, result.says) if result.state == DIFFERS != open_.state else result
 
 
 def _removals(inputs: AuditInputs, row: TableRow) -> Result:
