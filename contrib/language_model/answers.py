@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
     faults = ""
     if args.lenient:
         records, changed = reading.mended(given, asked)
-        unread = len(problems.found) - sum(answer.unread + answer.echoed for answer in given)
+        unread = len(problems) - sum(answer.unread + answer.echoed for answer in given)
         left_out = unread + len(given) - len({record.item for record in records})
         faults = f"; lines dropped or changed: {changed}; answers left out: {left_out}" if changed or left_out else ""
         if not records:
@@ -76,7 +76,7 @@ def _refuse_to_replace(path: Path, name: str, run: str) -> None:
     if not path.exists():
         return
     rows = list(annotation_files.rows(path, unread := Problems())) if path.is_file() else []
-    if not rows or unread.found or any((row.get("annotator"), row.get("run")) != (name, run) for _, row in rows):
+    if not rows or unread or any((row.get("annotator"), row.get("run")) != (name, run) for _, row in rows):
         raise UserError(
             f"{path}: already exists, and is not a file of {name} for the run {run}", "choose another file for --out"
         )

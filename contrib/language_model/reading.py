@@ -56,7 +56,7 @@ def read(path: Path, annotator: str, items: Mapping[str, int], problems: Problem
         UserError: there are no answers.
     """
     found = list(_folder(path, problems) if path.is_dir() else _lines(path, problems))
-    if not found and not problems.found:
+    if not found and not problems:
         raise UserError(f"{path}: no answers", "write each answer to a file with its prompt's name")
     out: list[Answer] = []
     seen: set[str] = set()
@@ -187,8 +187,8 @@ def mended(answers: list[Answer], items: Mapping[str, int]) -> tuple[list[Patter
             ranks = tuple(sorted({rank for rank in record.ranks if 1 <= rank <= items[record.item]}))
             own = replace(record, ranks=ranks, pattern=str(len(kept) + 1))
             check([own], items, faults := Problems())
-            changed += len(ranks) != len(record.ranks) or bool(faults.found)
-            if not faults.found:
+            changed += len(ranks) != len(record.ranks) or bool(faults)
+            if not faults:
                 kept.append(own)
             else:
                 claimed |= len(set(record.ranks)) >= FEWEST

@@ -56,7 +56,7 @@ def read(path: Path, run: str, problems: Problems) -> tuple[list[Pattern], list[
         for place, row in _filled(rows):
             blocks.setdefault(row["item"], []).append((place, row))
         return [record for item, block in blocks.items() for record in _block(path, item, block, problems)], []
-    elif not any(said.startswith(str(path)) for said in problems.found):
+    elif not any(said.startswith(str(path)) for said in problems):
         problems.add(str(path), "not a sheet of this study", "restore the sheet's original header")
     return [], []
 

@@ -97,7 +97,7 @@ def test_labels_follow_their_text_through_a_new_extraction_and_the_others_are_li
     other = Item("key", 1, 0, (("other", "text"),) * 5)
     moved = {name: 5 for name in [other.item, *NAMES[1:]]}
     kept, stale = check([record(), record(1)], moved, problems := Problems())
-    assert [r.item for r in kept] == [NAMES[1]] and [r.item for r in stale] == [NAMES[0]] and not problems.found
+    assert [r.item for r in kept] == [NAMES[1]] and [r.item for r in stale] == [NAMES[0]] and not problems
 
 
 def test_judgements_of_compositions_are_checked(tmp_path):
@@ -109,9 +109,9 @@ def test_judgements_of_compositions_are_checked(tmp_path):
     problems = Problems()
     gone = Judgement("here", "f", "ann", study.identity("composition", None, 8) + "-x", "distant")
     kept, stale = check_judgements([*judged, gone], shown, problems)
-    assert (kept, stale, problems.found) == (judged, [gone], [])
+    assert (kept, stale, problems) == (judged, [gone], [])
     check_judgements([replace(judged[0], label="distnt"), judged[0]], shown, problems)
-    assert "write distant or related" in str(problems.found) and "already judged" in str(problems.found)
+    assert "write distant or related" in str(problems) and "already judged" in str(problems)
 
 
 PUBLISHED = """1 2 3 3 2 1 4 1 2 . . .

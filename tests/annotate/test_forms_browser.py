@@ -43,7 +43,7 @@ def exported(browser, file):
     browsing.until(lambda: file.exists() and file.stat().st_size)
     problems = Problems()
     records, judged = annotation_files.read_all([file], "mine", problems)
-    assert not problems.found
+    assert not problems
     return records, judged
 
 

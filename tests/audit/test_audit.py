@@ -178,7 +178,7 @@ class Odd:
 
 
 def test_only_labels_of_another_order_of_tied_triggers_are_excused(baseline, sound, monkeypatch):
-    monkeypatch.setattr(proxy.Annotator, "of", lambda *_: Odd())
+    monkeypatch.setattr(proxy, "Annotator", lambda *_: Odd())
     refinement = {"refinement": sound.tables["refinement"]}
     made = baseline.label(refinement["refinement"])
     assert {state for of in states(baseline, made | refinement).values() for state in of} == {MATCH}

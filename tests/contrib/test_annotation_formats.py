@@ -33,16 +33,16 @@ def said(found):
 def test_a_sheet_gives_back_what_was_entered_whatever_spreadsheet_wrote_it(tmp_path, change):
     (tmp_path / "a.csv").write_bytes(change(sheet.patterns("mine", ITEMS, STUDY)).encode())
     found, judged = sheet.read(tmp_path / "a.csv", "mine", problems := Problems())
-    assert said(found) == said(STUDY) and not judged and not problems.found
-    assert annotation_files.check(found, SHOWN, problems) == (found, []) and not problems.found
+    assert said(found) == said(STUDY) and not judged and not problems
+    assert annotation_files.check(found, SHOWN, problems) == (found, []) and not problems
 
 
 def test_tasks_give_back_what_was_marked(tmp_path):
     (tmp_path / "a.json").write_text(labelling.tasks("mine", ITEMS, STUDY), encoding="utf-8")
     found = labelling.read(tmp_path / "a.json", "mine", problems := Problems())
-    assert said(found) == said(STUDY) and not problems.found
+    assert said(found) == said(STUDY) and not problems
     (tmp_path / "a.json").write_text(labelling.tasks("mine", ITEMS), encoding="utf-8")
-    assert labelling.read(tmp_path / "a.json", "mine", problems) == [] and not problems.found
+    assert labelling.read(tmp_path / "a.json", "mine", problems) == [] and not problems
 
 
 # ------------------------------------------------------------------------------------------------------ of a run
@@ -60,7 +60,7 @@ def test_a_sheet_becomes_a_file_of_the_run(of_small_run, tmp_path, capsys):
         csv.writer(file).writerows([header, *done])
     use("spreadsheet", "read", *of_small_run, tmp_path / "a.csv", "--out", tmp_path / "ann.csv")
     found, _ = annotation_files.read_all([tmp_path / "ann.csv"], "small", problems := Problems())
-    assert not problems.found and [r.item for r in found] == plan["item"].to_list()
+    assert not problems and [r.item for r in found] == plan["item"].to_list()
     assert {(r.annotator, r.type) for r in found} == {("ann", "")}
     assert "already exists" in says(capsys, "spreadsheet", "write", *of_small_run, "--out", tmp_path / "sheets")
 

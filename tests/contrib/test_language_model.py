@@ -38,7 +38,7 @@ def read(folder, answer, items=ITEMS):
     """Read one answer: it, and the problems with it."""
     (folder / f"1-{ITEM.item}.txt").write_text(answer, encoding="utf-8")
     found = reading.read(folder, "m", items, problems := Problems())
-    return found, problems.found
+    return found, problems
 
 
 def said(found):
@@ -135,7 +135,7 @@ def test_a_model_stands_beside_people_and_the_proxy(plan, tmp_path, capsys):
 def test_a_run_takes_a_model_as_a_third_kind_of_annotator(plan, tmp_path, beside):
     given, person = answered(tmp_path, "a model", last_words), tmp_path / "ann.csv"
     records, judged = annotation_files.read_all([given], "small", problems := Problems())
-    assert not problems.found and not judged and {r.annotator for r in records} == {"model-a model"}
+    assert not problems and not judged and {r.annotator for r in records} == {"model-a model"}
     assert {r.item for r in records} == set(plan["item"])
     person.write_text(given.read_text(encoding="utf-8").replace("model-a model", "ann"), encoding="utf-8")
     others = [person] if beside == "a person" else []

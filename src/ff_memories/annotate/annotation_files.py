@@ -7,7 +7,7 @@ other formats as this one.
 import csv
 import io
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
 
@@ -53,22 +53,19 @@ class Judgement(Annotation):
     label: str
 
 
-@dataclass
-class Problems:
+class Problems(list[str]):
     """All problems with some files, collected first and then reported together."""
 
-    found: list[str] = field(default_factory=list)
-
     def add(self, place: str, what: str, hint: str) -> None:
-        self.found.append(f"{place}: {what}; {hint}")
+        self.append(f"{place}: {what}; {hint}")
 
     def refuse(
         self, hint: str = "correct these rows and run the workflow again (nothing was scored or written)"
     ) -> None:
         """Raise ``UserError`` with all problems by file and row, if there are any."""
-        if self.found:
-            number = counted(len(self.found), "problem", "problems")
-            raise UserError("\n  ".join([f"{number} in the annotators' files", *self.found]), hint)
+        if self:
+            number = counted(len(self), "problem", "problems")
+            raise UserError("\n  ".join([f"{number} in the annotators' files", *self]), hint)
 
 
 def read_all(paths: Iterable[str | Path], run: str, problems: Problems) -> tuple[list[Pattern], list[Judgement]]:

@@ -142,11 +142,9 @@ def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
     return rows
 
 
+Interval = tuple[float | None, float | None, float | None]
 RESAMPLES = 500
 LABELS = ("shallow", "both", "semantic", "none")
-Interval = tuple[float | None, float | None, float | None]
-
-
 # MASI distances of ``LABELS`` as sets of types (Passonneau 2006): 1 - Jaccard's index times a weight of the overlap,
 # which is 1/2 * 2/3 for `both` and one of its parts
 PART = 1 - 1 / 3

@@ -18,8 +18,8 @@ from ff_memories.paper.keys import measures as keys_measures
 from ff_memories.paper.layers import measures as layers_measures
 from ff_memories.paper.values import measures as values_measures
 
-# tables, run and seed to a frame with ``layer``, ``value``, ``low``, ``high``, ``n`` per layer: no rows if the tables
-# lack the numbers, and no interval without a seed
+# tables, run and seed to a frame with ``layer``, ``value`` or ``mean``, ``low``, ``high``, ``n`` per layer: no rows if
+# the tables lack the numbers, and no interval without a seed
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
 MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
 CAUSAL, REMOVALS = BEYOND_PAPER
@@ -49,10 +49,6 @@ class Panel:
     chance: tuple[float, str] | None = None  # a level to compare with, and its name
 
 
-def _named(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.select("layer", pl.col("mean").alias("value"), "low", "high", "n")
-
-
 def _medians(frame: pl.DataFrame, column: str, seed: int | None) -> pl.DataFrame:
     """Return the median of a column per layer, with its bootstrap interval."""
     rows = []
@@ -67,7 +63,7 @@ def with_pattern(tables: Tables, member: Member, seed: int | None, kind: str) ->
     """Return the share of keys with a trigger of this kind of pattern, or of both."""
     shown = pl.col("label").cast(pl.String).is_in([kind, "both"])
     keys = tables[PATTERNS].group_by("layer", "key").agg(has=shown.any())
-    return _named(measures.means(keys.sort("layer", "key"), ["layer"], "has", seed))
+    return measures.means(keys.sort("layer", "key"), ["layer"], "has", seed)
 
 
 def last_token(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
@@ -78,10 +74,10 @@ def last_token(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame
 
 def over_pairs(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the agreement rate over that of random pairs; no rows for layers in which random pairs never agree."""
-    rates = _named(values_measures.agreement(tables[VALUES], seed))
+    rates = values_measures.agreement(tables[VALUES], seed)
     chances = measures.chance_agreement(tables[VALUES], "top_token", "next_token").filter(pl.col("chance") > 0)
     both = rates.join(chances, on="layer", maintain_order="left")
-    return both.with_columns(pl.col("value", "low", "high") / pl.col("chance"))
+    return both.with_columns(pl.col("mean", "low", "high") / pl.col("chance"))
 
 
 def rank(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
@@ -99,24 +95,24 @@ def effective(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
 
 def settled(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the share of examples whose residual predicts the model's output."""
-    return _named(layers_measures.residual_predicts(tables[REFINEMENT], seed))
+    return layers_measures.residual_predicts(tables[REFINEMENT], seed)
 
 
 def of_kind(tables: Tables, member: Member, seed: int | None, kind: str) -> pl.DataFrame:
     """Return the share of examples with this kind of prediction."""
     found = tables[REFINEMENT].with_columns(found=pl.col("kind") == kind)
-    return _named(measures.means(found, ["layer"], "found", seed))
+    return measures.means(found, ["layer"], "found", seed)
 
 
 def left(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the share of a memory's direct effect that is left after the layers above, as in Figure B1."""
-    return _named(removal.shares(tables[CAUSAL], member.info["layers"], seed).filter(pl.col("control") == "none"))
+    return removal.shares(tables[CAUSAL], member.info["layers"], seed).filter(pl.col("control") == "none")
 
 
 def stays(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the share of a layer's predictions that stay without the memory that adds most to their margin."""
     without = tables[REMOVALS].filter(pl.col("by") == "margin").with_columns(stays=~pl.col("layer_top_changed"))
-    return _named(measures.means(without, ["layer"], "stays", seed))
+    return measures.means(without, ["layer"], "stays", seed)
 
 
 MEASURES: dict[str, Measure] = {
@@ -143,7 +139,7 @@ def numbers(panel: Panel, members: Sequence[Member]) -> pl.DataFrame:
     """
     parts = [pl.DataFrame(schema=NUMBERS)]
     for member in (member for member in members if panel.table in member.tables):
-        by_layer = panel.measure(member.tables, member, member.seed)
+        by_layer = panel.measure(member.tables, member, member.seed).rename({"mean": "value"}, strict=False)
         whose = {"panel": pl.lit(panel.name), "run": pl.lit(member.name), "label": pl.lit(member.label)}
         layer = pl.col("layer")
         rows = by_layer.with_columns(layer.cast(pl.Int64), depth=layer / member.info["layers"], **whose)
@@ -156,7 +152,7 @@ def _baseline(panel: Panel, member: Member) -> pl.DataFrame:
     """Return the mean and the extremes of the panel's number over the untrained models, per layer."""
     parts = [pl.DataFrame(schema={"layer": pl.Int64, "value": pl.Float64})]
     for tables in (tables for tables in member.untrained if panel.table in tables):
-        by_layer = panel.measure(tables, member, None)
+        by_layer = panel.measure(tables, member, None).rename({"mean": "value"}, strict=False)
         parts.append(by_layer.select(pl.col("layer").cast(pl.Int64), pl.col("value").cast(pl.Float64)))
     value = pl.col("value")
     spread = {"untrained": value.mean(), "untrained_low": value.min(), "untrained_high": value.max()}

@@ -81,13 +81,10 @@ def _refuse_bytes(path: Path, sample: bytes) -> None:
 
 def _looks_like_json(text: str) -> bool:
     """Return whether a text is JSON lines, or JSON of several lines."""
-    of_several_lines = re.match(r'\s*(\{\s*"|\[\s*[{"])[^\n]*\n\s*["{]', text)
-    return of_several_lines is not None or all(map(_is_json, text.strip().split("\n", 2)[:2]))
-
-
-def _is_json(line: str) -> bool:
+    if re.match(r'\s*(\{\s*"|\[\s*[{"])[^\n]*\n\s*["{]', text):  # of several lines
+        return True
     try:
-        return isinstance(json.loads(line), dict | list)
+        return all(isinstance(json.loads(line), dict | list) for line in text.strip().split("\n", 2)[:2])
     except (ValueError, RecursionError):
         return False
 

@@ -115,8 +115,7 @@ def check(folder: Path, start: str, where: str) -> None:
         Tokenizer.read(folder / TOKENIZER, vocab)
         load.check(folder, plain, family.architecture, str(folder))
         safetensors_check.refuse_odd_numbers(folder)
-        tokenizer = read_tokenizer(folder, vocab)
-        start_of(folder, plain, tokenizer, start, str(folder))
+        start_of(folder, plain, read_tokenizer(folder, vocab), start, str(folder))
     except UserError as error:
         raise UserError(str(error).replace(str(folder), where)) from None
 

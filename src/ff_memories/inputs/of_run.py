@@ -42,9 +42,8 @@ class Inputs:
 
     def name(self, kind: str) -> str | None:
         """Return the name of the config's ``text``, ``model`` or ``pipeline``; ``None`` if it has none."""
-        library, _, pipeline = self.config.corpus.segmenter.partition(":")
-        names = {"text": self.config.corpus.source, "model": self.config.model.source}
-        return {**names, "pipeline": pipeline if library == "spacy" else None}[kind]
+        pipeline = self.config.corpus.segmenter.partition(":")[2] or None  # behind ``spacy:``
+        return {"text": self.config.corpus.source, "model": self.config.model.source, "pipeline": pipeline}[kind]
 
     def _named(self, kind: str) -> registry.Source:
         if (source := self.source(kind)) is None:

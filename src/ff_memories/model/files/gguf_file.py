@@ -199,12 +199,9 @@ class _Reader:
             raise IndexError
         return texts
 
-    def text(self) -> str:
-        return self.texts(1)[0]
-
     def name(self, known: dict[str, Any], what: str) -> str:
         """Read the name of a key or tensor, which stands once."""
-        text = self.text()
+        [text] = self.texts(1)
         if not NAME.fullmatch(text) or text in known:
             raise self._fault(f"{text[:60]!r} {'stands twice' if text in known else f'is no name of a {what}'}")
         return text
@@ -229,7 +226,7 @@ class _Reader:
 
     def _value(self, kind: int) -> Any:
         if kind == STRING:
-            return self.text()
+            return self.texts(1)[0]
         if kind != ARRAY:
             return self._numbers(kind, 1)[0]
         kind, count = self.number("<I"), self.number()

@@ -162,12 +162,7 @@ def _first_rows(given: Any, rows: int, of: int) -> Any:
         return tuple(_first_rows(part, rows, of) for part in given)
     if isinstance(given, dict):
         return {name: _first_rows(part, rows, of) for name, part in given.items()}
-    if isinstance(given, Tensor):
-        if given.dim() > 1 and given.shape[1] == of:
-            return given[:, :rows]
-        if given.dim() == 1 and given.shape[0] == of:
-            return given[:rows]
-    return given
+    return given[:, :rows] if isinstance(given, Tensor) and given.dim() > 1 and given.shape[1] == of else given
 
 
 class HookedModel(LanguageModel):
@@ -264,7 +259,7 @@ class HookedModel(LanguageModel):
         """Return the input of the first layer (sentences, tokens, d), and what the model gives each layer besides."""
         parent, _, name = self.path.rpartition(".")
         holder = self.model.get_submodule(parent)
-        catchers = [_Catcher(layer, self._pairs) for layer in self._stack]
+        catchers = [_Catcher(self._pairs) for _ in self._stack]
         with self._alone:
             setattr(holder, name, nn.ModuleList(catchers))
             try:
@@ -299,18 +294,11 @@ def _by_token(arguments: list[Arguments], tokens: int) -> list[Tensor]:
 class _Catcher(nn.Module):
     """Stands in a layer's place while the model prepares its input; keeps what that layer would be given."""
 
-    def __init__(self, layer: nn.Module, pair: bool):
+    def __init__(self, pair: bool):
         super().__init__()
-        self.layer, self.pair = layer, pair
-        self.x = torch.empty(0)
+        self.pair, self.x = pair, torch.empty(0)
         self.args: tuple[Any, ...] = ()
         self.kwargs: dict[str, Any] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:  # what the model looks up on its layers
-            return getattr(super().__getattr__("layer"), name)
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, None]:
         self.x, self.args, self.kwargs = x, args, kwargs
