@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -43,18 +42,8 @@ class MirrorFailed(Exception):
     """A mirror failed; the next one may work."""
 
 
-@dataclass(frozen=True)
-class Got:
-    """A complete file, and where it came from."""
-
-    path: Path
-    url: str
-    sha256: str
-    bytes: int
-
-
-def download(part: Part, folder: Path, trusted: str | None = None, wait: float = 2.0) -> Got:
-    """Get a file into ``folder``; it is ``name.partial`` until it is complete.
+def download(part: Part, folder: Path, trusted: str | None = None, wait: float = 2.0) -> dict[str, str | int]:
+    """Get a file into ``folder``, ``name.partial`` until it is complete; return its ``sha256``, ``bytes`` and ``url``.
 
     ``trusted``: the SHA-256 of an earlier download, if the registry has none; ``wait``: seconds before the second
     attempt, doubled before each further one. Raises ``UserError`` where every mirror failed, with each one's reason,
@@ -80,11 +69,11 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
     raise UserError(f"{part.name}: every mirror failed: {'; '.join(faults)}", f"download the file yourself to {target}")
 
 
-def _checked(target: Path, wanted: str | None, source: str) -> Got:
-    """Return a complete file and where it came from. Raises ``UserError`` if it is another one than was wanted."""
+def _checked(target: Path, wanted: str | None, source: str) -> dict[str, str | int]:
+    """Return what is recorded of a complete file. Raises ``UserError`` if it is another one than was wanted."""
     if wanted not in (None, digest := sha256(target)):
         raise UserError(f"{target}: SHA-256 is {digest}, expected {wanted}", f"remove {target} and fetch again")
-    return Got(target, source, digest, target.stat().st_size)
+    return {"sha256": digest, "bytes": target.stat().st_size, "url": source}
 
 
 def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -> Path:

@@ -11,7 +11,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import alone, home, sha256, write_json
 from ff_memories.inputs import registry
 from ff_memories.inputs.download import download
-from ff_memories.inputs.registry import Download, Source
+from ff_memories.inputs.registry import Download, Part, Source
 from ff_memories.inputs.unpack import lines_of_parquet, opened, unpack
 
 DOWNLOADS = Path("data/downloads")
@@ -68,43 +68,41 @@ def _sample(name: str, source: Source, offline: bool) -> None:
 
 def _by(way: Download, source: Source) -> None:
     """Download all parts in one way and unpack them, then remove the downloads."""
-    lock, got = read_lock(), []
+    lock, folder, paths = read_lock(), Path(source.folder), [DOWNLOADS / part.name for part in way.parts]
     for part in way.parts:
         downloaded = download(part, DOWNLOADS, lock.get(part.name, {}).get("sha256"))
         if part.name not in lock:
-            entry = {"sha256": downloaded.sha256, "bytes": downloaded.bytes, "url": downloaded.url}
             with alone(DOWNLOADS):  # text and checkpoint are fetched in parallel and share the record
-                write_json(LOCK, read_lock() | {part.name: entry}, sort_keys=True)
-        got.append((part, downloaded.path))
-    folder = Path(source.folder)
+                write_json(LOCK, read_lock() | {part.name: downloaded}, sort_keys=True)
     if way.format == "parquet":
         for split, name in source.files.items():
-            lines_of_parquet([path for part, path in got if part.split == split], folder / name)
+            lines_of_parquet([DOWNLOADS / part.name for part in way.parts if part.split == split], folder / name)
     elif way.format == "joined":
-        _make(source, [(path, part.member) for part, path in got])
+        _make(source, way.parts)
     else:
-        unpack(got[0][1], way.format, list(source.files.values()), folder, 2 * source.unpacked_bytes, source.inside)
-    for _, path in got:
+        unpack(paths[0], way.format, list(source.files.values()), folder, 2 * source.unpacked_bytes, source.inside)
+    for path in paths:
         path.unlink()
 
 
-def _make(source: Source, parts: list[tuple[Path, str | None]]) -> None:
+def _make(source: Source, parts: list[Part]) -> None:
     """Join archives' members to the one file that a source is about, check it, and make the source's files from it."""
     from ff_memories.inputs import from_gguf, model_folder  # they take seconds to load
     from ff_memories.model.files import gguf_file
 
-    joined, limit = DOWNLOADS / f"{source.sha256}.joined", source.bytes or 0
+    joined, first, limit = DOWNLOADS / f"{source.sha256}.joined", DOWNLOADS / parts[0].name, source.bytes or 0
     try:
         with joined.open("wb") as out:
-            for archive, member in parts:
-                with opened(archive, member) as content:
+            for part in parts:
+                with opened(archive := DOWNLOADS / part.name, part.member) as content:
                     while piece := content.read(1 << 20):
                         if out.tell() + len(piece) > limit:
-                            raise UserError(f"{archive}: {member or 'it'} makes more than the {limit:,} bytes expected")
+                            what = f"{part.member or 'it'} makes more than the {limit:,} bytes expected"
+                            raise UserError(f"{archive}: {what}")
                         out.write(piece)
         if (digest := sha256(joined)) != source.sha256:
-            hint = f"remove {parts[0][0]} and fetch again"
-            raise UserError(f"{parts[0][0]}: what it holds has the SHA-256 {digest}, expected {source.sha256}", hint)
+            what = f"what it holds has the SHA-256 {digest}, expected {source.sha256}"
+            raise UserError(f"{first}: {what}", f"remove {first} and fetch again")
         if source.form == "enwik8":
             script("enwik8").make(joined, source)
         else:
