@@ -9,7 +9,6 @@ from ff_memories.base.errors import UserError
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 BYTE_ORDER_MARK = "\ufeff"
-REMOVE_MARK = "save the file as UTF-8 without a byte order mark"
 _OVERWRITE = "#fairseq:overwrite"
 
 
@@ -63,9 +62,8 @@ class Dictionary:
         """
         text = foreign.read_text(path, "dictionary", "set model.dictionary to the checkpoint's dict.txt")
         if text.startswith(BYTE_ORDER_MARK):
-            raise UserError(
-                f"{path}: begins with a byte order mark, which would become part of the first word", REMOVE_MARK
-            )
+            what = "begins with a byte order mark, which would become part of the first word"
+            raise UserError(f"{path}: {what}", "save the file as UTF-8 without a byte order mark")
         lines = text.split("\n")
         types: list[str] = []
         counts: list[int] = []

@@ -43,7 +43,11 @@ def check(path: Path, lines_are_sentences: bool = False) -> None:
             whole = not file.read(1)
     except FileNotFoundError:
         raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
-    _refuse_bytes(path, sample)
+    for beginning, what in KINDS.items():
+        if re.match(beginning, sample):
+            raise UserError(f"{path}: {what}, not plain text", PLAIN)
+    if sample.count(0) > 0.01 * len(sample):
+        raise UserError(f"{path}: holds NULs, so it is no text in UTF-8", PLAIN)
     if not whole:
         sample = sample[: sample.rfind(b"\n") + 1] or sample[: -(len(sample) % 4) - 4]
     try:
@@ -58,8 +62,8 @@ def check(path: Path, lines_are_sentences: bool = False) -> None:
     text = text.replace("\r\n", "\n")
     if text.count("\r") > text.count("\n"):
         raise UserError(f"{path}: its lines end as on old Macs, with a carriage return alone", PLAIN)
-    if what := "JSON" if _looks_like_json(text) else _table(text):
-        raise UserError(f"{path}: {what}, not plain text", PLAIN)
+    if form := "JSON" if _looks_like_json(text) else _table(text):
+        raise UserError(f"{path}: {form}, not plain text", PLAIN)
     if not lines_are_sentences:
         _refuse_wrapped(path, text)
 
@@ -68,15 +72,6 @@ def not_utf8(path: Path, line: int, byte: int) -> UserError:
     """Return the error for a text that is not UTF-8 at a byte of a line."""
     what = f"not UTF-8 at byte {byte} of the line; it may be CP1252, the usual encoding of Western Europe"
     return UserError(f"{path}, line {line}: {what}", f"if so: iconv -f CP1252 -t UTF-8 {path.name} > utf8.txt")
-
-
-def _refuse_bytes(path: Path, sample: bytes) -> None:
-    """Raise ``UserError`` for a file that begins as one of another kind does, or holds what no text holds."""
-    for beginning, what in KINDS.items():
-        if re.match(beginning, sample):
-            raise UserError(f"{path}: {what}, not plain text", PLAIN)
-    if sample.count(0) > 0.01 * len(sample):
-        raise UserError(f"{path}: holds NULs, so it is no text in UTF-8", PLAIN)
 
 
 def _looks_like_json(text: str) -> bool:
