@@ -122,9 +122,8 @@ types do not compare. All random networks do worse than giving each token the sa
 
 ## How claims are judged
 
-The interval decides, not the number: *cannot tell* is an interval on both sides of the limit, or too little evidence,
-here or for untrained models. What random networks show too says nothing about training. [Results](results.md#verdicts)
-has the rules. To cite one number, copy its row of the [ledger](#ledger) with the commit.
+The interval decides, not the number; what random networks show too says nothing about training
+([rules](results.md#verdicts)). To cite one number, copy its row of the [ledger](#ledger) with the commit.
 
 ## Ledger
 

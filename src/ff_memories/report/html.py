@@ -14,7 +14,6 @@ from markupsafe import Markup
 from ff_memories.base.text import counted, latex, opened
 from ff_memories.base.text import environment as templates
 from ff_memories.figures.registry import title
-from ff_memories.figures.render import face
 from ff_memories.judge import wording
 from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.model.info import NOTICES, mark_latex
@@ -28,6 +27,8 @@ _REFERENCE = re.compile(r"url\(\s*['\"]?#([^'\")]+)['\"]?\s*\)")
 
 @cache
 def environment() -> "Environment":
+    from ff_memories.figures.render import face  # altair takes a second to load
+
     jinja = templates("report")
     jinja.filters |= {"number": number, "measured": measured, "spread": spread, "latex": latex, "counted": counted}
     jinja.filters["notice"] = NOTICES.__getitem__

@@ -104,8 +104,8 @@ def refuse_too_large(parameters: int, where: str, size: int = 4) -> None:
     """Raise ``UserError`` for a model whose weights, of ``size`` bytes each, exceed this machine's memory."""
     if (need := size * parameters) > (here := machine.memory()):
         raise UserError(
-            f"{where}: {parameters / 1e9:,.1f} billion parameters take {need / 1e9:,.0f} GB of memory, but this machine "
-            f"has {here / 1e9:,.0f} GB",
+            f"{where}: {parameters / 1e9:,.1f} billion parameters take {need / 1e9:,.0f} GB of memory, but this "
+            f"machine has {here / 1e9:,.0f} GB",
             f"use a model of fewer than {here / size / 1e9:.1f} billion parameters, or a machine with more memory",
         )
 
