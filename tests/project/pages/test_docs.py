@@ -13,6 +13,7 @@ import findings_pictures
 import later
 import polars as pl
 import pytest
+import reviewing
 import rounding
 import trace_picture
 import trainings
@@ -128,6 +129,19 @@ def test_every_page_is_named_in_the_index_or_the_readme():
 @pytest.mark.parametrize("tool", re.findall(r"for page in (.+?);", (ROOT / "Makefile").read_text())[0].split())
 def test_a_generated_page_is_up_to_date(tool):
     import_module(tool).main(["--check"])
+
+
+def test_a_certificate_is_kept_where_the_run_was_verified():
+    of_table = lambda what, n: {"what": what, "recomputed": n, "near_ties": 1}
+    audit = {"seed": 3, "tables": {name: of_table(name, 9) for name in ("triggers", "values", "annotations")}}
+    machine = [["processor", "Some CPU"], ["instructions", "avx2"], ["cores", "2"]]
+    names = dict.fromkeys(("made", "commit", "dvc_lock_sha256"), "2026")
+    given = {"run": "demo", "verdict": "verified", "last_line": "VERIFIED", "machine": machine, **names}
+    kept = reviewing.of_certificate(given | {"parts": {"audit": audit}})
+    assert (kept["verified_on"], kept["rows"], kept["near_ties"]) == ("Some CPU avx2", 18, 2)
+    assert reviewing.verified([kept]).endswith("| Some CPU avx2 | 3 | 18 | VERIFIED, 2026 |")
+    with pytest.raises(ValueError, match="NOT"):
+        reviewing.of_certificate(given | {"verdict": "not verified", "last_line": "NOT VERIFIED", "parts": {}})
 
 
 def a_run(project, name, judged):
