@@ -76,9 +76,10 @@ trained to predict; *among all types* counts them too.
 ## Headline numbers
 
 Brackets show what a claim needs, then 95 % intervals. [*Chance*](results.md#statistics-what-is-resampled) is that of
-random pairs, of memories active at random, or of a simple guess. *Random networks*: the mean of [untrained
-models](paper.md#untrained-model) of each shape. Where ? stands beside a clear interval, they, or too few values, leave
-it open. Without ReLU, the memories that count are the fewest with 90 % of the layer's energy.
+random pairs, memories or residuals, or of a simple guess. *Random networks*: the mean of [untrained
+models](paper.md#untrained-model) of each shape; where most have no number, that of all together. Where ? stands beside
+a clear interval, they, or too few values, leave it open. Without ReLU, the memories that count are the fewest with 90 %
+of the layer's energy.
 
 {headline}
 
@@ -127,9 +128,9 @@ The interval decides, not the number; what random networks show too says nothing
 
 ## Ledger
 
-[`data/ledger.csv`](data/ledger.csv) has a row per claim and model, with shares as fractions. `judged` is the number
-that decides, `needed` what the claim needs of it, `expected` what chance gives; `baseline` is the random networks'
-number, and `also_random` of `random_models` show the claim too. The demo's model, [trained
+[`data/ledger.csv`](data/ledger.csv) has a row per claim and model, with shares and points as fractions. `judged` is the
+number that decides, `needed` what the claim needs of it, `expected` what chance gives; `baseline` is the random
+networks' number, and `also_random` of `random_models` show the claim too. The demo's model, [trained
 again](results.md#what-training-again-changes), has numbers from `trained_lowest` to `trained_highest`. Claims that
 begin with B go beyond the paper.
 """
