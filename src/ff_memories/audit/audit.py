@@ -80,7 +80,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Work:
+class Piece:
     """A piece of the audit: some rows of a model's tables."""
 
     model: str
@@ -116,7 +116,7 @@ def draw(
     aim: Aim,
     only: Iterable[str],
     rounds: int = 1,
-) -> tuple[list[Work], dict[str, Finding]]:
+) -> tuple[list[Piece], dict[str, Finding]]:
     """Draw the rows of a model's tables to look at; return them in pieces, and a finding without a row for each table.
 
     Rows that share prefixes are in one piece, because one process finds them once.
@@ -134,9 +134,9 @@ def draw(
         some = {name: rows[number::rounds] for name, rows in drawn.items()}
         for column in (PREFIX, EXAMPLE):
             group = tuple(row for name in some if shared.get(name) == column for row in some[name])
-            works.append(Work(model, group, number, whole=number == 0 and column == PREFIX))
+            works.append(Piece(model, group, number, whole=number == 0 and column == PREFIX))
         for one in (some[name] for name in some if shared.get(name) is None):
-            works += [Work(model, tuple(one[i : i + AT_ONCE]), number, False) for i in range(0, len(one), AT_ONCE)]
+            works += [Piece(model, tuple(one[i : i + AT_ONCE]), number, False) for i in range(0, len(one), AT_ONCE)]
     return works, findings
 
 
@@ -238,7 +238,7 @@ def audit_run(
         some, found[model] = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS, rounds)
         found[model] |= {name: Finding(name, len(frames[name]), model) for name in baselines.LABELS}
         # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
-        works.append(Work(model, tuple(row for work in some if work.round < max(1, rounds // 4) for row in work.rows)))
+        works.append(Piece(model, tuple(row for work in some if work.round < max(1, rounds // 4) for row in work.rows)))
     # a process keeps the run's own model, so others come before it; the longest pieces first
     works.sort(key=lambda work: (work.round, work.model == OWN, not work.whole, -len(work.rows)))
     workers, faults = _workers(run, cores), list[str]()
@@ -259,7 +259,7 @@ def _own(settings: str, file: str, at: At) -> tuple[Run, AuditInputs]:
     return run, AuditInputs.read(run, ROWS, at)
 
 
-def _done(settings: str, file: str, at: At, until: float, threads: int, work: Work) -> Done:
+def _done(settings: str, file: str, at: At, until: float, threads: int, work: Piece) -> Done:
     """Do a piece of work, unless it is of a further round; ``settings``: the config as JSON.
 
     A process keeps what it has read of the run's own model.
@@ -280,7 +280,7 @@ def _done(settings: str, file: str, at: At, until: float, threads: int, work: Wo
         return [], [f"tables: {_broken(error)}"]
 
 
-def _each(works: list[Work], do: Callable[[Work], Done], workers: int) -> Iterator[tuple[Work, Done]]:
+def _each(works: list[Piece], do: Callable[[Piece], Done], workers: int) -> Iterator[tuple[Piece, Done]]:
     """Do the pieces of work, in their order, side by side."""
     if workers == 1:
         yield from zip(works, map(do, works), strict=True)

@@ -223,10 +223,10 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
     A key's labels may be those of another order of its tied triggers, but only so many may.
     """
     made, limits = baseline.label(frames["refinement"]), tolerances(baseline.settings.precision)
-    lacks = lambda one, other: other.join(one, on=one.columns, how="anti", nulls_equal=True)
     wrong = {}
     for name, again in made.items():
-        unlike = pl.concat([lacks(again, frames[name]), lacks(frames[name], again)])
+        sides = (again, frames[name]), (frames[name], again)
+        unlike = pl.concat([one.join(other, on=other.columns, how="anti", nulls_equal=True) for other, one in sides])
         wrong[name] = unlike.unique(subset=list(tables.TABLES[name].key), maintain_order=True)
     odd = sorted({pair for name in OF_KEYS for pair in wrong[name].select("layer", "key").iter_rows()})
     most = int(limits.excused * len(baseline.keys)) + FEW

@@ -141,8 +141,8 @@ def compare(first: Path, second: Path, given: Run | None = None) -> Comparison:
     runs = [given or run_of(side.run) for side in (a, b)]
     run, precisions = runs[0] or runs[1], (_precision(a), _precision(b))
     limits = tolerances(max(precisions, key=ROUNDOFF.__getitem__))  # of the one that rounds more
-    read = lambda side: {n: read_table(f, table_of(f"{n}.parquet")) for n, f in side.tables().items()}
-    frames: dict[Letter, NamedTables] = {"a": read(a), "b": read(b)}
+    of_sides = [{n: read_table(f, table_of(f"{n}.parquet")) for n, f in side.tables().items()} for side in (a, b)]
+    frames: dict[Letter, NamedTables] = {"a": of_sides[0], "b": of_sides[1]}
     outcomes = compare_tables(frames["a"], frames["b"], limits)
     short = {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()}
     out = Comparison(a.digests == b.digests != {}, short, precisions=precisions)

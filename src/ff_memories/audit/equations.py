@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -145,12 +146,15 @@ class Equations:
 
     def _layer(self, x: torch.Tensor, block: int) -> Activations:
         """Run one layer, counted from 0, on its input (rows, d)."""
-        weight = lambda name: self.own[f"layers.{block}.{name}"]
+        weight = partial(self._weight, block)
         residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), weight)
         score = self._norm(residual, f"layers.{block}.norm") @ weight("keys").T + weight("key_bias")
         m = score.clamp(min=0)
         ffn = m @ weight("values") + weight("value_bias")
         return Activations(residual, m, (score,), ffn, residual + ffn)
+
+    def _weight(self, block: int, name: str) -> torch.Tensor:
+        return self.own[f"layers.{block}.{name}"]
 
     def _input(self, token: int, place: int) -> torch.Tensor:
         """Return a token's input vector (d,): its embedding, projected if its band is narrower, plus its place."""
@@ -176,12 +180,12 @@ class Equations:
         deviation = (centred.pow(2).mean(-1, keepdim=True) + EPSILON).sqrt()
         return centred / deviation * self.own[f"{name}.weight"] + self.own[f"{name}.bias"]
 
-    def _attention(self, x: torch.Tensor, own) -> torch.Tensor:  # type: ignore[no-untyped-def]
-        query, key, value = (x @ own("qkv.weight").T + own("qkv.bias")).chunk(3, -1)
-        heads = lambda part: part.view(len(x), self.about.heads, -1).transpose(0, 1)
+    def _attention(self, x: torch.Tensor, own: Callable[[str], torch.Tensor]) -> torch.Tensor:
+        parts = (x @ own("qkv.weight").T + own("qkv.bias")).chunk(3, -1)
+        query, key, value = (part.view(len(x), self.about.heads, -1).transpose(0, 1) for part in parts)
         later = torch.ones(len(x), len(x), dtype=torch.bool).triu(1)
-        scores = heads(query) @ heads(key).transpose(1, 2) / math.sqrt(self.about.model // self.about.heads)
-        mixed = scores.masked_fill(later, -math.inf).softmax(-1) @ heads(value)
+        scores = query @ key.transpose(1, 2) / math.sqrt(self.about.model // self.about.heads)
+        mixed = scores.masked_fill(later, -math.inf).softmax(-1) @ value
         return mixed.transpose(0, 1).flatten(1) @ own("attention_out.weight").T + own("attention_out.bias")
 
     def final(self, h: torch.Tensor) -> torch.Tensor:

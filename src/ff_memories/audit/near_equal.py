@@ -207,9 +207,9 @@ class Comparer:
     def rank(self, column: str, recorded: int, log_probabilities: torch.Tensor, token: int) -> Result:
         """Compare a token's rank: how many tokens are more probable."""
         log_probability, limit = log_probabilities[token], self.slack(log_probabilities)
-        count = lambda bar: int((log_probabilities > bar).sum())
-        low, high = count(log_probability + limit), count(log_probability - limit) - 1  # it is above the lower bar
-        return within(column, recorded, count(log_probability), low, high)
+        bars = log_probability + limit, log_probability, log_probability - limit
+        low, rank, above = (int((log_probabilities > bar).sum()) for bar in bars)
+        return within(column, recorded, rank, low, above - 1)  # it is above the lower bar itself
 
 
 def _number(column: str, recorded: float, found: float, scale: float, limit: float) -> Result:

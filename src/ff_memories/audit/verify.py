@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
@@ -102,8 +102,11 @@ class Check:
         digests: dict[str, str] = {}
         for log in sorted(Path(self.run.results, "logs").rglob("*.log")):
             digests |= made if isinstance(made := machine.logged(log, machine.MADE, {}), dict) else {}
-        files = lambda path: list(map(str, dvc_lock_file.inside(path))) if os.path.isdir(path) else [path]
-        here = lambda path: files(path) and all(digests.get(file) == dvc_lock_file.digest(file) for file in files(path))
+
+        def here(path: str) -> bool:
+            files = [*map(str, dvc_lock_file.inside(path))] if os.path.isdir(path) else [path]
+            return bool(files) and all(digests.get(file) == dvc_lock_file.digest(file) for file in files)
+
         return frozenset(filter(here, dvc_lock_file.differing(self.run)))
 
     @property
@@ -173,6 +176,11 @@ def _files(check: Check) -> CheckedPart:
     return CheckedPart("files", line, notes, faults, {"absent": absent})
 
 
+def _longest(machines: Iterable[str]) -> list[str]:
+    """Return the machine that is described at most length, as the one that ran the model is, if there is any."""
+    return sorted(set(machines) - {""}, key=len)[-1:]
+
+
 def _recomputed(check: Check) -> CheckedPart | None:
     """Compare the tables computed here with the recorded ones; ``None`` if no file was computed here."""
     page = Path(check.run.path("report", RECOMPUTED))
@@ -180,9 +188,8 @@ def _recomputed(check: Check) -> CheckedPart | None:
         page.unlink(missing_ok=True)
         return None
     compared = compare.compare(check.run.dvc_lock, Path(check.run.results), check.run)
-    longest = lambda known: sorted(set(known) - {""}, key=len)[-1:]  # of the machine that ran the model
-    recorded = longest(row.get("machine", "") for row in records.machines(check.run).values())
-    here = longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
+    recorded = _longest(row.get("machine", "") for row in records.machines(check.run).values())
+    here = _longest(map(machine.of_log, sorted(Path(check.run.results, "logs").rglob("*.log"))))
     notes = [compared.summary] if compared.answer == "equal" else []
     notes += [f"recorded on {one}" for one in recorded] + [f"computed here on {one}" for one in here]
     line = f"{'different from' if compared.different else f'{compared.answer} to'} the record"
@@ -367,7 +374,10 @@ def commit(folder: Path) -> str | None:
 
     ``None`` outside of git, or if the repository does not track the folder.
     """
-    ask = lambda *words: check_output(["git", "-C", folder, *words], text=True, stderr=DEVNULL).strip()
+
+    def ask(*words: str) -> str:
+        return check_output(["git", "-C", folder, *words], text=True, stderr=DEVNULL).strip()
+
     try:
         ask("ls-files", "--error-unmatch", ".")
         return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--untracked-files=no") else "")

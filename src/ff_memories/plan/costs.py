@@ -91,9 +91,11 @@ class Text:
 
     def read_by(self, config: Config) -> "Text":
         """Return what a run reads of the texts, less if its config caps sentences."""
-        cap = lambda tokens, most: min(tokens, (most or tokens) * self.sentence)
         train, validation = config.corpus.train.max_sentences, config.corpus.validation.max_sentences
-        return Text(cap(self.train, train), cap(self.validation, validation), self.sentence)
+        return Text(self._first(train, self.train), self._first(validation, self.validation), self.sentence)
+
+    def _first(self, sentences: int | None, tokens: int) -> int:
+        return min(tokens, (sentences or tokens) * self.sentence)
 
     @property
     def bytes(self) -> int:
@@ -311,19 +313,22 @@ def unfit(plan: list[Planned], memory: float, disk: float, device_memory: float 
     return out
 
 
+def _bytes(paths: list[str]) -> int:
+    return sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
+
+
 def megabytes(config: Config, described: Path, model: list[str], texts: list[str], rule: str, at_once: int) -> int:
     """Return the megabytes (10^6 bytes) of memory that Snakemake reserves for a job, by the plan of its run.
 
     ``described``: model.json, which the first job makes; before, sizes of the model's files, ``model``, stand for its
     own. ``texts``: the run's. ``at_once``: how many jobs run on this machine at once, which share the model's file.
     """
-    size_of = lambda paths: sum(Path(path).stat().st_size for path in paths if Path(path).is_file())
     try:
         shape = Shape.of(SimpleNamespace(**foreign.read_json(described, dict[str, Any], text=True)))
-        plan = steps(config, shape, Text(size_of(texts) // 3, 0), Speed(0, 0))  # a token has three bytes or more
+        plan = steps(config, shape, Text(_bytes(texts) // 3, 0), Speed(0, 0))  # a token has three bytes or more
         each = {step.rule: step.memory - step.mapped * (1 - 1 / at_once) for step in plan}
         of_a_model = rule.replace("trigger_shard", "triggers")  # as a model of the baselines has it
         need = each.get(rule, each.get(of_a_model, max(each.values())))
     except (UserError, OSError, ValueError, TypeError, AttributeError, LookupError):  # none yet, or a damaged one
-        need = PROCESS + 3 * size_of(model)
+        need = PROCESS + 3 * _bytes(model)
     return int(need / 1e6) + 1

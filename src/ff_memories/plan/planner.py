@@ -202,7 +202,10 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
     least = _least(planner.shape.layers)
     free = [key for key in least if all(value_at(part, key) is ABSENT for part in shared)]  # the protocol's stay
     whole = {key: size for key in free if isinstance(size := _whole(key, config, planner), int)}
-    takes = lambda level: planner.elapsed(parse(_cut(data, _sizes(whole, least, level)), name))
+
+    def takes(level: float) -> float:
+        return planner.elapsed(parse(_cut(data, _sizes(whole, least, level)), name))
+
     if takes(2) <= ROOM * wanted:
         return [f"the run takes about {duration(takes(2))} here: nothing was cut"]
     if (fastest := min(takes(0), takes(1))) > ROOM * wanted:
@@ -233,8 +236,9 @@ def _whole(key: str, config: Config, planner: Planner) -> Any:
 
 def _least(layers: int) -> dict[str, int]:
     """Return the least of each key that is cut: at least what the claims need to be judged, here and untrained."""
-    needed = lambda units: max(claim.least for claim in register() if claim.resampled == units)
-    keys, examples = math.ceil(needed("keys") / layers), needed("examples")
+    units = ("keys", "examples")
+    keys, examples = (max(claim.least for claim in register() if claim.resampled == unit) for unit in units)
+    keys = math.ceil(keys / layers)
     judged = {"mutations.keys_per_layer": keys, "composition.examples": examples}
     untrained = {"baselines.keys_per_layer": keys, "baselines.examples": examples}
     return judged | SAMPLES | untrained | MEMORIES

@@ -74,8 +74,10 @@ class Card:
 
         The time of the products follows the fastest product; the rest moves memory, and follows the bandwidth.
         """
-        unlike = lambda s: (cards()[s.card] is not self, s.matrices != matrices, s.precision != precision)
-        share = min((share for share in shares() if share.step == step), key=unlike)
+        share = min(
+            (share for share in shares() if share.step == step),
+            key=lambda s: (cards()[s.card] is not self, s.matrices != matrices, s.precision != precision),
+        )
         there = cards()[share.card]
         faster = self.product(precision) / there.product(share.precision)
         return 1 + (share.over - 1) * faster * there.bandwidth / self.bandwidth
@@ -138,7 +140,10 @@ def calibrate(shape: Shape, device: str, batch_tokens: int, threads: int, precis
     use_precision(precision, device)
     torch.set_num_threads(threads)
     generator = torch.Generator().manual_seed(1)
-    random = lambda *size: (torch.randn(*size, generator=generator) * 0.02).to(device)
+
+    def random(*size: int) -> torch.Tensor:
+        return (torch.randn(*size, generator=generator) * 0.02).to(device)
+
     d, k = shape.model, shape.keys
     matrices = {"qkv.weight": (3 * d, d), "attention_out.weight": (d, d), "keys": (k, d), "values": (k, d)}
     norms = [f"{norm}.{part}" for norm in ("attention_norm", "norm") for part in ("weight", "bias")]

@@ -88,15 +88,15 @@ def _data(module: Path) -> list[tuple[str, str]]:
     read = {file for file, named in beside.items() if named == module or not named.exists()}
     for pattern in re.findall(r'"ff_memories\.([\w.*]+)\.toml"', module.read_text(encoding="utf-8")):
         read |= set(PACKAGE.glob(f"{pattern.replace('.', '/')}.toml"))
-    digest_of = lambda path: hashlib.sha256(path.read_bytes()).hexdigest()
-    return [(path.relative_to(PACKAGE).as_posix(), digest_of(path)) for path in sorted(read)]
+    digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(read)}
+    return [(path.relative_to(PACKAGE).as_posix(), digest) for path, digest in digests.items()]
 
 
 def _tree(node: Any, without: frozenset[str] = WORDS) -> Any:
     """Return a syntax tree in a form that no version of Python changes, without docstrings and some arguments."""
     if isinstance(node, list):
-        docstring = lambda part: isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
-        return [_tree(part, without) for part in node if not docstring(part)]
+        docstrings = [part for part in node if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)]
+        return [_tree(part, without) for part in node if part not in docstrings]
     if not isinstance(node, ast.AST):
         return ascii(node)
     fields = {name: value for name, value in ast.iter_fields(node) if name not in UNSEEN}

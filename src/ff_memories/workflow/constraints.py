@@ -37,6 +37,6 @@ def differences() -> list[str]:
     """
     wanted = pins()
     here: dict[str, str] = {canonicalize_name(d.metadata["Name"]): d.version for d in distributions()}
-    public = lambda version: version.partition("+")[0]
-    other = (p for p in sorted(wanted.keys() & here.keys()) if public(here[p]) != public(wanted[p]))
+    both = sorted(wanted.keys() & here.keys())
+    other = (p for p in both if here[p].partition("+")[0] != wanted[p].partition("+")[0])
     return [f"{package} {here[package]}, expected {wanted[package]}" for package in other]

@@ -186,8 +186,10 @@ def declaration(run: Run, every: dict[str, Stage]) -> dict[str, Any]:
 
 
 def _entry(stage: Stage, run: Run, up: str, model: str) -> dict[str, Any]:
-    of_all = lambda text: text.replace(f"/{model}/", f"/{ITEM}/") if model else text
-    flags = lambda path: {"persist": True} if is_kept(path) else {"cache": False, "persist": True}
+    def of_all(text: str) -> str:
+        return text.replace(f"/{model}/", f"/{ITEM}/") if model else text
+
+    flags = {path: _Brief(({} if is_kept(path) else {"cache": False}) | {"persist": True}) for path in stage.writes}
     keys = [{file: _Row(values)} for file, values in run.by_file(stage.keys).items()]
     entry = {
         "desc": stage.about,
@@ -195,7 +197,7 @@ def _entry(stage: Stage, run: Run, up: str, model: str) -> dict[str, Any]:
         "cmd": of_all(stage.cmd),
         "deps": _Row(map(of_all, sorted(stage.reads))),
         "params": [*keys, {str(run.sources_yaml): _Row([stage.key])}],
-        "outs": _Row({of_all(path): _Brief(flags(path))} for path in sorted(stage.writes)),
+        "outs": _Row({of_all(path): flags[path]} for path in sorted(stage.writes)),
     }
     return {key: value for key, value in entry.items() if value}
 

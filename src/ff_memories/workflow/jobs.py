@@ -113,7 +113,10 @@ def refuse_replaced(run: Run) -> None:
     Its bytes are read only if it, or its folder, changed after the job. A record that is not of the output here, whose
     job was killed, is of one before, or of a job that failed.
     """
-    latest = lambda what, *paths: max(getattr(look(path), what) for path in paths for look in (os.stat, os.lstat))
+
+    def latest(what: str, *paths: str) -> float:
+        return max(getattr(look(path), what) for path in paths for look in (os.stat, os.lstat))
+
     record_of, replaced = private_api.recorded_jobs(), set[str]()
     readers = [run.path("model", "model.json"), run.path("corpus", "corpus.safetensors"), *run.inputs.model_files]
     readers += [run.path("golden", "golden.json"), run.table("examples"), run.table("annotation_plan")]

@@ -101,18 +101,18 @@ def compare(
     these files, and other files that are missing here are not compared.
     """
     recorded, same, differ = dvc_lock_file.outputs(run), list[str](), list[str]()
-    expected = lambda path: dvc_lock_file.content(path) if path in computed_here else recorded[path][1]
     for task in todo:
         for path in task.makes:
             if not (folder / path).exists():
                 differ.append(f"{path}: could not be rebuilt{reason(folder, task)}")
-            elif path not in recorded or (computed_here and not Path(path).exists()):
                 continue
-            elif dvc_lock_file.content(folder / path) == expected(path):
+            if path not in recorded or (computed_here and not Path(path).exists()):
+                continue
+            mine = path in computed_here
+            if dvc_lock_file.content(folder / path) == (dvc_lock_file.content(path) if mine else recorded[path][1]):
                 same.append(path)
             else:
-                other = "the one here" if path in computed_here else run.dvc_lock
-                differ.append(f"{path}: the rebuilt file differs from {other}")
+                differ.append(f"{path}: the rebuilt file differs from {'the one here' if mine else run.dvc_lock}")
     return same, differ
 
 

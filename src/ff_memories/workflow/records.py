@@ -105,9 +105,9 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
 def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str]:
     """Return a stage's changes that concern a job: of code, config and its own files, but not missing inputs."""
     files, of_stage = {*map(str, job.input), *map(str, job.output)}, stage.reads | stage.writes
-    touches = lambda path: path not in of_stage or any(f == path or f.startswith(f"{path}/") for f in files)
-    missing = lambda path, how: how == DELETED and path in stage.reads
-    return {path: how for path, how in states.items() if touches(path) and not missing(path, how)}
+    there = {path: how for path, how in states.items() if how != DELETED or path not in stage.reads}
+    beside = {path for path in there if any(f == path or f.startswith(f"{path}/") for f in files)}
+    return {path: how for path, how in there.items() if path in beside or path not in of_stage}
 
 
 def _touch(run: Run, paths: list[str]) -> None:
@@ -166,8 +166,8 @@ def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
     """Return what tells the jobs to rebuild: of their stage, only outputs without a copy have changed."""
     recorded, of_stages = dvc_lock_file.outputs(run), changes(run, stages)
     without_copy = {path for path in recorded if not dvc_yaml.is_kept(path)}
-    changed = lambda states: {path for path, how in states.items() if how != DELETED}
-    otherwise_equal = {stage for stage, states in of_stages.items() if changed(states) <= without_copy}
+    changed = {stage: {p for p, how in states.items() if how != DELETED} for stage, states in of_stages.items()}
+    otherwise_equal = {stage for stage, paths in changed.items() if paths <= without_copy}
 
     def lost(task: rebuild.Task) -> bool:
         outputs = without_copy & set(task.makes)
@@ -248,8 +248,11 @@ def record(run: Run, at: Path) -> dict[str, Any]:
     """
     declared, stages = dvc_yaml.stages(run), {}
     does = dvc_yaml.digests(declared.values())
-    content = lambda path: dvc_lock_file.content(path if os.path.exists(path) else at / path)
-    listed = lambda paths: [{"path": path, "md5": content(path)} for path in sorted(paths)]
+
+    def listed(paths: set[str]) -> list[dict[str, str]]:
+        files = {path: path if os.path.exists(path) else at / path for path in sorted(paths)}
+        return [{"path": path, "md5": dvc_lock_file.content(file)} for path, file in files.items()]
+
     for name, stage in declared.items():
         params = deepcopy(run.by_file(stage.keys))  # YAML has no name for a value
         params[str(run.sources_yaml)] = {stage.key: does[stage.key]}

@@ -51,7 +51,9 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
         return json.dumps(part, sort_keys=True)
 
     # no value of params: Snakemake would compare it, and rerun all if the config gives a section its defaults
-    watched = lambda model: _watched(run, (*keys, "baselines") if model else keys, left_out)
+    def watched(model: str | None) -> list[str]:
+        return _watched(run, (*keys, "baselines") if model else keys, left_out)
+
     sections.watched = watched  # type: ignore[attr-defined]
     return {"config": sections, "code": lambda wildcards: code_digest.digest(name)}
 

@@ -154,9 +154,8 @@ def corpus_of(run: Run, what: str) -> Path:
 
 def packaged() -> dict[str, Path]:
     """Return {run: its config} of the runs whose configs come with the package, such as ``demo``."""
-    named = lambda path: re.search(r"^run: (\S+)$", path.read_text(encoding="utf-8"), re.M)
-    names = {path: named(path) for path in home().glob("config/*.yaml")}
-    return {run[1]: path for path, run in sorted(names.items()) if run}
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(home().glob("config/*.yaml"))}
+    return {run[1]: path for path, text in texts.items() if (run := re.search(r"^run: (\S+)$", text, re.M))}
 
 
 def in_clone() -> bool:

@@ -37,19 +37,19 @@ def _value_of(inputs: AuditInputs, row: TableRow, said: Tensor, own: Targets, fi
     for types, suffix in suffixes(inputs, row, "top_token"):
         never = torch.tensor(inputs.never if types == "trained" else [], dtype=torch.long)
         log_p, top = said.index_fill(-1, never, -torch.inf), row[f"top_token{suffix}"]
-        named = lambda column, suffix=suffix: (column + suffix, row[column + suffix])
-        results.append(inputs.near.top(*named("top_token"), log_p))
-        results.append(inputs.near.probability(*named("top_probability"), log_p, int(log_p.argmax())))
+        probability, rank = f"top_probability{suffix}", f"next_token_rank{suffix}"
+        results.append(inputs.near.top(f"top_token{suffix}", top, log_p))
+        results.append(inputs.near.probability(probability, row[probability], log_p, int(log_p.argmax())))
         for way in ("", "_folded") if inputs.folds is not None else ("",):
             agree, column = partial(_agree, top, inputs.folds if way else None), f"agrees{way}{suffix}"
             results.append(equal(column, row.get(column), None if first is None else agree(first)))
             results.append(_count(inputs, row, f"agreeing_triggers{way}{suffix}", own, agree))
-        if first is None or first >= len(log_p) or row[f"next_token_rank{suffix}"] is None:
+        if first is None or first >= len(log_p) or row[rank] is None:
             without = first is None or first >= len(log_p)  # with the head alone, rarer words have no rank
-            results.append(equal(*named("next_token_rank"), None if without else "a number"))
+            results.append(equal(rank, row[rank], None if without else "a number"))
         else:  # a target that is never trained has its place among those that are
             ranked = log_p.index_copy(0, torch.tensor([first]), said[first : first + 1])
-            results.append(inputs.near.rank(*named("next_token_rank"), ranked, first))
+            results.append(inputs.near.rank(rank, row[rank], ranked, first))
     return together(results)
 
 
