@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     args = parser.parse_args(argv)
     kept = {row["run"]: row for row in json.loads(VERIFIED.read_text(encoding="utf-8"))}
-    if args.certificates:
+    if args.certificates and not args.check:
         new = [of_certificate(json.loads(file.read_text(encoding="utf-8"))) for file in args.certificates]
         kept |= {row["run"]: row for row in new}
         write_whole(VERIFIED, json.dumps([*kept.values()], indent=1) + "\n")

@@ -40,9 +40,8 @@ class Schema:
     about: str = ""  # its description
     compared: Rule | None = "exact"  # how cells compare in columns that do not say it; ``None``: no table of a run
     measured: bool = False  # whether its numbers are the model's, so its file states their precision
-    score: str | None = (
-        None  # the column that ranks a list's entries: two runs' agree place by place, whatever the entry
-    )
+    # the column that ranks a list's entries: two runs' agree place by place, whatever the entry
+    score: str | None = None
     tied: float = 0.0  # the share of rows that near-ties may change, if it is more than in other tables
     open_rows: bool = False  # whether a row that only one of two runs has may be right, as one of another trigger
     of_baselines: bool = False  # whether untrained models have it too

@@ -23,7 +23,7 @@ from ff_memories import tables
 from ff_memories.annotate import proxy
 from ff_memories.audit import baselines
 from ff_memories.audit.audit import LEFT_OUT, Finding, contradictions, draw, statement
-from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, tolerances
+from ff_memories.audit.near_equal import DIFFERS, MATCH, NEAR_TIE, Result, tolerances
 from ff_memories.audit.recompute import ROWS, faults, recomputed
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.arithmetic import Precision
@@ -330,6 +330,17 @@ def test_a_column_that_is_left_out_or_that_this_run_has_not_is_found(sound, tabl
     assert f"{table}: lacks the column {column}" in faults(with_tables(sound, lacks))
     further = {"values": sound.tables["values"].with_columns(top_token_all=pl.col("top_token"))}
     assert "values: has the column top_token_all, as no run of this config" in faults(with_tables(sound, further))
+
+
+def test_all_passes_look_at_the_position_that_the_exact_one_chose(sound):
+    best, looked_at = iter([4, 7, 5]), []
+
+    def check(inputs):
+        looked_at.append(inputs.chosen.setdefault("best", next(best)))
+        return Result()
+
+    sound.by_its_own_error(check)
+    assert looked_at == [4, 4, 4]
 
 
 def test_a_key_of_a_perplexity_that_is_left_out_or_that_no_step_writes_is_found(tmp_path):

@@ -6,6 +6,7 @@ of the text, and untrained models, whose weights are drawn again from the config
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -89,6 +90,7 @@ class AuditInputs:
     folds: np.ndarray | None = None  # (vocab,) the class of every type, if the run compares tokens by class also
     found_here: bool = False  # whether lists of triggers were found on this machine: near-ties may be in another order
     unsure: Ends = field(default_factory=dict)  # which triggers at the end of such a list may be others
+    chosen: dict[str, int] | None = None  # what the exact pass of ``by_its_own_error`` chose, for its other passes
     quick: bool = False  # whether the reference model computes in float32, in half the time: only what matches is sure
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
@@ -167,25 +169,36 @@ class AuditInputs:
     def by_its_own_error(self, check: Callable[["AuditInputs"], Result]) -> Result:
         """Judge by how far the reference model is off in float32: in coefficients, logits and log-probabilities."""
 
-        def judged(**given: Any) -> Result:
-            own = replace(self)
-            own.near = replace(self.near, **given)
+        chosen: dict[str, int] = {}
+
+        def judged(ran: dict[bytes, list[Activations]], **given: Any) -> Result:
+            own = copy(self)
+            own._ran, own.chosen, own.near = ran, chosen, replace(self.near, **given)
             return check(own)
 
         exact, rounded = list[torch.Tensor](), list[torch.Tensor]()
-        judged(seen=exact)
+        judged(self._ran, seen=exact)
         with self.oracle.in_float32(), suppress(RuntimeError):  # a model whose code needs float64 gives no errors
-            judged(seen=rounded)
+            judged({}, seen=rounded)
         pairs = zip(exact, rounded, strict=False)  # where rounding chooses among memories, one may have tried more
         gaps = (torch.where(one == other, 0.0, (one - other).abs()).max() for one, other in pairs)
-        return judged(errors=iter([ERRORS * float(gap.nan_to_num(0.0, 0.0)) for gap in gaps]))  # no overflow counts
+        return judged(
+            self._ran, errors=iter([ERRORS * float(gap.nan_to_num(0.0, 0.0)) for gap in gaps])
+        )  # no overflow counts
 
     def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
 
+    @cached_property
+    def _lists(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """{(layer, key): the first row of its triggers, which stand together, and how many there are}."""
+        rows = self.tables["triggers"].select(*KEY, place=pl.int_range(pl.len()))
+        ends = rows.group_by(KEY).agg(pl.col("place").min(), pl.len()).iter_rows()
+        return {(layer, key): (first, count) for layer, key, first, count in ends}
+
     def triggers(self, layer: int, key: int) -> pl.DataFrame:
         """Return a key's triggers, best first; no row if it has none."""
-        return self.tables["triggers"].filter(pl.col("layer") == layer, pl.col("key") == key)
+        return self.tables["triggers"].slice(*self._lists.get((layer, key), (0, 0)))
 
     def lengths(self, sentence: int) -> range:
         """Return the prefix lengths of a sentence that ``triggers.positions`` allows."""
@@ -221,6 +234,11 @@ class AuditInputs:
     def norms(self, layer: int) -> torch.Tensor:
         """Return (d_m,) the lengths of a layer's values."""
         return self.oracle.vectors("value", layer).norm(dim=1)
+
+    @cached_property
+    def mean_length(self) -> torch.Tensor:
+        """The mean length of all values, layers alike."""
+        return torch.stack([self.norms(layer).mean() for layer in range(1, self.oracle.keys[0] + 1)]).mean()
 
     def following_all(self, rows: pl.DataFrame) -> pl.Series:
         """Return the token behind each (sentence, position), null at the end of a sentence or outside of the text."""

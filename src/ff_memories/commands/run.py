@@ -122,7 +122,8 @@ def _new(args: argparse.Namespace) -> Path:
         hint = f"choose another name with --name, or remove {results}"
         raise UserError(f"{results}: holds another run of this name, whose config is not here", hint)
     text = init.configured(args)
-    if args.model is not None:
+    elsewhere = {word.partition("=")[0] for word in args.more} & {"--executor", "-e", "--profile", "--workflow-profile"}
+    if args.model is not None and not elsewhere and not args.dry_run:
         from ff_memories.plan.planner import refuse_too_large  # torch takes seconds to load
 
         refuse_too_large(init.run_of(text, args.config))

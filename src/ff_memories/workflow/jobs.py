@@ -173,7 +173,8 @@ def refuse_edited(workflow: Any, run: Run, runs: bool = True) -> None:
             if record and os.path.exists(out) and _touched(out, record):
                 readers = [after for after, files in workflow.dag.depending[job].items() if out in files]
                 records = [workflow.persistence.metadata(made) for reader in readers for made in reader.output]
-                if {read.input_checksums.get(str(out)) for read in records if read} - {None, _checksum(out)}:
+                recorded = {read.input_checksums.get(str(out)) for read in records if read} - {None}  # none of a folder
+                if recorded and recorded != {_checksum(out)}:
                     edited[str(out)] = job.rule.name
     if edited:
         again = f"run ff-memories restore{run.option}" if run.dvc_lock.is_file() else f"delete {shlex.join(edited)}"

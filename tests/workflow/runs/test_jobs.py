@@ -99,3 +99,10 @@ def test_an_edited_output_is_restored_from_the_record_and_without_one_deleted(re
     run.dvc_lock.touch()
     with pytest.raises(UserError, match="fix: run ff-memories restore"):
         jobs.refuse_edited(workflow, run, runs=False)
+
+
+def test_a_folder_that_was_touched_is_not_read(tmp_path):
+    job, reader = Mock(output=[str(tmp_path)]), Mock(output=["made"])
+    dag = Mock(jobs=[job], depending={job: {reader: [str(tmp_path)]}})
+    record = SimpleNamespace(endtime=1.0, input_checksums={})
+    jobs.refuse_edited(Mock(dag=dag, persistence=Mock(metadata=lambda _: record)), Mock(), runs=False)

@@ -23,6 +23,7 @@ def _trigger(inputs: AuditInputs, row: TableRow) -> Result:
     coefficient, noise = float(m[row["position"]]), inputs.noise(activations, row["position"])
     results.append(inputs.near.coefficient("coefficient", row["coefficient"], coefficient, noise))
     at = allowed.start + int(m[allowed.start : allowed.stop].argmax())
+    at = at if inputs.chosen is None else inputs.chosen.setdefault("best", at)
     gap = inputs.near.limits.tie * coefficient
     gap += sum(inputs.own_noise(activations, other) for other in (row["position"], at))
     if inputs.config.triggers.per_sentence == "best" and (best := float(m[at])) > coefficient:

@@ -19,8 +19,7 @@ def _value(inputs: AuditInputs, row: TableRow) -> Result:
     """Check a row of E4-E7: a value's prediction, and its agreement with its key's triggers."""
     value = inputs.vector("value", row["layer"], row["key"])
     if inputs.config.values.length == "mean":
-        layers = range(1, inputs.oracle.keys[0] + 1)
-        value = value * torch.stack([inputs.norms(layer).mean() for layer in layers]).mean() / value.norm()
+        value = value * inputs.mean_length / value.norm()
     said, own = inputs.oracle.of_value(value), _targets(inputs, inputs.triggers(row["layer"], row["key"]))
     result = _value_of(inputs, row, said, own, own[0] if own else None)
     if result.state == DIFFERS and inputs.found_here and own:

@@ -18,7 +18,6 @@ from ff_memories.corpus.dictionary import EOS, Dictionary
 from ff_memories.inputs import registry as registries
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.loading import load_decoder
-from ff_memories.model.perplexity import surprise
 from ff_memories.paper.values.values import value_predictions
 
 WINDOWS_WITHOUT_GPU = 8
@@ -43,10 +42,14 @@ def perplexity(decoder: Decoder, ids: np.ndarray, context: int, counted: int, wi
     total = n = 0.0
     with torch.inference_mode(), Progress(len(starts), "windows", "perplexity") as progress:
         for start in starts.tolist():
-            window = ids[max(0, start - context) : start + counted]
-            nats = surprise(decoder, decoder.vocabulary, [window])[min(start, context) :]
-            total += nats.sum().item()
-            n += len(nats)
+            targets = ids[start : start + counted]
+            before = ids[max(0, start - context) : start]
+            inputs = np.concatenate([before, targets[:-1]])  # Batch puts a </s> in front
+            h = decoder.forward(decoder.pack([inputs]))[-len(targets) :]
+            wanted = torch.from_numpy(targets).to(decoder.device)
+            prediction = decoder.vocabulary.read(h, wanted, rank=False)
+            total -= prediction.target_probability.clamp(min=1e-38).log().double().sum().item()
+            n += len(targets)
             progress.step(1)
     return math.exp(min(total / n, 700.0))
 
