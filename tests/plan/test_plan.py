@@ -13,7 +13,7 @@ from pipeline import config, write_inputs
 from refusing import ended
 from running import ROOT
 
-from ff_memories.base import arithmetic
+from ff_memories.base import arithmetic, sections
 from ff_memories.base.errors import UserError
 from ff_memories.base.job_costs import SPENT
 from ff_memories.config import load, parse
@@ -102,8 +102,9 @@ def test_a_choice_that_is_varied_costs_the_steps_that_it_changes():
 
 def test_the_plans_constants_are_those_of_the_modules_that_it_does_not_load():
     """They load torch, and Snakemake asks for every job's memory."""
-    assert (costs.TILE, costs.POOL, costs.HELD) == (values.TILE, survey.POOL, coefficient_sample.HELD)
-    assert (promoted.LOGITS, len(causal.CONTROLS)) == (costs.LOGITS, costs.CONTROLS)
+    of = sections.modules("ff_memories.paper.*.costs")
+    assert (of["values"].TILE, of["beyond"].POOL, costs.HELD) == (values.TILE, survey.POOL, coefficient_sample.HELD)
+    assert (promoted.LOGITS, len(causal.CONTROLS)) == (costs.LOGITS, of["beyond"].CONTROLS)
     assert costs.SENTENCES == perplexity.SENTENCES
     assert (costs.OF_UNTRAINED, costs.PASSED) == (perplexity.OF_UNTRAINED, perplexity.PASSED)
 

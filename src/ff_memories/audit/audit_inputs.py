@@ -263,21 +263,15 @@ class AuditInputs:
 
 @dataclass(frozen=True)
 class TableAudit:
-    """How a measured table is audited: the module ``audit`` of its section says it, in ``AUDITS``.
+    """How a measured table is audited: the module ``audit`` of its section says it, in ``AUDITS``."""
 
-    Attributes:
-        row: compares a row with what the reference model and the text give.
-        runs: what the model has to run for a row: until which layer, and sentences or prefixes.
-        faults: yields what the table contradicts, in all rows: other tables, the text and the config.
-        counts: what its step's ``counts`` must say, if it has any.
-        prefixes: the column that names a row's prefix, where tables share these.
-    """
-
-    row: Callable[[AuditInputs, TableRow], Result]
+    row: Callable[[AuditInputs, TableRow], Result]  # compares a row with what the reference model and the text give
+    # what the model has to run for a row: until which layer, and sentences or prefixes
     runs: Callable[[AuditInputs, TableRow], tuple[int, list[np.ndarray]]]
+    # yields what the table contradicts, in all rows: other tables, the text and the config
     faults: Callable[[AuditInputs], Iterator[str]]
-    counts: Callable[[AuditInputs], dict[str, int]] | None = None
-    prefixes: str | None = None
+    counts: Callable[[AuditInputs], dict[str, int]] | None = None  # what its step's ``counts`` must say, if it has any
+    prefixes: str | None = None  # the column that names a row's prefix, where tables share these
 
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:

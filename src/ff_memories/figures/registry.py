@@ -14,43 +14,29 @@ from ff_memories.base.errors import UserError
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, as TOML declares it.
+    """One figure, as TOML declares it."""
 
-    Attributes:
-        section: the paper's section that discusses it, or ``beyond`` the paper, under which the report shows it; empty:
-            the report does not.
-        place: its place among its section's figures, the most telling first.
-        caption: a description of the figure, in our own words.
-        caption_last: the caption if values are compared with a trigger's last token (``values.target: last``).
-        caption_effective: the caption for models whose memories are all active.
-        tables: the tables it is drawn from; besides them, only the model info is read.
-        untrained: the column of its frame that is also drawn of untrained models, from their tables of the same names.
-        sections: config sections it reads besides ``seed`` and its own ``figures.<name>``.
-        options: keys of ``figures.<name>`` that apply here, besides size and ``paper_values``.
-        wide: whether it spans the page's text width instead of one column.
-        hatched: whether its segments are hatched, to tell them apart without colour.
-        address: the keys behind a mark in the gallery, by columns of the mark's row.
-        keys: the gallery's list of all keys that it counts, if it counts keys.
-        paper: {how they are known: the paper's own values}, drawn beside ours. They are known as "stated", in words or
-            numbers in the text, or "read off the figure", by eye, accurate to 5 to 10 points of its axis at best. A
-            value has a ``series`` as the frame names it; ``layers``, the first and last, or ``probability``, an
-            interval of the top probability; ``value`` or ``range``, its lowest and highest; and ``named``, what it
-            measures, if the legend must say so. Shares, probabilities and changes are fractions; ranks start at 0.
-    """
-
-    caption: str
-    tables: Sequence[str]
+    caption: str  # a description of the figure, in our own words
+    tables: Sequence[str]  # the tables it is drawn from; besides them, only the model info is read
+    # the column of its frame that is also drawn of untrained models, from their tables of the same names
     untrained: str = ""
+    # the paper's section that discusses it, or ``beyond`` the paper, under which the report shows it; empty: the report
+    # does not
     section: str = ""
-    place: int = 0
-    sections: Sequence[str] = ()
-    options: Sequence[str] = ()
-    caption_last: str = ""
-    caption_effective: str = ""
-    wide: bool = False
-    hatched: bool = False
-    address: str = "?layer={layer}"
-    keys: str = ""
+    place: int = 0  # its place among its section's figures, the most telling first
+    sections: Sequence[str] = ()  # config sections it reads besides ``seed`` and its own ``figures.<name>``
+    options: Sequence[str] = ()  # keys of ``figures.<name>`` that apply here, besides size and ``paper_values``
+    caption_last: str = ""  # the caption if values are compared with a trigger's last token (``values.target: last``)
+    caption_effective: str = ""  # the caption for models whose memories are all active
+    wide: bool = False  # whether it spans the page's text width instead of one column
+    hatched: bool = False  # whether its segments are hatched, to tell them apart without colour
+    address: str = "?layer={layer}"  # the keys behind a mark in the gallery, by columns of the mark's row
+    keys: str = ""  # the gallery's list of all keys that it counts, if it counts keys
+    # {how they are known: the paper's own values}, drawn beside ours. They are known as "stated", in words or numbers
+    # in the text, or "read off the figure", by eye, accurate to 5 to 10 points of its axis at best. A value has a
+    # ``series`` as the frame names it; ``layers``, the first and last, or ``probability``, an interval of the top
+    # probability; ``value`` or ``range``, its lowest and highest; and ``named``, what it measures, if the legend must
+    # say so. Shares, probabilities and changes are fractions; ranks start at 0
     paper: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
     @property

@@ -23,42 +23,25 @@ class Missing(Exception):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A run's tables, and everything else that its measures depend on.
+    """A run's tables, and everything else that its measures depend on."""
 
-    Attributes:
-        tables: by name; tables that the run did not make are absent.
-        layers, keys, vocab: L, d_m and the number of token types of the model. A memory with both signs counts once.
-        signs: 2 if both signs of a coefficient are memories.
-        seed: of the bootstrap; without one, measurements have no intervals and no tests.
-        mean: ``of_ratios`` or ``of_sums``, how mutation changes are averaged.
-        prediction: the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``.
-        one_softmax: whether r, y and o share one softmax with linear logits, so the logits add up.
-        stop_words: token ids.
-        scope: whose results these are (``model.info``).
-        inactive: whether memories can be inactive (``model.info.has_inactive``).
-        selects: whether the memories that can agree are fewer than all.
-        every: whether all can, active or not (``composition.memories``).
-        adaptive: whether the output layer is adaptive, so ranks are not uniform by chance.
-        activation: the activation function's name, for messages.
-        near_zero: coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``).
-    """
-
-    tables: Mapping[str, pl.DataFrame]
-    layers: int
-    keys: int
-    vocab: int
-    signs: int = 1
-    seed: int | None = 1
-    mean: str = "of_ratios"
-    prediction: str = "ffn_top"
-    one_softmax: bool = False
-    stop_words: frozenset[int] = field(default_factory=frozenset)
-    scope: str = "paper"
-    inactive: bool = True
-    selects: bool = True
-    every: bool = False
-    adaptive: bool = False
-    activation: str = "relu"
+    tables: Mapping[str, pl.DataFrame]  # by name; tables that the run did not make are absent
+    layers: int  # L
+    keys: int  # d_m; a memory with both signs counts once
+    vocab: int  # the number of token types of the model
+    signs: int = 1  # 2 if both signs of a coefficient are memories
+    seed: int | None = 1  # of the bootstrap; without one, measurements have no intervals and no tests
+    mean: str = "of_ratios"  # how mutation changes are averaged: ``of_ratios`` or ``of_sums``
+    prediction: str = "ffn_top"  # the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``
+    one_softmax: bool = False  # whether r, y and o share one softmax with linear logits, so the logits add up
+    stop_words: frozenset[int] = field(default_factory=frozenset)  # token ids
+    scope: str = "paper"  # whose results these are (``model.info``)
+    inactive: bool = True  # whether memories can be inactive (``model.info.has_inactive``)
+    selects: bool = True  # whether the memories that can agree are fewer than all
+    every: bool = False  # whether all can, active or not (``composition.memories``)
+    adaptive: bool = False  # whether the output layer is adaptive, so ranks are not uniform by chance
+    activation: str = "relu"  # the activation function's name, for messages
+    # coefficients below this share of their layer's largest one count as near zero (``NEAR_ZERO``)
     near_zero: float = NEAR_ZERO["float32"]
 
     @classmethod

@@ -32,19 +32,13 @@ def _finite(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class Judged:
-    """The number that a claim is judged by, and what the claim needs of it.
-
-    Attributes:
-        value: the number.
-        low, high: its 95 % interval; ``None`` if nothing was resampled.
-        limit: what the claim needs.
-        clear: whether the direction that the claim states is clear, whatever the stated size; ``None``: not tested.
-    """
+    """The number that a claim is judged by, and what the claim needs of it."""
 
     value: float
-    low: float | None
+    low: float | None  # of the 95 % interval; ``None`` if nothing was resampled
     high: float | None
     limit: Limit
+    # whether the direction that the claim states is clear, whatever the stated size; ``None``: not tested
     clear: bool | None = None
 
     def __post_init__(self) -> None:
@@ -69,32 +63,22 @@ class Judged:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One claim, measured.
+    """One claim, measured."""
 
-    Attributes:
-        value: the number; ``None`` if nothing could be measured.
-        low, high: its 95 % interval, by default that of ``draws``; ``None`` if nothing was resampled.
-        n: rows behind the value (keys, triggers, values, examples, pairs).
-        units: independent units among them, which are resampled; ``None``: all of ``n``.
-        judged: what the claim is judged by; ``None`` if that cannot be decided here. With a ``limit``, it is the number
-            itself, and the direction is clear if the interval of ``draws`` lies on the claim's side of ``null``.
-        expected: the number that chance gives, if it follows from the same tables.
-        reason: additional information, or why there is no answer.
-        few: why there is too little evidence for a judgement; nothing if there is enough.
-        proxy: whether it is based on the automatic proxy's labels.
-        draws: resamples of the number that the test of the claim's direction compares with ``null`` (in claims.toml).
-    """
-
-    value: float | None = None
+    value: float | None = None  # the number; ``None`` if nothing could be measured
+    # of the 95 % interval, by default that of ``draws``; ``None`` if nothing was resampled
     low: float | None = None
     high: float | None = None
-    n: int | None = None
-    units: int | None = None
+    n: int | None = None  # rows behind the value (keys, triggers, values, examples, pairs)
+    units: int | None = None  # independent units among them, which are resampled; ``None``: all of ``n``
+    # what the claim is judged by; ``None`` if that cannot be decided here. With a ``limit``, it is the number itself,
+    # and the direction is clear if the interval of ``draws`` lies on the claim's side of ``null``
     judged: Judged | None = None
-    expected: float | None = None
-    reason: str = ""
-    few: str = ""
-    proxy: bool = False
+    expected: float | None = None  # the number that chance gives, if it follows from the same tables
+    reason: str = ""  # additional information, or why there is no answer
+    few: str = ""  # why there is too little evidence for a judgement; nothing if there is enough
+    proxy: bool = False  # whether it is based on the automatic proxy's labels
+    # resamples of the number that the test of the claim's direction compares with ``null`` (in claims.toml)
     draws: np.ndarray | None = field(default=None, compare=False, repr=False)
     limit: InitVar[Limit | None] = None
     null: InitVar[float] = 0.0

@@ -22,75 +22,55 @@ class Claim:
     """One claim of the paper or beyond it, as the `claims.toml` of its section declares it: in order of its number.
 
     Layers and numbers of layers refer to the paper's 16. In a model of another depth they scale with it.
-
-    Attributes:
-        id: the next free number: claims stand in this order, in the section that `source` names
-        name: a short name, used for the claim's metric in DVC
-        statement: what the paper claims
-        sentence: what a run found, wherever it is told in words; {value} is the measured number, {size} the
-            same without its sign, and of {more|less} the first word is said of a number above zero
-        shown: where the sentence stands besides the table of claims: section, the answer of its section in the
-            report; first, also on the first screen and the terminal; K1, also in the same sentence as that claim
-        next_tokens: it is about tokens that follow triggers, which a text sampled from the model makes easy
-        known: stated (in the paper's text or a table), read off a figure (by eye, roughly), derived from other
-            values, or beyond the paper, which states no such thing
-        check: section.function of its `claims` module, called with `parameters`; the file has the function
-        rests_on: what it measures that may be defined in another way on models of transformers: coefficients,
-            values, active memories, predictions (of r, y and o), sums (that o is read as r + y)
-        human: the paper's value rests on human judgement; an automatic proxy gives a number but reproduces
-            nothing
-        unit: how the measured number is shown: share, points, change, factor, correlation, layer or number
-        resampled: what the interval and the test resample: keys, values, examples, compositions or memories
-        baselines: what the same check measures besides untrained models (ff_memories.paper.baselines)
-        words: what is measured in plain words, for tables and figures that show no number of a claim
-        paper_number: the paper's value as one number in the claim's unit, where it has one
-        headline: it stands in the table of findings
-        by_construction: it is true of any such network, so it is a check and counts for nothing
-        chance: the baseline whose number is what chance gives, unless the check says it itself
-        limit: what the judged number must reach (at_least) or must not exceed (at_most); at_least_like: the
-            lower end of the 95 % interval of so many in a hundred. The whole interval must lie within, so a
-            limit leaves room around the paper's number: a run with exactly that number must be able to show the
-            claim. Without a limit, it is measured and not judged
-        limit_source: paper (its text), figure (read off by eye) or ours; limit_from: what it says
-        judged_as: the number that is judged, if it is not the measured one, and its judged_unit
-        least: with fewer units (of those resampled, not their rows), no judgement
-        matters: the smallest difference from untrained models that matters, if it is not that of the unit
-            (ff_memories.judge.training)
-        null: the value that the test compares the direction's number with; alternative: the side that the claim
-            states
     """
 
-    id: str
-    name: str
-    statement: str
+    id: str  # the next free number: claims stand in this order, in the section that `source` names
+    name: str  # a short name, used for the claim's metric in DVC
+    statement: str  # what the paper claims
+    # what a run found, wherever it is told in words; {value} is the measured number, {size} the same without its sign,
+    # and of {more|less} the first word is said of a number above zero
     sentence: str
     source: str
     paper_value: str
+    # stated (in the paper's text or a table), read off a figure (by eye, roughly), derived from other values, or beyond
+    # the paper, which states no such thing
     known: str
-    check: str
+    check: str  # section.function of its `claims` module, called with `parameters`; the file has the function
+    # what it measures that may be defined in another way on models of transformers: coefficients, values, active
+    # memories, predictions (of r, y and o), sums (that o is read as r + y)
     rests_on: tuple[str, ...]
     measured_as: str
-    unit: str
-    resampled: str
-    least: int
-    words: str
+    unit: str  # how the measured number is shown: share, points, change, factor, correlation, layer or number
+    resampled: str  # what the interval and the test resample: keys, values, examples, compositions or memories
+    least: int  # with fewer units (of those resampled, not their rows), no judgement
+    words: str  # what is measured in plain words, for tables and figures that show no number of a claim
+    # what the judged number must reach (at_least) or must not exceed (at_most); at_least_like: the lower end of the
+    # 95 % interval of so many in a hundred. The whole interval must lie within, so a limit leaves room around the
+    # paper's number: a run with exactly that number must be able to show the claim. Without a limit, it is measured and
+    # not judged
     limit: Any = None
-    limit_source: str | None = None
-    limit_from: str = ""
+    limit_source: str | None = None  # paper (its text), figure (read off by eye) or ours
+    limit_from: str = ""  # what it says
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    paper_number: float | None = None
-    headline: bool = False
-    by_construction: bool = False
-    chance: str | None = None
+    paper_number: float | None = None  # the paper's value as one number in the claim's unit, where it has one
+    headline: bool = False  # it stands in the table of findings
+    by_construction: bool = False  # it is true of any such network, so it is a check and counts for nothing
+    chance: str | None = None  # the baseline whose number is what chance gives, unless the check says it itself
+    # the paper's value rests on human judgement; an automatic proxy gives a number but reproduces nothing
     human: bool = False
+    # what the same check measures besides untrained models (ff_memories.paper.baselines)
     baselines: tuple[str, ...] = MODELS
+    # the smallest difference from untrained models that matters, if it is not that of the unit
+    # (ff_memories.judge.training)
     matters: float | None = None
+    # where the sentence stands besides the table of claims: section, the answer of its section in the report; first,
+    # also on the first screen and the terminal; K1, also in the same sentence as that claim
     shown: str = ""
-    next_tokens: bool = False
-    judged_as: str = ""
+    next_tokens: bool = False  # it is about tokens that follow triggers, which a text sampled from the model makes easy
+    judged_as: str = ""  # the number that is judged, if it is not the measured one
     judged_unit: str = ""
-    null: float | None = None
-    alternative: str = "greater"
+    null: float | None = None  # the value that the test compares the direction's number with
+    alternative: str = "greater"  # the side that the claim states
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ff_memories.base import foreign
+from ff_memories.base import foreign, sections
 from ff_memories.base.errors import UserError
 from ff_memories.config import Config, Settings
 from ff_memories.config.model import TransformersModel
@@ -21,18 +21,16 @@ OF_A_BASELINE = " of a baseline"  # of a step that measures a model of the basel
 SENTENCE = 22  # mean number of tokens per sentence in the paper's text
 PROCESS = 0.7e9  # bytes of memory of a process that has imported torch
 ENTRY_BYTES = 28  # bytes per trigger in a shard: key, coefficient, prefix, hash
-SURVEYED_BYTES = 0.5e9  # of what `paper.beyond.survey` gathers and reads besides coefficients
 PAGE = 2e-3  # seconds per key's page in the gallery
 WORD = 2.4e-7  # seconds per word of text through the segmenter and the dictionary
 SPACY_WORDS = 10_000  # words per second that a small spaCy pipeline parses on one core
-IN_PART = 0.15  # of all products, what it takes to know which values predict one of a layer's tokens
 UNTRAINED, SHUFFLED = 6e7, 1.5e7  # parameters of such models that are drawn per second
 TAILS = 2.7  # products with an adaptive softmax's head that reading a vector takes, with the tails and their ranks
 GB = 1e9
 # by the section of a choice that is varied, the steps that run again; all, if it is another
 AGAIN = {"mutations": ("mutations",), "values": ("values", "composition"), "composition": ("composition",)}
-# what the modules of `paper` and `gallery` name so, which load torch
-TILE, POOL, HELD, LOGITS, CONTROLS = 4096, 512, 1 << 27, 1 << 24, 4
+# what modules of `gallery` and `model` name so, which load torch
+HELD, LOGITS = 1 << 27, 1 << 24
 SENTENCES, OF_UNTRAINED, PASSED = 2000, 200, 12
 
 
@@ -115,6 +113,7 @@ class Work:
     memory: float = 0.0  # bytes of a job
     disk: float = 0.0  # bytes of all outputs
     like: str = "composition"  # the step whose time on a GPU was measured and which works alike (cards.toml)
+    baselines: bool = True  # whether the models that the run's own is compared with are measured too
 
 
 @dataclass(frozen=True)
@@ -148,44 +147,45 @@ class Planned:
     mapped: float = 0.0  # bytes of `memory` that all jobs on a machine share: the model's file
 
 
-def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -> dict[str, Work]:
-    """Return {rule: its work} of the steps that measure a model: the run's own, or one of the baselines.
+@dataclass(frozen=True)
+class Measured:
+    """A model that is measured, on what text, and how.
 
     ``config``: a run's, or what it is for a model of the baselines (``Baselines.of_a_model``). ``jobs``: how many share
     a step; what each of them does alone is counted for all.
     """
-    cells, looked, sentence = shape.layers * shape.keys, shape.count(config.triggers.keys), text.sentence
-    lists = looked * config.triggers.top * ENTRY_BYTES
-    a_value = 1 / shape.signs if shape.plain else TAILS  # products
-    valued = looked if shape.plain else min(cells, looked * TILE)  # an adaptive softmax projects whole tiles
-    # section 5 needs the predictions of all values, of which a part of the words tells most apart from a layer's
-    others = jobs * (cells if looked < cells else 0) * (IN_PART if shape.plain else 1)
-    # three prefixes of half a sentence, which share what they begin with and run through half of the layers
-    mutated = min(looked, config.mutations.keys_per_layer * shape.layers) * config.mutations.top * 3 * sentence / 4
-    examples = config.composition.examples
-    states = 3 * shape.layers * examples  # a layer's input, update and output are read
-    projected = states + a_value * others
-    # each tested prefix runs once, and its changes, from their layers on, are read whole
-    causal = config.causal
-    tested = shape.layers * causal.keys_per_layer * causal.prefixes
-    changes = tested * (len(causal.interventions) + CONTROLS - 1)
-    surveyed = jobs * min(text.validation / 2, POOL * sentence) if tested else 0
-    # each prefix runs twice; a row's vector is a sum of values, and both predictions are read before and after
-    prefixes, rows = config.removals.prefixes, shape.layers * (1 + len(config.removals.memories))  # rows of a prefix
-    removed = rows * prefixes
-    batch = min(prefixes, config.execution.tokens // rows + 1)  # prefixes
-    coefficients = 4 * POOL * shape.layers + batch * rows  # bytes per memory: of the survey, and which a row removes
-    tokens = (changes + removed + min(tested, POOL) * sentence) / 2 + prefixes * sentence + surveyed
-    products, reads = 2 * changes + 3 * removed, 8 * changes + 9 * removed
-    coefficients_bytes = SURVEYED_BYTES + coefficients * shape.keys / shape.signs
-    small = 0.02 * lists
-    return {
-        "triggers": Work("corpus", text.train, 0, 0, 3 * lists, jobs * lists, "trigger_shard"),
-        "mutations": Work("triggers", mutated, 0, 0, lists, small, "trigger_shard"),
-        "values": Work("triggers", 0, a_value * valued, looked, lists, small, "values"),
-        "composition": Work("values", examples * sentence, projected, states + others, examples * cells / 8, small),
-        "interventions": Work("corpus", tokens, products, reads, coefficients_bytes),
-    }
+
+    config: Config | Settings
+    shape: Shape
+    text: Text
+    jobs: int
+
+    @property
+    def cells(self) -> int:
+        """The model's memories."""
+        return self.shape.layers * self.shape.keys
+
+    @property
+    def looked_at(self) -> int:
+        """The memories that have triggers."""
+        return self.shape.count(self.config.triggers.keys)
+
+    @property
+    def lists(self) -> int:
+        """Bytes of all triggers."""
+        return self.looked_at * self.config.triggers.top * ENTRY_BYTES
+
+    @property
+    def a_value(self) -> float:
+        """Products that reading a value takes."""
+        return 1 / self.shape.signs if self.shape.plain else TAILS
+
+
+def of_a_model(config: Config | Settings, shape: Shape, text: Text, jobs: int) -> dict[str, Work]:
+    """Return {rule: its work} of the steps that measure a model (``Measured``), as their sections say it."""
+    model = Measured(config, shape, text, jobs)
+    of_sections = sections.modules("ff_memories.paper.*.costs").values()
+    return {rule: work for section in of_sections for rule, work in section.works(model).items()}
 
 
 def of_gallery(config: Config, shape: Shape, text: Text) -> Work:
@@ -260,7 +260,7 @@ def steps(
         measured("trigger_shard", of_own.pop("triggers")),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
         *(measured(rule, work) for rule, work in of_own.items()),
-        *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
+        *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items() if work.baselines),
         of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
     if varied := parts(config, config.sensitivity.choices) if config.sensitivity.choices != "none" else {}:

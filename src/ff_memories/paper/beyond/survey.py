@@ -15,24 +15,15 @@ POOL = 512  # prefixes that may be tested, at most, and as many others for means
 
 @dataclass(frozen=True)
 class Survey:
-    """How strongly memories fire on validation prefixes.
+    """How strongly memories fire on validation prefixes."""
 
-    Attributes:
-        sentence, position: (prefixes,) those that may be tested.
-        coefficients: of each layer (prefixes, d_m) float32, at these.
-        mean: (layers, d_m) float64, over the other prefixes.
-        fires: (layers, memories) how many of the other prefixes a memory is active at.
-        others: how many there are.
-        lengths: (layers, d_m) float64, of the values.
-    """
-
-    sentence: np.ndarray
-    position: np.ndarray
-    coefficients: list[np.ndarray]
-    mean: np.ndarray
-    fires: np.ndarray
-    others: int
-    lengths: np.ndarray
+    sentence: np.ndarray  # (prefixes,) of those that may be tested
+    position: np.ndarray  # (prefixes,) likewise
+    coefficients: list[np.ndarray]  # of each layer (prefixes, d_m) float32, at these
+    mean: np.ndarray  # (layers, d_m) float64, over the other prefixes
+    fires: np.ndarray  # (layers, memories) how many of the other prefixes a memory is active at
+    others: int  # how many there are
+    lengths: np.ndarray  # (layers, d_m) float64, of the values
 
     def of(self, layer: int, memory: int) -> np.ndarray:
         """Return a memory's coefficients (prefixes,), with their signs changed for a memory of sign -1."""

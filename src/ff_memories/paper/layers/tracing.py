@@ -31,24 +31,16 @@ class TopTokens:
 
 @dataclass(frozen=True)
 class LayerTrace:
-    """What one layer does, a row per prefix of the text, the empty one first.
+    """What one layer does, a row per prefix of the text, the empty one first."""
 
-    Attributes:
-        number: layer, from 1.
-        residual, update, output: what r, y and o = r + y predict, ``TopTokens`` of (rows, n).
-        kinds: (rows,) ``residual``, ``agreement``, ``composition`` or ``ffn``.
-        memories: (rows, top) int64, largest share first; with both signs, d_m + i is memory i of sign -1.
-        coefficients: (rows, top) float32; of sign -1, with their signs changed.
-        shares: (rows, top) float32, of the sum over all memories of the layer; 0 for a memory that adds nothing.
-    """
-
-    number: int
-    residual: TopTokens
-    update: TopTokens
-    output: TopTokens
-    kinds: list[str]
-    memories: np.ndarray
-    coefficients: np.ndarray
+    number: int  # layer, from 1
+    residual: TopTokens  # what r predicts, (rows, n)
+    update: TopTokens  # what y predicts
+    output: TopTokens  # what o = r + y predicts
+    kinds: list[str]  # (rows,) ``residual``, ``agreement``, ``composition`` or ``ffn``
+    memories: np.ndarray  # (rows, top) int64, largest share first; with both signs, d_m + i is memory i of sign -1
+    coefficients: np.ndarray  # (rows, top) float32; of sign -1, with their signs changed
+    # (rows, top) float32, of the sum over all memories of the layer; 0 for a memory that adds nothing
     shares: np.ndarray
 
 

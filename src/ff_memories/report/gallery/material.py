@@ -16,25 +16,19 @@ from ff_memories.report.passages import LONGEST, Texts
 
 @dataclass(frozen=True)
 class Material:
-    """The data of a gallery; ``material["triggers"]`` is one of its tables.
+    """The data of a gallery; ``material["triggers"]`` is one of its tables."""
 
-    Attributes:
-        layers, keys: L and d_m. A key's *ordinal* is its place among the gallery's keys: (layer - 1) * d_m + key where
-            it shows all.
-        texts: the corpus and its dictionary.
-        tables: ``report.gallery.TABLES``. Without rows, pages lack what a table from ``demoted`` on holds.
-        shown: how many triggers of each key the gallery shows.
-        neurons: d_m of the model where both signs of a coefficient are keys of their own, else ``None``.
-        some: whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
-            ``promoted``.
-    """
-
-    layers: int
+    layers: int  # L
+    # d_m; a key's *ordinal* is its place among the gallery's keys, (layer - 1) * d_m + key where it shows all
     keys: int
-    texts: Texts
+    texts: Texts  # the corpus and its dictionary
+    # ``report.gallery.TABLES``. Without rows, pages lack what a table from ``demoted`` on holds
     tables: Mapping[str, pl.DataFrame]
-    shown: int
+    shown: int  # how many triggers of each key the gallery shows
+    # d_m of the model where both signs of a coefficient are keys of their own, else ``None``
     neurons: int | None = None
+    # whether the run or its gallery looks at some keys alone (``triggers.keys``, ``gallery.keys``): those of
+    # ``promoted``
     some: bool = False
     words: list[str] = field(init=False)
 
