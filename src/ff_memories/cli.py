@@ -40,6 +40,7 @@ WENT = {  # commands of versions before 0.1, and what does their work
     **dict.fromkeys(["annotate answers", "annotate prompts", "annotate score"], "python -m contrib.language_model"),
     "annotate simulate": "python -m contrib.simulated_annotators",
     **{f"export {name}": f"python -m contrib.{name} export" for name in ("delphi", "neuronpedia")},
+    "export hf-dataset": "python -m contrib.hf_dataset export",
     "crate": "python -m contrib.ro_crate.crate",
     **{f"export {n}": "python -m contrib.released_code" for n in RELEASED},
     "model-row": "python -m tools.model_row",
@@ -53,19 +54,14 @@ GOES_ON = "run the same command again: finished jobs and shards are kept"
 
 @cache
 def modules() -> dict[tuple[str, ...], Path]:
-    """Return {words of a command: its module}; of a group of commands, ``export`` and ``step``, its package's."""
+    """Return {words of a command: its module}; of the group ``step``, its package's."""
     steps: dict[tuple[str, ...], Path] = {("step", name): declaration.module(name) for name in declaration.names()}
-    exports = {("export", _typed(path)): path for path in sorted(PACKAGE.glob("exports/[!_]*.py"))}
-    groups = {(name,): PACKAGE / folder / "__init__.py" for name, folder in (("export", "exports"), ("step", "steps"))}
-    return steps | exports | groups | {(_typed(path),): path for path in PACKAGE.glob("commands/[!_]*.py")}
-
-
-def _typed(path: Path) -> str:
-    return path.stem.replace("_", "-")
+    others = {(path.stem.replace("_", "-"),): path for path in PACKAGE.glob("commands/[!_]*.py")}
+    return steps | {("step",): PACKAGE / "steps" / "__init__.py"} | others
 
 
 def names(group: str) -> list[str]:
-    """Return the commands of a group: ``names("export")``, ``names("step")``; of another command none."""
+    """Return the commands of a group: ``names("step")``; of another command none."""
     return [words[1] for words in modules() if len(words) > 1 and words[0] == group]
 
 

@@ -8,7 +8,7 @@ from factories import words, write_checkpoint
 from reference import Reference
 
 from ff_memories.audit import transformers_oracle
-from ff_memories.audit.equations import Equations
+from ff_memories.audit.equations import Change, Equations
 from ff_memories.model.files import checkpoint
 
 SHAPES = {
@@ -52,7 +52,7 @@ def test_the_equations_give_what_fairseq_gives(both):
         at_last[-1] = 1
         for layer, block in enumerate(theirs.blocks, 1):
             hook = block.fc2.register_forward_hook(lambda _, args, out, at_last=at_last: out + at_last * vector)
-            found, (after, ffn) = theirs.layers(tokens), ours.changed(tokens, seen, layer, vector)
+            found, ((after, ffn),) = theirs.layers(tokens), ours.changed(Change(tokens, seen, layer, vector))
             hook.remove()
             same(after, found[-1][0][-1] + found[-1][2][-1])
             same(ffn, found[layer - 1][2][-1])

@@ -93,5 +93,5 @@ def test_compare_names_what_a_run_lacks(here, capsys):
 
 def test_a_model_that_was_deleted_since_is_named_by_what_runs_it(here, capsys):
     shutil.rmtree("results/small/model")
-    for words in ("trace text", "verify", "export hf-dataset --out x"):
+    for words in ("trace text", "verify"):
         assert "results/small/model/info.json: no such file\n  fix: " in says(capsys, *words.split()), words

@@ -8,15 +8,14 @@ import shutil
 import polars as pl
 import pytest
 import yaml
+from contributed import says, use
 from huggingface_hub import DatasetCard
-from pipeline import step
-from refusing import says
 
+from contrib.hf_dataset import export as dataset
 from ff_memories import tables
 from ff_memories.atlas.runs import without_folders
 from ff_memories.corpus import store
 from ff_memories.corpus.tokenizer import read_types
-from ff_memories.exports import hf_dataset as dataset
 
 RESULTS = "results/small"
 CONFIG = {"run": "r"}
@@ -38,9 +37,9 @@ def exported(llama, tmp_path_factory):
     frame = pl.DataFrame(rows, schema=tables.TABLES["annotations"].columns, orient="row")
     tables.write(frame, path, neurons=160)
     out = tmp_path_factory.mktemp("datasets")
-    export = ("export", "hf-dataset", "--configfile", "my.yaml", "--out")
-    step(*export, out / "plain")
-    step(*export, out / "texts", "--with-text", "--licence", "cc0-1.0")
+    export = ("hf_dataset", "export", "--configfile", "my.yaml", "--out")
+    use(*export, out / "plain")
+    use(*export, out / "texts", "--with-text", "--licence", "cc0-1.0")
     yield llama, out / "plain", out / "texts"
     path.unlink()
     monkeypatch.undo()
@@ -148,9 +147,9 @@ def test_paths_of_this_machine_are_cut(tmp_path):
 
 
 def test_text_without_a_known_licence_is_not_published(here, capsys, tmp_path):
-    told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x", "--with-text")
+    told = says(capsys, "hf_dataset", "export", "--configfile", "my.yaml", "--out", tmp_path / "x", "--with-text")
     assert "nobody recorded the licence of this run's text" in told and not (tmp_path / "x").exists()
-    assert "already exists" in says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path)
+    assert "already exists" in says(capsys, "hf_dataset", "export", "--configfile", "my.yaml", "--out", tmp_path)
 
 
 def test_a_damaged_table_leaves_nothing_behind(here, capsys, tmp_path):
@@ -158,7 +157,7 @@ def test_a_damaged_table_leaves_nothing_behind(here, capsys, tmp_path):
     before = path.read_bytes()
     try:
         path.write_bytes(b"x")
-        told = says(capsys, "export", "hf-dataset", "--configfile", "my.yaml", "--out", tmp_path / "x")
+        told = says(capsys, "hf_dataset", "export", "--configfile", "my.yaml", "--out", tmp_path / "x")
     finally:
         path.write_bytes(before)
     assert "cannot be read as" in told and not list(tmp_path.iterdir())
@@ -191,5 +190,5 @@ def test_results_of_another_model_than_the_configs_are_refused(here, capsys, tmp
     settings = yaml.safe_load((here / "my.yaml").read_text(encoding="utf-8"))
     settings["model"]["files"] = {"model.safetensors": "0" * 64}
     (tmp_path / "other.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
-    told = says(capsys, "export", "hf-dataset", "--configfile", tmp_path / "other.yaml", "--out", tmp_path / "x")
+    told = says(capsys, "hf_dataset", "export", "--configfile", tmp_path / "other.yaml", "--out", tmp_path / "x")
     assert "its model differs from the one in results/small/model/info.json" in told and not (tmp_path / "x").exists()

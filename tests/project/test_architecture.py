@@ -13,7 +13,7 @@ SOURCES = ROOT / "src" / "ff_memories"
 # from below: each room imports only from those before it, and from within itself
 LAYERS = [
     "base", "schema", "config", "tables", "declaration", "corpus", "model", "inputs", "annotate", "judge", "figures",
-    "paper", "gallery", "report", "api", "workflow", "plan", "atlas", "audit", "steps", "exports", "commands", "cli",
+    "paper", "gallery", "report", "api", "workflow", "plan", "atlas", "audit", "steps", "commands", "cli",
 ]  # fmt: skip
 SECTIONS = ("keys", "values", "layers", "beyond")  # of the paper, likewise
 KNOWN = {  # who may import a library: the others need neither its time nor its habits

@@ -27,7 +27,7 @@ import psutil
 import torch
 
 from ff_memories.audit import baselines, recompute
-from ff_memories.audit.audit_inputs import At, AuditInputs, read_table
+from ff_memories.audit.audit_inputs import At, AuditInputs, Later, read_table
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
 from ff_memories.audit.recompute import ROWS, place, recomputed
 from ff_memories.audit.sampling import Aim
@@ -170,6 +170,7 @@ def judged(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[tuple[Drawn, 
     """Yield rows, in another order, with their results, in the precision that the reference model has."""
     unlisted = cache(lambda: Unlisted(inputs))
     for few in _together(inputs, rows):
+        _change_together(inputs, few)
         for name, row in few:
             try:
                 if name == LEFT_OUT:
@@ -197,6 +198,17 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
             inputs.run_together(texts_, last)
             yield few
             few, texts_ = [], {}
+
+
+def _change_together(inputs: AuditInputs, rows: Sequence[Drawn]) -> None:
+    """Run together what rows change in the model: each first asks for its change, and finds it when it is looked at."""
+    inputs.changes, inputs.asked = {}, {}
+    for name, row in (drawn for drawn in rows if drawn[0] != LEFT_OUT and ROWS[drawn[0]].prefixes == PREFIX):
+        with torch.inference_mode(), suppress(Later, *BROKEN):
+            ROWS[name].row(inputs, inputs.tables[name].row(row, named=True))
+    asked, inputs.asked = inputs.asked, None
+    with torch.inference_mode():
+        inputs.changes = dict(zip(asked, inputs.oracle.changed(*asked.values()), strict=True)) if asked else {}
 
 
 def _runs(inputs: AuditInputs, name: str, row: int) -> tuple[int, list[np.ndarray]]:

@@ -17,7 +17,7 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.audit.equations import Activations, Equations
+from ff_memories.audit.equations import Activations, Change, Equations
 from ff_memories.audit.near_equal import ERRORS, Comparer, Result, tolerances
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.parameters import Execution
@@ -75,6 +75,10 @@ def largest(triggers: pl.DataFrame) -> dict[int, float]:
     return dict(triggers.group_by("layer").agg(pl.col("coefficient").max()).iter_rows())
 
 
+class Later(Exception):
+    """Raised for a change that shall run together with others (``AuditInputs.changed``)."""
+
+
 @dataclass
 class AuditInputs:
     """What rows are recomputed from."""
@@ -92,6 +96,9 @@ class AuditInputs:
     unsure: Ends = field(default_factory=dict)  # which triggers at the end of such a list may be others
     chosen: dict[str, int] | None = None  # what the exact pass of ``by_its_own_error`` chose, for its other passes
     quick: bool = False  # whether the reference model computes in float32, in half the time: only what matches is sure
+    asked: dict[bytes, Change] | None = None  # the changes that rows ask for, while they are gathered
+    # {name of a change: what it gives} of those that have run together
+    changes: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = field(init=False, default_factory=dict)
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -152,6 +159,14 @@ class AuditInputs:
             if kept > self.kept:
                 kept -= len(self._ran.pop(key)[0].m)
 
+    def changed(self, change: Change) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return what ``Equations.changed`` gives of a change. Raises ``Later`` while changes are gathered."""
+        name = b" ".join([np.asarray(change.tokens).tobytes(), b"%d" % change.layer, change.vector.numpy().tobytes()])
+        if name not in self.changes and self.asked is not None:
+            self.asked[name] = change
+            raise Later
+        return self.changes.get(name) or self.oracle.changed(change)[0]
+
     def layer(self, tokens: np.ndarray, layer: int) -> Activations:
         """Return the activations of layer 1..L for a sentence or a prefix. Raises ``IndexError`` for another layer."""
         if not 1 <= layer <= self.oracle.keys[0]:
@@ -174,6 +189,7 @@ class AuditInputs:
         def judged(ran: dict[bytes, list[Activations]], **given: Any) -> Result:
             own = copy(self)
             own._ran, own.chosen, own.near = ran, chosen, replace(self.near, **given)
+            own.changes = self.changes if ran is self._ran else {}
             return check(own)
 
         exact, rounded = list[torch.Tensor](), list[torch.Tensor]()

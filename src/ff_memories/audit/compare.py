@@ -27,6 +27,7 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
+from ff_memories.paper.keys.tables import relative_change
 from ff_memories.schema import Rule
 from ff_memories.tables import TABLES
 from ff_memories.workflow import dvc_lock_file
@@ -358,8 +359,8 @@ def _near(name: str, rule: Rule, limits: Tolerances, noise: pl.Expr, columns: li
 
 def _changes(side: str) -> pl.Expr:
     """Return whether a mutation's change follows from the coefficients of its row."""
-    ratio = pl.col(f"mutated{side}").cast(pl.Float64) / pl.col(f"coefficient{side}").cast(pl.Float64)
-    return (ratio - 1 - pl.col(f"change{side}")).abs() <= 1e-5 * (1 + ratio.abs())
+    change = relative_change(*(pl.col(f"{name}{side}").cast(pl.Float64) for name in ("mutated", "coefficient")))
+    return (change - pl.col(f"change{side}")).abs() <= 1e-5 * (1 + (1 + change).abs())
 
 
 # ------------------------------------------------------------------------------------------- the model, and the rules

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
@@ -68,6 +69,18 @@ def held(scale: torch.Tensor, epsilon: float, centred: bool, change: torch.Tenso
     return scale * change / (at.square().mean() + epsilon).sqrt()
 
 
+class Change(NamedTuple):
+    """A vector (d,) that is added to m V of layer 1..L at the last token of a sentence (ids without the first token).
+
+    ``seen``: what the sentence's layers give without that; those below ``layer`` give the same.
+    """
+
+    tokens: Collection[int]
+    seen: Sequence[Activations]
+    layer: int
+    vector: torch.Tensor
+
+
 class Equations:
     """A checkpoint's model in float64 that runs one sentence at a time and turns vectors into predictions.
 
@@ -107,19 +120,16 @@ class Equations:
         """Return what a vector (..., d) adds to y if it is added to m V at the last token, with a norm between held."""
         return vector
 
-    def changed(
-        self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run one sentence (ids without ``</s>``) with a vector (d,) added to m V of layer 1..L at its last token.
-
-        ``seen``: what its layers give without that; those below ``layer`` give the same. Return, at that token, what
-        the last layer gives and the layer's y, (d,) each.
-        """
-        ffn = torch.cat([seen[layer - 1].ffn[:-1], seen[layer - 1].ffn[-1:] + vector])
-        x = seen[layer - 1].residual + ffn
-        for block in range(layer, self.about.layers):
-            x = self._layer(x, block).output
-        return x[-1], ffn[-1]
+    def changed(self, *changes: Change) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return, of each change, what the last layer and the changed layer's y give at the last token, (d,) each."""
+        out = []
+        for _, seen, layer, vector in changes:
+            ffn = torch.cat([seen[layer - 1].ffn[:-1], seen[layer - 1].ffn[-1:] + vector])
+            x = seen[layer - 1].residual + ffn
+            for block in range(layer, self.about.layers):
+                x = self._layer(x, block).output
+            out.append((x[-1], ffn[-1]))
+        return out
 
     def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
         """Run one sentence (ids without ``</s>``) by itself; return the activations of layers 1 to ``until`` (all)."""

@@ -1,4 +1,4 @@
-"""The model as `transformers` computes it, in float64 and one sentence at a time: the audit's reference.
+"""The model as `transformers` computes it, in float64: the audit's reference.
 
 It loads the model's original files and lets the library run its own forward pass with its own eager attention. It
 shares no loop over layers, hooks, packing, batching, readout or precision with the package; it does share the reader of
@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ff_memories.audit.equations import Activations, held
+from ff_memories.audit.equations import Activations, Change, held
 from ff_memories.audit.near_equal import USUAL, Tops
 from ff_memories.corpus.tokenizer import start_of
 from ff_memories.inputs import model_folder
@@ -88,31 +88,65 @@ class TransformersOracle:
         raw = block.get_submodule(self.family.down)(here.m[-1:])[0]
         return _held(block.get_submodule(self.family.norm_after), vector, raw)
 
-    def changed(
-        self, tokens: Collection[int], seen: Sequence[Activations], layer: int, vector: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Run one sentence with a vector (d,) added to m V of a layer at its last token; see ``Equations``."""
-        last = len(tokens)
+    def changed(self, *changes: Change) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Run changed sentences together; see ``Equations``.
 
-        def add(_: nn.Module, args: tuple[torch.Tensor, ...], out: torch.Tensor) -> torch.Tensor:
-            rows = out.clone()
-            rows.flatten(0, -2)[last] += vector
-            return rows
+        A change moves the last token's numbers alone, so feed-forward layers run no others, and blocks give the other
+        tokens what they gave before.
+        """
+        width, first = 1 + max(len(c.tokens) for c in changes), min(c.layer for c in changes)
+        last = torch.tensor([at * width + len(c.tokens) for at, c in enumerate(changes)])
 
-        block = self.blocks[layer - 1]
-        hook = block.get_submodule(self.family.down).register_forward_hook(add)
+        def before(number: int) -> torch.Tensor:
+            """Return what a block, from 1, gave (sentences, width, d); tokens that fill a row stand behind."""
+            outputs = (c.seen[number - 1].output for c in changes)
+            return torch.stack([F.pad(rows, (0, 0, 0, width - len(rows))) for rows in outputs])
+
+        hooks, changed = [], {c.layer: self.blocks[c.layer - 1] for c in changes} | {0: self.blocks[-1]}
+        for number, block in enumerate(self.blocks[first - 1 :], first):
+            added = torch.stack([c.vector * (c.layer == number) for c in changes])
+            moved = last[[c.layer <= number for c in changes]]
+            hooks += self._last_alone(block, last, added, moved, partial(before, number))
+        ids = [[self.start, *map(int, c.tokens), *[self.start] * (width - 1 - len(c.tokens))] for c in changes]
         try:
-            with self._given(layer, seen):
-                here, end = self._records([[self.start, *map(int, tokens)]], [block, self.blocks[-1]])
+            with self._given(first, before(first - 1) if first > 1 else None):
+                records = dict(zip(changed, self._records(ids, list(changed.values())), strict=True))
         finally:
-            hook.remove()
-        return end["output"][-1], here["ffn"][-1]
+            for hook in hooks:
+                hook.remove()
+        return [(records[0]["output"][at], records[c.layer]["ffn"][at]) for c, at in zip(changes, last, strict=True)]
+
+    def _last_alone(
+        self, block: nn.Module, last: torch.Tensor, added: torch.Tensor, moved: torch.Tensor, before: Any
+    ) -> list[Any]:
+        """Have a block run its feed-forward layer for some rows alone, and give all but ``moved`` what it gave before.
+
+        ``added``: (rows, d) what is added to m V.
+        """
+        shape: list[int] = []
+
+        def cut(_: nn.Module, args: Any) -> Any:
+            shape[:] = args[0].shape[:-1]
+            return args[0].flatten(0, -2)[last], *args[1:]
+
+        def widen(_: nn.Module, args: Any, out: torch.Tensor) -> torch.Tensor:
+            rows = out.new_zeros(math.prod(shape), out.shape[-1])
+            rows[last] = out + added
+            return rows.view(*shape, -1)
+
+        def restore(_: nn.Module, args: Any, out: Any) -> Any:
+            rows, given = out[0] if isinstance(out, tuple) else out, before()
+            given.flatten(0, 1)[moved] = rows.flatten(0, 1)[moved]
+            return (given, *out[1:]) if isinstance(out, tuple) else given
+
+        read, row = block.get_submodule, self.family
+        hooks = [read(name).register_forward_pre_hook(cut) for name in (row.up, row.gate) if name is not None]
+        return [*hooks, read(row.down).register_forward_hook(widen), block.register_forward_hook(restore)]
 
     @contextmanager
-    def _given(self, layer: int, seen: Sequence[Activations]) -> Iterator[None]:
-        """Have the blocks below a layer give what they gave when one sentence ran, without running again."""
+    def _given(self, layer: int, given: torch.Tensor | None) -> Iterator[None]:
+        """Have the blocks below a layer give what they gave before, without running again."""
         below = self.blocks[: layer - 1]
-        given = seen[layer - 2].output[None].clone()  # some blocks add to it in place
         for block in below:
             block.forward = lambda *_, **__: given if self._besides is None else (given, *[None] * self._besides)
         try:

@@ -36,8 +36,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", nargs="+", type=Path, default=[], help="an archive's model: its folder or files")
     parser.add_argument("--text", nargs="+", type=Path, default=[], help="an archive's text: its file or files")
     opening.argument(parser)
-    parser.add_argument("--confidence", type=float, default=Aim.confidence, help="audit's confidence; default: 0.95")
-    says = "largest share of wrong rows that may go unnoticed; default: 0.0075"
+    says = f"audit's confidence; default: {Aim.confidence:g}"
+    parser.add_argument("--confidence", type=float, default=Aim.confidence, help=says)
+    says = f"largest share of wrong rows that may go unnoticed; default: {Aim.share:g}"
     parser.add_argument("--share", type=float, default=Aim.share, help=says)
     parser.add_argument("--seed", type=whole(0), help="seed of the audit's sample; default: random, and printed")
     parser.add_argument("--certificate", type=Path, metavar="FILE", help="also write the findings to this file as JSON")
@@ -55,6 +56,8 @@ def run(args: argparse.Namespace) -> int:
 
     if unknown := set(args.only or ()) - set(PARTS):
         raise UserError(f"--only {min(unknown)}: no such part", f"choose from {', '.join(PARTS)}")
+    if "verdicts" in (args.only or ()) and not {"rebuilt", "audit"} <= set(args.only):
+        raise UserError("--only verdicts: they rest on what the parts rebuilt and audit find", "name all three")
     drawn = args.seed is None
     aim = Aim(args.confidence, args.share, secrets.randbits(32) if drawn else args.seed, drawn)
     given = [f"--{name}" for name in ("model", "text") if getattr(args, name)]

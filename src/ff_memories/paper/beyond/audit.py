@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ff_memories.audit.audit_inputs import KEY, AuditInputs, TableAudit, TableRow
-from ff_memories.audit.equations import Activations
+from ff_memories.audit.equations import Activations, Change
 from ff_memories.audit.near_equal import DIFFERS, NEAR_TIE, Result, Tolerances, together, unlike
 from ff_memories.paper.beyond import causal, removals, survey
 
@@ -64,7 +64,7 @@ def _causal(inputs: AuditInputs, row: TableRow) -> Result:
         direction = causal.direction(inputs.config.seed, layer, memory, row["prefix"], len(vector))
         vector = vector.norm() * torch.from_numpy(direction).to(vector.dtype)
     change = vector * (row["set_to"] - row["coefficient"])
-    ends = through[-1].output[-1], oracle.changed(text, through, layer, change)[0]
+    ends = through[-1].output[-1], inputs.changed(Change(text, through, layer, change))[0]
     return together(results + _outcomes(inputs, row, oracle.direct(activations, layer, change), ends, at))
 
 
@@ -154,7 +154,7 @@ def _removed(
     """Compare what follows if these memories are removed; ``sizes``: (d_m,) of all."""
     layer, oracle = row["layer"], inputs.oracle
     activations, values = through[layer - 1], oracle.vectors("added", layer)[memories]
-    end, ffn = oracle.changed(text, through, layer, -(activations.m[-1, memories] @ values))
+    end, ffn = inputs.changed(Change(text, through, layer, -(activations.m[-1, memories] @ values)))
     whole = float(sizes.sum())
     share = float(sizes[memories].sum()) / whole if whole else 0.0
     vectors = torch.stack([activations.ffn[-1], ffn, through[-1].output[-1], end])

@@ -70,8 +70,8 @@ def _mutation_of(inputs: AuditInputs, row: TableRow, source: TableRow) -> Result
         random = [(first, source["position"] - first + 1) for first, _ in parts]
     may = {"first": parts[:1], "last": parts[-1:], "random": random}[row["mutation"]]
     if not parts or (row["removed"], row.get("removed_tokens", 1)) not in may:
-        unit = inputs.config.mutations.unit
-        return Result(DIFFERS, f"removed is {row['removed']}, but the prefix has {len(parts)} {unit}s")
+        of = f"of the prefix's {len(parts)} {inputs.config.mutations.unit}s"
+        return Result(DIFFERS, f"removed is {row['removed']}, which is not what {row['mutation']!r} removes {of}")
     activations = inputs.layer(_without(inputs, source, row), row["layer"])
     mutated = float(activations.coefficients()[-1, row["key"]])
     change = row["mutated"] / row["coefficient"] - 1

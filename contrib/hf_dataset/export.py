@@ -18,13 +18,13 @@ from typing import Any
 
 import polars as pl
 import yaml
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import ff_memories
 from ff_memories import tables
 from ff_memories.atlas.runs import without_folders
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new, sha256, write_whole
-from ff_memories.base.text import environment
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import Types, read_types
@@ -178,4 +178,7 @@ def card(
     plain_yaml = partial(yaml.safe_dump, sort_keys=False, allow_unicode=True)
     said = {"run": run, "about": about, "contents": contents, "licence": identifier, "text_licence": text_licence}
     said |= {"head": plain_yaml(head), "config": plain_yaml(without_folders(config))}
-    return environment("exports").get_template("card.md.j2").render(said)
+    loader = FileSystemLoader(Path(__file__).parent)
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **layout)
+    return jinja.get_template("card.md.j2").render(said)

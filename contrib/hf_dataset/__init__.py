@@ -1,0 +1,1 @@
+"""Export the tables of a run as a dataset for the Hugging Face hub."""
