@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
+from contrib.commands import corpus_of
 from ff_memories import tables
 from ff_memories.annotate import annotation_files, distance, study
 from ff_memories.annotate.annotation_files import JUDGEMENTS, PATTERNS, Judgement, Pattern, Problems
@@ -12,7 +13,7 @@ from ff_memories.base.files import write_whole
 from ff_memories.base.text import csv_text
 from ff_memories.corpus import store
 from ff_memories.corpus.tokenizer import read_types
-from ff_memories.workflow.run import Run, corpus_of
+from ff_memories.workflow.run import Run
 
 MENDED = "correct these places and convert again (nothing was written)"
 

@@ -21,6 +21,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import ff_memories
+from contrib.commands import corpus_of
 from ff_memories import tables
 from ff_memories.atlas.runs import without_folders
 from ff_memories.base.errors import UserError
@@ -32,7 +33,7 @@ from ff_memories.model.info import ABOUT, neurons, quantised, read_info
 from ff_memories.schema import SENTENCE, TOKEN
 from ff_memories.tables.annotation import PEOPLE, SIMULATED, is_person
 from ff_memories.workflow import opening
-from ff_memories.workflow.run import Run, corpus_of, refuse_unfinished
+from ff_memories.workflow.run import Run, refuse_unfinished
 
 Licence = tuple[str, str | None]  # the hub's identifier, and a name if that is ``other``
 TAGS = ("interpretability", "transformer", "feed-forward-layers", "key-value-memories", "neurons")

@@ -21,6 +21,7 @@ from typing import Any
 
 import polars as pl
 
+from contrib.commands import corpus_of
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new
@@ -32,7 +33,7 @@ from ff_memories.corpus.tokenizer import BLANK, Types, read_types
 from ff_memories.model.info import neurons, quantised, read_info
 from ff_memories.tables.gallery import HISTOGRAM_BINS
 from ff_memories.workflow import opening
-from ff_memories.workflow.run import corpus_of, refuse_unfinished
+from ff_memories.workflow.run import refuse_unfinished
 
 BATCH = 1024  # features in a file, as in Neuronpedia's own exports
 SET = "ff-memories"  # of the sources, one per layer

@@ -100,6 +100,7 @@ class AuditInputs:
     # {name of a change: what it gives} of those that have run together
     changes: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = field(init=False, default_factory=dict)
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
+    _norms: dict[tuple[int, torch.dtype], torch.Tensor] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.near = Comparer(tolerances(self.config.precision))
@@ -249,7 +250,10 @@ class AuditInputs:
 
     def norms(self, layer: int) -> torch.Tensor:
         """Return (d_m,) the lengths of a layer's values."""
-        return self.oracle.vectors("value", layer).norm(dim=1)
+        values = self.oracle.vectors("value", layer)
+        if (key := (layer, values.dtype)) not in self._norms:
+            self._norms[key] = values.norm(dim=1)
+        return self._norms[key]
 
     @cached_property
     def mean_length(self) -> torch.Tensor:

@@ -143,15 +143,6 @@ def refuse_unfinished(run: Run) -> None:
         raise UserError(f"{run.file}: its model differs from the one in {info}, which produced these results", hint)
 
 
-def corpus_of(run: Run, what: str) -> Path:
-    """Return the path of a run's corpus, for what quotes its text. Raises ``UserError`` if it is not here."""
-    path = Path(run.path("corpus", "corpus.safetensors"))
-    if not path.is_file():
-        hint = f"run {run.again(str(path))}"
-        raise UserError(f"{path}: {what} quote the run's text, and it is not here", hint)
-    return path
-
-
 def packaged() -> dict[str, Path]:
     """Return {run: its config} of the runs whose configs come with the package, such as ``demo``."""
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(home().glob("config/*.yaml"))}
