@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from contrib.commands import corpus_of
+from contrib.corpus import corpus_of
 from ff_memories import tables
 from ff_memories.annotate import annotation_files, distance, study
 from ff_memories.annotate.annotation_files import JUDGEMENTS, PATTERNS, Judgement, Pattern, Problems

@@ -5,11 +5,9 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from pathlib import Path
 
 from ff_memories.base import arithmetic
 from ff_memories.base.errors import UserError
-from ff_memories.workflow.run import Run
 
 
 def main(tool: str, commands: Iterable[str], words: Sequence[str] | None = None) -> None:
@@ -32,12 +30,3 @@ def main(tool: str, commands: Iterable[str], words: Sequence[str] | None = None)
     except (UserError, OSError) as refused:
         print(f"error: {refused}", file=sys.stderr)
         sys.exit(2)
-
-
-def corpus_of(run: Run, what: str) -> Path:
-    """Return the path of a run's corpus, for what quotes its text. Raises ``UserError`` if it is not here."""
-    path = Path(run.path("corpus", "corpus.safetensors"))
-    if not path.is_file():
-        hint = f"run {run.again(str(path))}"
-        raise UserError(f"{path}: {what} quote the run's text, and it is not here", hint)
-    return path

@@ -21,7 +21,7 @@ import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import ff_memories
-from contrib.commands import corpus_of
+from contrib.corpus import corpus_of
 from ff_memories import tables
 from ff_memories.atlas.runs import without_folders
 from ff_memories.base.errors import UserError

@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from contrib.commands import corpus_of
+from contrib.corpus import corpus_of
 from ff_memories import tables
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new

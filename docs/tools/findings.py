@@ -476,7 +476,8 @@ def main(argv: list[str] | None = None) -> None:
         new, kept = page(known, again, *others), ledger_csv(known, again)
         leading = replaced(readme.read_text(encoding="utf-8"), BEGIN, headline(first(known), LED))
     except (OSError, ValueError, KeyError, TypeError, IndexError, StopIteration, UserError) as error:
-        sys.exit(f"{args.out}: cannot be written ({error!r}); {KEPT} may lack a claim: run and adopt all runs first")
+        why = f"{str(error) or repr(error)}; {KEPT} may lack a claim: run and adopt all runs first"
+        sys.exit(f"{args.out}: cannot be written: {why}")
     if runs and not args.check:
         write_whole(root / KEPT, re.sub(r"\n {4,}|\n {3}(?=[}\]])", " ", json.dumps(known, indent=1)) + "\n")
         write_whole(root / pictures.CLAIMS, pictures.claims(first(known)))

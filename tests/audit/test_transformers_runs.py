@@ -295,11 +295,9 @@ def opposite(row):
 
 
 FAULTS = {
-    ("triggers", "coefficient"): lambda r: {"coefficient": r["coefficient"] * 1.0005},
     ("triggers", "position"): lambda r: {"position": r["position"] + 1},
     ("values", "top_token"): lambda r: {"top_token": (r["top_token"] + 1) % 256},
     ("values", "agrees_folded"): lambda r: {"agrees_folded": not r["agrees_folded"]},
-    ("values", "agreeing_triggers_folded"): lambda r: {"agreeing_triggers_folded": r["agreeing_triggers_folded"] + 1},
 }  # fmt: skip
 
 

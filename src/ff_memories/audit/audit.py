@@ -26,6 +26,7 @@ import polars as pl
 import psutil
 import torch
 
+from ff_memories import tables
 from ff_memories.audit import baselines, recompute
 from ff_memories.audit.audit_inputs import At, AuditInputs, Later, read_table
 from ff_memories.audit.near_equal import DIFFERS, FEW, MATCH, NEAR_TIE, Result, RowResult, Tolerances
@@ -46,6 +47,7 @@ OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
 EXAMPLE, PREFIX = "example", "prefix"  # columns that name prefixes which tables share (``TableAudit.prefixes``)
 TOGETHER = 5 / 8  # of the tokens whose activations are kept, how many run together
+BATCH = 4  # times these tokens, of changes that run together
 AT_ONCE = 100  # rows of one piece of work
 ROUNDS = 8  # of an audit that has a limit of time: the rows of each are a random sample by themselves
 SMALL = 1_000_000  # parameters: below, starting a process takes longer than the audit
@@ -207,8 +209,10 @@ def _change_together(inputs: AuditInputs, rows: Sequence[Drawn]) -> None:
         with torch.inference_mode(), suppress(Later, *BROKEN):
             ROWS[name].row(inputs, inputs.tables[name].row(row, named=True))
     asked, inputs.asked = inputs.asked, None
-    with torch.inference_mode():
-        inputs.changes = dict(zip(asked, inputs.oracle.changed(*asked.values()), strict=True)) if asked else {}
+    size = max(1, BATCH * inputs.kept // max((len(change.tokens) + 1 for change in asked.values()), default=1))
+    for few in (list(asked)[i : i + size] for i in range(0, len(asked), size)):
+        with torch.inference_mode(), suppress(*BROKEN):  # then each runs by itself
+            inputs.changes |= zip(few, inputs.oracle.changed(*map(asked.__getitem__, few)), strict=True)
 
 
 def _runs(inputs: AuditInputs, name: str, row: int) -> tuple[int, list[np.ndarray]]:
@@ -225,8 +229,10 @@ def _broken(error: Exception) -> str:
 def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     """Return what contradicts other tables, the text, the config or the counts, each as ``table: what``."""
     lines = recompute.contradictions(inputs, {name: at(run.table(name)) for name in ROWS})
-    for step, again in recompute.counts_again(inputs):
-        if again is None or not pl.read_parquet(at(run.path("counts", f"{step}.parquet")), glob=False).equals(again):
+    for step, count in ((name, audit.counts) for name, audit in ROWS.items() if audit.counts):
+        reasons, recorded = count(inputs), pl.read_parquet(at(run.path("counts", f"{step}.parquet")), glob=False)
+        possible = min(reasons.values(), default=0) >= 0  # tables may give a number that cannot be
+        if not possible or not recorded.equals(tables.conform(tables.counts(step, reasons), tables.TABLES["counts"])):
             lines.append(f"counts/{step}: not what the tables say")
     return lines
 

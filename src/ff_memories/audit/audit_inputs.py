@@ -153,15 +153,18 @@ class AuditInputs:
     def run_together(self, texts: Mapping[bytes, np.ndarray], until: int) -> None:
         """Run sentences or prefixes, by their bytes, and keep the last ``kept`` tokens' activations, and theirs."""
         todo = {key: tokens for key, tokens in texts.items() if len(self._ran.get(key, [])) < until}
-        if todo:
-            self._ran.update(zip(todo, self.oracle.several(list(todo.values()), until), strict=True))
+        if not todo:
+            return
+        self._ran.update(zip(todo, self.oracle.several(list(todo.values()), until), strict=True))
         kept = sum(len(activations[0].m) for activations in self._ran.values())
         for key in [key for key in self._ran if key not in texts]:
             if kept > self.kept:
                 kept -= len(self._ran.pop(key)[0].m)
 
     def changed(self, change: Change) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return what ``Equations.changed`` gives of a change. Raises ``Later`` while changes are gathered."""
+        """Return what ``Equations.changed`` gives. Raises ``Later`` while gathering, ``IndexError`` for no layer."""
+        if not 1 <= change.layer <= self.oracle.keys[0]:
+            raise IndexError(change.layer)
         name = b" ".join([np.asarray(change.tokens).tobytes(), b"%d" % change.layer, change.vector.numpy().tobytes()])
         if name not in self.changes and self.asked is not None:
             self.asked[name] = change
@@ -250,9 +253,8 @@ class AuditInputs:
 
     def norms(self, layer: int) -> torch.Tensor:
         """Return (d_m,) the lengths of a layer's values."""
-        values = self.oracle.vectors("value", layer)
-        if (key := (layer, values.dtype)) not in self._norms:
-            self._norms[key] = values.norm(dim=1)
+        if (key := (layer, self.oracle.vectors("added", layer).dtype)) not in self._norms:
+            self._norms[key] = self.oracle.vectors("value", layer).norm(dim=1)
         return self._norms[key]
 
     @cached_property

@@ -5,7 +5,7 @@ who edits one of these cells is always found. Which rows `causal` has hangs on w
 alone the engine runs again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -83,12 +83,3 @@ def contradictions(inputs: AuditInputs, files: Mapping[str, Path]) -> list[str]:
         if recorded_tables.TABLES[name].measured and (stated := recorded_tables.precision_of(file)) != precision:
             lines.append(f"{name}: its file states that it was measured in {stated}, but the config says {precision}")
     return lines + faults(inputs)
-
-
-def counts_again(inputs: AuditInputs) -> Iterator[tuple[str, pl.DataFrame | None]]:
-    """Yield measuring steps with their table ``counts``; with ``None`` where tables give a number that cannot be."""
-    for step, audit in ROWS.items():
-        if audit.counts is not None:
-            reasons, schema = audit.counts(inputs), recorded_tables.TABLES["counts"]
-            possible = all(n >= 0 for n in reasons.values())
-            yield step, recorded_tables.conform(recorded_tables.counts(step, reasons), schema) if possible else None

@@ -1,8 +1,9 @@
 """The model as `transformers` computes it, in float64: the audit's reference.
 
-It loads the model's original files and lets the library run its own forward pass with its own eager attention. It
-shares no loop over layers, hooks, packing, batching, readout or precision with the package; it does share the reader of
-the files, the choice of the first token and the family's row.
+It loads the model's original files and lets the library run its own forward pass with its own eager attention; behind a
+change of the last token, the others have what they had before. It shares no loop over layers, hooks, packing, batching,
+readout or precision with the package; it does share the reader of the files, the choice of the first token and the
+family's row.
 
 Several families compute softmax, RMSNorm or rotary positions in float32 whatever the weights' type: numbers are good to
 about 1e-6.
@@ -102,13 +103,13 @@ class TransformersOracle:
             outputs = (c.seen[number - 1].output for c in changes)
             return torch.stack([F.pad(rows, (0, 0, 0, width - len(rows))) for rows in outputs])
 
-        hooks, changed = [], {c.layer: self.blocks[c.layer - 1] for c in changes} | {0: self.blocks[-1]}
-        for number, block in enumerate(self.blocks[first - 1 :], first):
-            added = torch.stack([c.vector * (c.layer == number) for c in changes])
-            moved = last[[c.layer <= number for c in changes]]
-            hooks += self._last_alone(block, last, added, moved, partial(before, number))
+        hooks, changed = list[Any](), {c.layer: self.blocks[c.layer - 1] for c in changes} | {0: self.blocks[-1]}
         ids = [[self.start, *map(int, c.tokens), *[self.start] * (width - 1 - len(c.tokens))] for c in changes]
         try:
+            for number, block in enumerate(self.blocks[first - 1 :], first):
+                added = torch.stack([c.vector * (c.layer == number) for c in changes])
+                moved = last[[c.layer <= number for c in changes]]
+                hooks += self._last_alone(block, last, added, moved, partial(before, number))
             with self._given(first, before(first - 1) if first > 1 else None):
                 records = dict(zip(changed, self._records(ids, list(changed.values())), strict=True))
         finally:

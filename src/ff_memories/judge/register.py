@@ -50,7 +50,7 @@ class Claim:
     # not judged
     limit: Any = None
     limit_source: str | None = None  # paper (its text), figure (read off by eye) or ours
-    limit_from: str = ""  # what it says
+    limit_from: str = ""  # what that says
     parameters: Mapping[str, Any] = field(default_factory=dict)
     paper_number: float | None = None  # the paper's value as one number in the claim's unit, where it has one
     headline: bool = False  # it stands in the table of findings
@@ -68,7 +68,7 @@ class Claim:
     shown: str = ""
     next_tokens: bool = False  # it is about tokens that follow triggers, which a text sampled from the model makes easy
     judged_as: str = ""  # the number that is judged, if it is not the measured one
-    judged_unit: str = ""
+    judged_unit: str = ""  # of that number
     null: float | None = None  # the value that the test compares the direction's number with
     alternative: str = "greater"  # the side that the claim states
 

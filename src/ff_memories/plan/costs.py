@@ -113,7 +113,6 @@ class Work:
     memory: float = 0.0  # bytes of a job
     disk: float = 0.0  # bytes of all outputs
     like: str = "composition"  # the step whose time on a GPU was measured and which works alike (cards.toml)
-    baselines: bool = True  # whether the models that the run's own is compared with are measured too
 
 
 @dataclass(frozen=True)
@@ -260,7 +259,7 @@ def steps(
         measured("trigger_shard", of_own.pop("triggers")),
         of_text("triggers", start + shards * lists / 1e8, running + text.bytes + 3 * lists, lists, "trigger_shard"),
         *(measured(rule, work) for rule, work in of_own.items()),
-        *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items() if work.baselines),
+        *(of_others(rule + OF_A_BASELINE, work) for rule, work in other.items()),
         of_others("perplexity", Work("corpus", passed, passed, passed), 1),
     ]
     if varied := parts(config, config.sensitivity.choices) if config.sensitivity.choices != "none" else {}:
