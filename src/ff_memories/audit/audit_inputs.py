@@ -97,8 +97,7 @@ class AuditInputs:
     chosen: dict[str, int] | None = None  # what the exact pass of ``by_its_own_error`` chose, for its other passes
     quick: bool = False  # whether the reference model computes in float32, in half the time: only what matches is sure
     asked: dict[bytes, Change] | None = None  # the changes that rows ask for, while they are gathered
-    # {name of a change: what it gives} of those that have run together
-    changes: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = field(init=False, default_factory=dict)
+    changes: dict[bytes, tuple[torch.Tensor, torch.Tensor]] = field(init=False, default_factory=dict)  # that ran
     _ran: dict[bytes, list[Activations]] = field(init=False, default_factory=dict)
     _norms: dict[tuple[int, torch.dtype], torch.Tensor] = field(init=False, default_factory=dict)
 

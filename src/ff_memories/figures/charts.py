@@ -49,26 +49,27 @@ def lines(
     ]
 
 
-def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y) -> list[alt.Chart]:
+def bars(frame: pl.DataFrame, context: FigureContext, y: alt.Y, colours: Sequence[str]) -> list[alt.Chart]:
     """Return one bar per layer with the interval of its mean: columns ``layer``, ``mean``, ``low``, ``high``."""
     base = alt.Chart(marks.source(marks.linked(frame, context.figure))).encode(x=marks.layer_axis(context))
     return [
         base.mark_bar(
-            color=LIGHT_BLUE, stroke=BLUE, strokeWidth=marks.thin(context), fillOpacity=marks.SEEN_THROUGH
+            color=colours[0], stroke=colours[1], strokeWidth=marks.thin(context), fillOpacity=marks.SEEN_THROUGH
         ).encode(y=y, tooltip=marks.tooltips(frame), href="href:N"),
         base.mark_rule(color=BLACK, strokeWidth=marks.thin(context)).encode(y="low:Q", y2="high:Q"),
     ]
 
 
 def rates(
-    measure: Measure, headline: Headline, title: str | list[str], unit: str, pairs: str = "", whole: bool = True
-) -> Drawing:
-    """Return how rates of ``unit`` and of any random ``pairs`` are drawn; ``whole``: the axis always reaches 100 %."""
+    measure: Measure, headline: Headline, title: str | list[str], unit: str, pairs: str = "", whole: bool = True,
+    colours: Sequence[str] = (LIGHT_BLUE, BLUE),
+) -> Drawing:  # fmt: skip
+    """Return how rates of ``unit``, and any random ``pairs``, are drawn; ``whole``: the axis always reaches 100 %."""
 
     def chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
         y = marks.share_axis("mean", title, [0, 1] if whole or frame.is_empty() else None)
         theirs = paper.by_layer(context)
-        layers = [*theirs.behind, *bars(frame, context, y), *controls.by_layer(frame, context), *theirs.above]
+        layers = [*theirs.behind, *bars(frame, context, y, colours), *controls.by_layer(frame, context), *theirs.above]
         notes = [marks.counted(frame, context, unit), f"lines: {marks.INTERVAL}", *controls.untrained(frame)]
         notes += [f"dotted: chance (random pairs of {pairs})"] if pairs else []
         return Drawn(layers, notes)
