@@ -17,10 +17,11 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 @contextmanager
 def browser(folder, width=1280, height=900):
-    """A browser with an empty profile in ``folder``; without chromedriver, Selenium looks for one."""
+    """A browser with an empty profile in ``folder``."""
     binary = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if binary is None:
-        pytest.skip("no browser: apt-get install -y chromium chromium-driver")
+    chromedriver = shutil.which("chromedriver")
+    if binary is None or chromedriver is None:
+        pytest.skip("no browser or no driver: apt-get install -y chromium chromium-driver")
     options = webdriver.ChromeOptions()
     for flag in FLAGS:
         options.add_argument(f"--{flag}")
@@ -29,7 +30,7 @@ def browser(folder, width=1280, height=900):
     options.add_experimental_option("prefs", {"download.default_directory": str(folder / "downloads")})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     options.binary_location = binary
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver = webdriver.Chrome(options=options, service=Service(chromedriver))
     driver.set_script_timeout(60)
     try:
         yield driver
