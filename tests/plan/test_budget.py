@@ -8,6 +8,7 @@ from pipeline import config
 
 from ff_memories.base.errors import UserError
 from ff_memories.config import parse
+from ff_memories.judge.register import register
 from ff_memories.plan import planner
 from ff_memories.plan.costs import Shape, Speed, Text
 
@@ -39,6 +40,11 @@ def test_the_run_ends_in_the_time_and_no_earlier_than_it_must(share):
         section, _, name = key.rpartition(".")
         assert attrgetter(section)(parse(made)).model_dump()[name] == int(size.replace(",", "")), line
     assert any("is known to about ±" in line for line in said)
+
+
+def test_every_claim_but_one_stands_behind_a_width():
+    named = re.findall(r"\b[KB]\d+", "\n".join(planner.widths(parse(data()), planned())))
+    assert sorted(named) == sorted(claim.id for claim in register() if claim.resampled != "compositions")
 
 
 def test_nothing_is_cut_where_there_is_time_and_too_little_time_is_refused():

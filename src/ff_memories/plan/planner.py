@@ -42,6 +42,14 @@ SAMPLES = {
     "baselines.shuffled": 0,
 }
 MEMORIES = {"triggers.keys": 32}
+UNITS = {  # the key with the number of units: of claims by what they resample, whether people judge, whether beyond
+    ("keys", False, False): "mutations.keys_per_layer",
+    ("keys", True, False): "patterns.keys_per_layer",
+    ("values", False, False): "triggers.keys",
+    ("examples", False, False): "composition.examples",
+    ("memories", False, True): "causal.keys_per_layer",
+    ("examples", False, True): "removals.prefixes",
+}
 STEPS = 24  # of the bisection
 SPARE = 1.1  # of the least time, since a second measurement of the machine differs from the first
 ROOM = 0.9  # of the time, because a plan is an estimate
@@ -276,10 +284,11 @@ def _cuts(sizes: dict[str, int], whole: dict[str, int], planner: Planner) -> Ite
 
 
 def widths(config: Config, planner: Planner) -> Iterator[str]:
-    """Yield, for each kind of unit that claims are about, how wide a share's interval will be."""
+    """Yield, for each kind of unit that claims are about, how wide a share's interval will be, and the claims."""
     for key, unit in _units(planner.shape).items():
-        if isinstance(size := _whole(key, config, planner), int):
-            yield _width(size, *unit)
+        if isinstance(size := _whole(key, config, planner), int) and size:
+            ids = [c.id for c in register() if UNITS.get((c.resampled.partition(" ")[0], c.human, c.beyond)) == key]
+            yield _width(size, *unit) + (f": {', '.join(ids)}" if ids else "")
 
 
 def _units(shape: Shape) -> dict[str, tuple[str, int]]:
@@ -289,6 +298,8 @@ def _units(shape: Shape) -> dict[str, tuple[str, int]]:
         "patterns.keys_per_layer": ("keys that the proxy labels", shape.layers),
         "triggers.keys": ("memories", shape.layers * shape.signs),
         "composition.examples": ("prefixes", 1),
+        "causal.keys_per_layer": ("memories that are removed by themselves", shape.layers),
+        "removals.prefixes": ("prefixes where several are removed", 1),
         "baselines.keys_per_layer": ("keys whose triggers are changed in random networks", shape.layers),
         "baselines.examples": ("prefixes in random networks", 1),
     }
