@@ -32,7 +32,7 @@ from ff_memories.base.progress import TERMINAL, duration
 from ff_memories.base.text import shown
 
 NAME = "ff-memories"
-NOTHING, STOPPING = "Nothing to be done", "Terminating processes"  # as Snakemake says it
+NOTHING, STOPPING, ENDING = "Nothing to be done", "Terminating processes", "Will exit after"  # as Snakemake says it
 PLACES = re.compile(r'^(\w+( in( rule \w+ in)? file ".*", line \d+)?:|\s*File ".*", line \d+.*|)$')  # where, not what
 PROFILES = " for setting default command line arguments.\n"
 OF_STEP, LOCKED = "CalledProcessError", "Directory cannot be locked"
@@ -119,6 +119,9 @@ class LogHandler(LogHandlerBase):
         if message.startswith(STOPPING):
             LogHandler.stopping = True  # steps fail because they are stopped
             self._say("stopping the running steps")
+        elif message.startswith(ENDING) and not self.stopping:  # by SIGTERM, as of a batch system
+            LogHandler.stopping = True
+            self._say("the running steps end first")
         elif ours or (record.levelno >= WARNING and not self.failed):
             self._say(message)
 

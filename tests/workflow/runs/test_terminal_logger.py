@@ -61,7 +61,7 @@ def test_a_failed_step_shows_its_logs_end_and_a_fix(tmp_path, last):
 
 @pytest.mark.workflow
 @pytest.mark.more
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
 def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path, how):
     prepare(tmp_path, "gpt2", train=40, validation=20)
     run = ("run", "my.yaml", "--cores", "2", "--", "--until", "corpus")
@@ -77,7 +77,7 @@ def test_a_run_that_fails_says_why_and_one_that_is_stopped_goes_on(tmp_path, how
     os.close(theirs)
     while b"Split the texts" not in seen or not re.search(rb"of [12] jobs", seen):  # the bar comes after the line
         seen += os.read(ours, 1000)
-    os.killpg(work.pid, how)  # by Ctrl-C, or as the terminal closes
+    os.killpg(work.pid, how)  # by Ctrl-C, as the terminal closes, or by a batch system
     status = work.wait(60)
     while status and b"stopped; the same command goes on" not in seen:
         seen += os.read(ours, 1000)
