@@ -13,7 +13,7 @@ import shutil
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import polars as pl
@@ -23,7 +23,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import ff_memories
 from contrib.corpus import corpus_of
 from ff_memories import tables
-from ff_memories.atlas.runs import without_folders
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_folder, require_new, sha256, write_whole
 from ff_memories.corpus import store
@@ -183,3 +182,16 @@ def card(
     layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     jinja = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, **layout)
     return jinja.get_template("card.md.j2").render(said)
+
+
+def without_folders(value: Any) -> Any:
+    """Return plain data in which every absolute path is cut to its last part."""
+    if isinstance(value, dict):
+        return {name: without_folders(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [without_folders(inner) for inner in value]
+    if isinstance(value, str):
+        for kind in (PurePosixPath, PureWindowsPath):
+            if value.startswith("~") or (kind(value).is_absolute() and kind(value).name):
+                return kind(value).name
+    return value

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
             hint = "leave out --lenient to see what is wrong, and ask the model again (nothing was written)"
             raise UserError(f"{args.answers}: no answer is left", hint)
     else:
-        records, _ = check([record for answer in given for record in answer.records], asked, problems)
+        records = check([record for answer in given for record in answer.records], asked, problems)
         hint = "ask the model again for these items, or drop them with --lenient (nothing was written)"
         problems.refuse(hint)
     write_whole(args.out, pattern_csv(run_.config.run, records))

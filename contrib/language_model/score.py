@@ -44,7 +44,8 @@ def run(args: argparse.Namespace) -> None:
     proxy_labels = tables.read(run_.table("pattern_labels")).filter(annotator=ANNOTATOR)
     problems = Problems()
     given, _ = annotation_files.read_all(_once([*own, *args.files]), run_.config.run, problems)
-    records, stale = check(given, annotation_study.shown(run_), problems)
+    shown = annotation_study.shown(run_)
+    records = check(given, shown, problems)
     problems.refuse("correct these rows and score again (nothing was scored or written)")
     if not records:
         raise UserError(
@@ -65,8 +66,8 @@ def run(args: argparse.Namespace) -> None:
     for row in rows:
         if row[2] in ("foil_rate", "keys_with_pattern", "patterns_per_key", "repeat_agreement", "alpha_nominal"):
             print(_line(*row))
-    if stale:
-        print(f"{len({s.item for s in stale})} items of another sample or extraction were not scored")
+    if stale := {pattern.item for pattern in given} - shown.keys():
+        print(f"{len(stale)} items of another sample or extraction were not scored")
 
 
 def pairs(labels: pl.DataFrame, seed: int) -> list[Pair]:

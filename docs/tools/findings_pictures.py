@@ -9,7 +9,7 @@ import polars as pl
 from atlas_pictures import side_by_side, small
 
 from ff_memories.atlas import chart
-from ff_memories.atlas.panels import PANELS, REFINEMENT, Measure, Panel, numbers
+from ff_memories.atlas.panels import PANELS, Measure, Panel, numbers
 from ff_memories.atlas.runs import BEYOND_PAPER, Member, Tables
 from ff_memories.figures import render
 from ff_memories.figures.marks import Options, source
@@ -117,7 +117,7 @@ def _place(group: str | None) -> int:
 
 def kept(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the share of predictions that a layer leaves as they are."""
-    stays = tables[REFINEMENT].select("layer", stays=pl.col("kind").cast(pl.String).is_in(["residual", "agreement"]))
+    stays = tables["refinement"].select("layer", stays=pl.col("kind").cast(pl.String).is_in(["residual", "agreement"]))
     return means(stays, ["layer"], "stays", seed).select("layer", "low", "high", "n", value="mean")
 
 
@@ -135,7 +135,7 @@ def _panel(name: str, title: str, axis: str, measure: Measure, table: str, **mor
 
 DEPTH = (
     *(panel for panel in PANELS if panel.name in ("agreement", "residual")),
-    _panel("kept", "Predictions that a layer keeps", "share of prefixes", kept, REFINEMENT),
+    _panel("kept", "Predictions that a layer keeps", "share of prefixes", kept, "refinement"),
     _panel("correlation", "Direct and total effect of a memory", "rank correlation", correlation, CAUSAL,
            form="correlation", chance=(0.0, "none")),
 )  # fmt: skip

@@ -272,7 +272,7 @@ def trace(
     steps = tracing.trace(
         model.decoder, layered, tokens, layers=asked, top=top, predictions=predictions, residual=residual
     )
-    traced = record(model.decoder, model.dictionary, tokens, words, steps, values=values, among=types)
+    traced = record(model, tokens, words, steps, values, types)
     if sets:
         traced |= changed_record(model, layered, tokens, sets, predictions)
     return traced if results is None else linked(traced, Path(results), model.decoder.neurons)

@@ -39,7 +39,7 @@ STUDY = [
 def read(path):
     records, judged = annotation_files.read_all([path], "mine", problems := Problems())
     check(records, SHOWN, problems)
-    problems.refuse()
+    problems.refuse("correct these rows")
     return records or judged
 
 
@@ -93,11 +93,11 @@ def test_files_that_are_none_are_refused(tmp_path, name, content, message):
         read(tmp_path / name)
 
 
-def test_labels_follow_their_text_through_a_new_extraction_and_the_others_are_listed():
+def test_labels_follow_their_text_through_a_new_extraction():
     other = Item("key", 1, 0, (("other", "text"),) * 5)
     moved = {name: 5 for name in [other.item, *NAMES[1:]]}
-    kept, stale = check([record(), record(1)], moved, problems := Problems())
-    assert [r.item for r in kept] == [NAMES[1]] and [r.item for r in stale] == [NAMES[0]] and not problems
+    kept = check([record(), record(1)], moved, problems := Problems())
+    assert [r.item for r in kept] == [NAMES[1]] and not problems
 
 
 def test_judgements_of_compositions_are_checked(tmp_path):
@@ -108,8 +108,7 @@ def test_judgements_of_compositions_are_checked(tmp_path):
     assert [(j.item, j.label) for j in read(tmp_path / "d.csv")] == [(j.item, j.label) for j in judged]
     problems = Problems()
     gone = Judgement("here", "f", "ann", study.identity("composition", None, 8) + "-x", "distant")
-    kept, stale = check_judgements([*judged, gone], shown, problems)
-    assert (kept, stale, problems) == (judged, [gone], [])
+    assert check_judgements([*judged, gone], shown, problems) == judged and not problems
     check_judgements([replace(judged[0], label="distnt"), judged[0]], shown, problems)
     assert "write distant or related" in str(problems) and "already judged" in str(problems)
 

@@ -138,6 +138,8 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(plan, tmp_path, beside
     assert not problems and not judged and {r.annotator for r in records} == {"model-a model"}
     assert {r.item for r in records} == set(plan["item"])
     person.write_text(given.read_text(encoding="utf-8").replace("model-a model", "ann"), encoding="utf-8")
+    with given.open("a", encoding="utf-8") as file:
+        file.write("small,model-a model,gone,0,none,,\n")
     others = [person] if beside == "a person" else []
     t = lambda name: f"results/small/tables/{name}.parquet"
     out, names = tmp_path / "merged", ("annotations", "pattern_labels", "annotation_scores", "distance_labels")
@@ -148,6 +150,7 @@ def test_a_run_takes_a_model_as_a_third_kind_of_annotator(plan, tmp_path, beside
          "--annotations", out / "annotations.parquet", "--labels", out / "pattern_labels.parquet", "--distances",
          out / "distance_labels.parquet", "--scores", out / "annotation_scores.parquet", "--stale", out / "s.csv",
          "--counts", out / "counts.parquet")  # fmt: skip
+    assert (out / "s.csv").read_text() == f"annotator,item,file\nmodel-a model,gone,{given}\n"
     scores = tables.read(out / "annotation_scores.parquet")
     score = lambda who, measure: scores.filter(who=who, measure=measure).row(0, named=True)
     assert set(scores["who"]) >= {"model-a model", "proxy"}

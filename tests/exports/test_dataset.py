@@ -13,7 +13,6 @@ from huggingface_hub import DatasetCard
 
 from contrib.hf_dataset import export as dataset
 from ff_memories import tables
-from ff_memories.atlas.runs import without_folders
 from ff_memories.corpus import store
 from ff_memories.corpus.tokenizer import read_types
 
@@ -138,7 +137,11 @@ def test_saebench_reads_the_texts(exported, reader, tmp_path):
 
 def test_paths_of_this_machine_are_cut(tmp_path):
     plain = {"a": ["/home/somebody/train.txt", "data/train.txt", "~/x/y"], "b": {"c": "C:\\texts\\v.txt"}, "d": "</s>"}
-    assert without_folders(plain) == {"a": ["train.txt", "data/train.txt", "y"], "b": {"c": "v.txt"}, "d": "</s>"}
+    assert dataset.without_folders(plain) == {
+        "a": ["train.txt", "data/train.txt", "y"],
+        "b": {"c": "v.txt"},
+        "d": "</s>",
+    }
     rows = [(0, "train", "/home/somebody/train.txt", 1, 0, 4)]
     frame = pl.DataFrame(rows, schema=tables.TABLES["sentences"].columns, orient="row")
     tables.write(frame, tmp_path / "sentences.parquet")

@@ -3,16 +3,16 @@
 import re
 
 import pytest
-from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, frame, texts, value
+from reports import ANNOTATIONS, HOSTILE, LABELS, TRIGGERS, first_table, frame, texts, value
 
 from ff_memories.report.html import render
-from ff_memories.report.tables123 import table1, table2
+from ff_memories.report.tables123 import table2
 
 
 def pieces():
     """Return every piece of LaTeX that the package writes, with hostile text in it."""
     values = frame("values", *(value(4 + i, key=i) for i in range(len(HOSTILE))))
-    first, second = (table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), table2(values, TRIGGERS, texts(), "next"))
+    first, second = (first_table(ANNOTATIONS, LABELS, TRIGGERS), table2(values, TRIGGERS, texts(), "next"))
     return {
         "table1": render("tables123/table1.tex.j2", rows=first, scope="surrogate"),
         "table2": render("tables123/table2.tex.j2", rows=second, scope="surrogate"),

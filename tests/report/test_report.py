@@ -7,6 +7,8 @@ import re
 import time
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,6 +20,7 @@ from reports import (
     TRIGGERS,
     Tags,
     annotation,
+    first_table,
     frame,
     label,
     made_report,
@@ -35,7 +38,9 @@ from ff_memories.judge.numbers import measured, number, spread
 from ff_memories.judge.register import register
 from ff_memories.report.html import inline, render
 from ff_memories.report.outline import SECTIONS, part_of, section_of
-from ff_memories.report.tables123 import agreement, csv1, csv2, csv3, table1, table2, table3
+from ff_memories.report.tables123 import agreement, table2, table3, write_table1, write_table2, write_table3
+
+NEXT: Any = SimpleNamespace(values=SimpleNamespace(target="next"))  # a config
 
 
 def test_table2_shows_the_first_agreeing_trigger_and_marks_its_next_token():
@@ -64,9 +69,9 @@ def test_table1_takes_the_pattern_that_covers_most_and_the_people_before_the_pro
     proxy = [annotation([1, 2, 3], "wide", key=1), annotation([1], "narrow", key=0)]
     people = annotation([1, 2], "theirs", "ann", key=0)
     labels = frame("pattern_labels", *(label(r, a, k) for a, k in (("proxy", 1), ("ann", 0)) for r in (1, 2, 3, 4)))
-    (row,) = table1(frame("annotations", *proxy), labels, TRIGGERS, texts(), 16)
+    (row,) = first_table(frame("annotations", *proxy), labels, TRIGGERS)
     assert (row["pattern"], row["mark"], row["covered"], row["shown"]) == ("wide", "automatic proxy", 3, 4)
-    (row,) = table1(frame("annotations", *proxy, people), labels, TRIGGERS, texts(), 16)
+    (row,) = first_table(frame("annotations", *proxy, people), labels, TRIGGERS)
     assert (row["pattern"], row["mark"]) == ("theirs", "")
     assert [p.marked for p in row["passages"]] == [HOSTILE[1], "a[U+202E]b"]
 
@@ -79,15 +84,15 @@ def test_table1_shows_a_shallow_and_a_semantic_key_of_lower_and_of_upper_layers(
         annotation([1, 2], "topic b", key=2, pattern=2) | semantic, annotation([3], "topic c", key=3) | semantic,
         annotation([1], "ends d", layer=9), annotation([1, 3], "topic e", layer=16, key=1) | semantic,
     ]  # fmt: skip
-    rows = table1(frame("annotations", *held), LABELS, TRIGGERS, texts(), 16)
+    rows = first_table(frame("annotations", *held), LABELS, TRIGGERS)
     assert [row["pattern"] for row in rows] == ["ends a", "topic c", "ends d", "topic e"]
     assert [row["type"] for row in rows] == ["shallow", "semantic"] * 2
-    rows = table1(frame("annotations", *held[:2]), LABELS, TRIGGERS, texts(), 16)
+    rows = first_table(frame("annotations", *held[:2]), LABELS, TRIGGERS)
     assert [row["pattern"] for row in rows] == ["ends a"]
 
 
 def test_tables_1_and_3_say_once_that_no_person_found_their_patterns():
-    rows = table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16)
+    rows = first_table(ANNOTATIONS, LABELS, TRIGGERS)
     found = table3(ANNOTATIONS, TRIGGERS, texts(), 5)
     for kind in ("html", "tex"):
         first, third = (f"tables123/table{n}.{kind}.j2" for n in (1, 3))
@@ -117,7 +122,10 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
     people = annotation([1, 2], "theirs", "ann", key=2)
     found = table3(frame("annotations", *proxy, people), triggers, texts(), shown=3)
     assert (found["name"], found["mark"], [held for _, held, _ in found["prefixes"]]) == ("2", "", [[1], [1], []])
-    rows = list(csv.DictReader(io.StringIO(csv3(found, "paper"))))
+    read = {"annotations": frame("annotations", *proxy, people), "triggers": triggers}
+    config: Any = SimpleNamespace(patterns=SimpleNamespace(top=3))
+    _, text, _ = write_table3(read, texts(), {"scope": "paper"}, config)
+    rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["descriptions"] for row in rows] == ["theirs (shallow)"] * 2 + [""]
     assert {row["annotator"] for row in rows} == {"people"}
     assert r"1 & \multicolumn{2}{l}{theirs (shallow)} \\" in render("tables123/table3.tex.j2", key=found, scope="paper")
@@ -126,15 +134,16 @@ def test_table3_takes_the_key_with_both_types_that_cover_most_and_the_people_bef
 def test_hostile_text_is_text_in_html():
     rows = table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
     html = render("tables123/table2.html.j2", rows=rows, scope="paper", target="next")
-    html += render("tables123/table1.html.j2", rows=table1(ANNOTATIONS, LABELS, TRIGGERS, texts(), 16), scope="paper")
+    html += render("tables123/table1.html.j2", rows=first_table(ANNOTATIONS, LABELS, TRIGGERS), scope="paper")
     tags = {tag for tag, _ in Tags(html).found}
     assert not tags & {"script", "img", "b"} and "&lt;script&gt;" in html and "{{7*7}}" in html
     assert "\u202e" not in html and "[U+202E]" in html
 
 
 def test_no_cell_of_a_csv_file_is_a_formula():
-    rows = table2(frame("values", *(value(4 + i, key=i) for i in range(7))), TRIGGERS, texts(), "next")
-    read = list(csv.reader(io.StringIO(csv2(rows, "paper"))))
+    values = frame("values", *(value(4 + i, key=i) for i in range(7)))
+    _, text, _ = write_table2({"values": values, "triggers": TRIGGERS}, texts(), {"scope": "paper"}, NEXT)
+    read = list(csv.reader(io.StringIO(text)))
     assert {len(row) for row in read} == {len(read[0])}
     assert read[0][:4] == ["layer", "key", "prediction", "top_probability"]
     assert not [c for row in read[1:] for c in row if c[:1] in ("=", "@", "+", "-")]
@@ -252,14 +261,19 @@ def test_the_machine_is_named_with_its_gpus_and_where_nothing_tells_of_them(tmp_
 def test_tables_name_a_key_of_negative_coefficients_by_its_mark():
     folded = pl.lit(5, pl.UInt16)
     found, labels, triggers = (table.with_columns(key=folded) for table in (ANNOTATIONS, LABELS, TRIGGERS))
-    rows = table1(found.unique(["annotator", "layer", "key", "pattern"]), labels, triggers, texts(), 16, neurons=3)
+    found = found.unique(["annotator", "layer", "key", "pattern"])
+    rows = first_table(found, labels, triggers, neurons=3)
     assert rows and {row["name"] for row in rows} == {"2−"}
     tex = render("tables123/table1.tex.j2", rows=rows, scope="model")
     assert "_{2-}" in tex and "surrogate" not in tex
-    head, first, *_ = csv1(rows, "model").splitlines()
+    info = {"scope": "model", "layers": 16, "signs": 2, "neurons": 3}
+    read = {"annotations": found, "pattern_labels": labels, "triggers": triggers}
+    head, first, *_ = write_table1(read, texts(), info, NEXT)[1].splitlines()
     assert head.startswith("layer,key,sign,") and first.startswith("1,2,-1,")
-    (row,) = table2(frame("values", value(4, key=5)), TRIGGERS, texts(), "next", neurons=3)
-    assert row["name"] == "2−" and csv2([row], "model").splitlines()[1].startswith("1,2,-1,")
+    values = frame("values", value(4, key=5))
+    (row,) = table2(values, TRIGGERS, texts(), "next", neurons=3)
+    _, text, _ = write_table2({"values": values, "triggers": TRIGGERS}, texts(), info, NEXT)
+    assert row["name"] == "2−" and text.splitlines()[1].startswith("1,2,-1,")
 
 
 def test_the_numbers_of_all_figures_stand_in_one_table_in_the_reports_order(tmp_path):

@@ -59,9 +59,7 @@ class Problems(list[str]):
     def add(self, place: str, what: str, hint: str) -> None:
         self.append(f"{place}: {what}; {hint}")
 
-    def refuse(
-        self, hint: str = "correct these rows and run the workflow again (nothing was scored or written)"
-    ) -> None:
+    def refuse(self, hint: str) -> None:
         """Raise ``UserError`` with all problems by file and row, if there are any."""
         if self:
             number = counted(len(self), "problem", "problems")
@@ -160,10 +158,8 @@ def check_names(answers: Iterable[Annotation], problems: Problems) -> None:
             problems.add(answer.place, what, "spell each person's name one way, and give two people different names")
 
 
-def check(
-    patterns: Sequence[Pattern], prefixes: Mapping[str, int], problems: Problems
-) -> tuple[list[Pattern], list[Pattern]]:
-    """Return the patterns of shown items ({item: its number of prefixes}), and of items not shown; report bad ones.
+def check(patterns: Sequence[Pattern], prefixes: Mapping[str, int], problems: Problems) -> list[Pattern]:
+    """Return the patterns of shown items ({item: its number of prefixes}), and report bad ones.
 
     An item is not shown any more if its prefixes or the sample changed.
     """
@@ -182,7 +178,7 @@ def check(
             problems.add(pattern.place, what, f"see also {first.place}; keep one of the two")
         if pattern.type:
             _check_pattern(pattern, prefixes[pattern.item], problems)
-    return shown, [pattern for pattern in patterns if pattern.item not in prefixes]
+    return shown
 
 
 def _check_pattern(pattern: Pattern, prefixes: int, problems: Problems) -> None:
@@ -202,10 +198,8 @@ def _check_pattern(pattern: Pattern, prefixes: int, problems: Problems) -> None:
         problems.add(pattern.place, what, hint)
 
 
-def check_judgements(
-    judged: Sequence[Judgement], items: Container[str], problems: Problems
-) -> tuple[list[Judgement], list[Judgement]]:
-    """Return the judgements of E14 of shown items, and those of items that are not shown; report problems."""
+def check_judgements(judged: Sequence[Judgement], items: Container[str], problems: Problems) -> list[Judgement]:
+    """Return the judgements of E14 of shown items, and report bad ones."""
     shown = [judgement for judgement in judged if judgement.item in items]
     of_item: dict[tuple[str, str], Judgement] = {}
     for judgement in shown:
@@ -215,4 +209,4 @@ def check_judgements(
         if first is not judgement:
             what = f"{judgement.annotator} already judged {judgement.item} at {first.place}"
             problems.add(judgement.place, what, "keep one of the two")
-    return shown, [judgement for judgement in judged if judgement.item not in items]
+    return shown

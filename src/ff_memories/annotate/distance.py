@@ -8,77 +8,23 @@ mainly reflect frequency, so "the" and "." would be close. There are two words t
 compositions of random words of one sort would be called related by embeddings alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
 import polars as pl
 
 from ff_memories import tables
 from ff_memories.annotate.study import content_hash, identity
-from ff_memories.annotate.words import sort_of, stem
+from ff_memories.annotate.words import stem
 from ff_memories.base.draws import generator
 from ff_memories.base.text import escape_invisible
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import Types
 from ff_memories.tables.annotation import ANNOTATOR
 
-if TYPE_CHECKING:
-    import torch  # takes a second to import, and only closeness needs it
-
 CASES = 100
 LABELS = ("distant", "related")
-PAIRS = 2_000  # random pairs to compare a pair with
-ALIKE = 200  # words of similar frequency to draw from
-CLOSE = 0.95
 PREFIX = 5  # common first letters of two words of one family, if they are most of the longer word
-
-
-class WordCloseness:
-    """Say whether two words of one sort are closer than random words of that sort with similar frequencies.
-
-    ``embedding``: (vocab, d), a model's output embeddings; ``counts``: (vocab,), how often each of its types occurs.
-    """
-
-    def __init__(self, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int):
-        self.embedding, self.centre, self.seed = embedding, embedding.mean(0), seed
-        self.sorts = [sort_of(word) for word in types]
-        self.order: dict[str | None, np.ndarray] = {}  # each sort's types by decreasing frequency
-        self.position = np.empty(len(types), dtype=np.int64)  # each type's place among those of its sort
-        for sort in set(self.sorts):
-            members = np.flatnonzero([s == sort for s in self.sorts])
-            self.order[sort] = members[np.argsort(-counts[members], kind="stable")]
-            self.position[self.order[sort]] = np.arange(len(members))
-
-    def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
-        import torch
-
-        order = self.order[self.sorts[token]]
-        most = min(ALIKE, len(order))
-        first = min(max(self.position[token] - most // 2, 0), len(order) - most)
-        return torch.from_numpy(order[first + rng.integers(0, most, PAIRS)])
-
-    def __call__(self, one: int, other: int) -> bool:
-        if self.sorts[one] != self.sorts[other] or self.sorts[one] is None:
-            return False
-        if self.sorts[one] in ("number", "mark"):
-            return True
-        import torch
-
-        first, second = min(one, other), max(one, other)
-        rng = generator(self.seed, f"words like {first} and {second}")
-        left, right = self._alike(first, rng), self._alike(second, rng)
-        cosines = self._cosines(left, right)[left != right]
-        return bool(self._cosines(torch.tensor([one]), torch.tensor([other])) > torch.quantile(cosines, CLOSE))
-
-    def _cosines(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        from ff_memories.annotate.semantic import closeness_vectors
-
-        one, other = (closeness_vectors(self.embedding[ids], self.centre) for ids in (left, right))
-        return (one * other).sum(1)
 
 
 def spelled_alike(one: str, other: str) -> bool:
@@ -108,8 +54,7 @@ def edits(one: str, other: str) -> int:
 
 def compositions(refinement: pl.DataFrame, seed: int) -> pl.DataFrame:
     """Sample up to 100 of the last layer's rows of kind ``composition``, sorted by example."""
-    last = refinement.filter((pl.col("layer") == pl.col("layer").max()) & (pl.col("kind") == "composition"))
-    last = last.sort("example")
+    last = refinement.filter(pl.col("layer") == pl.col("layer").max(), kind="composition").sort("example")
     return last[sorted(generator(seed, "distance examples").permutation(len(last))[:CASES].tolist())]
 
 
@@ -137,17 +82,11 @@ def compared(
     def word(token: int) -> str:
         return escape_invisible(dictionary[token])
 
-    predictions = cases.select("example", "residual_top", "ffn_top", "output_top")
-    rows = predictions.join(examples, on="example", how="left").sort("example")
+    columns = ["example", "sentence", "position", "residual_top", "ffn_top", "output_top"]
+    rows = cases.join(examples, on="example", how="left").sort("example").select(columns)
     out = [
-        Compared(
-            row["example"],
-            tuple(word(t) for t in corpus.sentence(row["sentence"])[: row["position"]]),
-            word(row["residual_top"]),
-            word(row["ffn_top"]),
-            word(row["output_top"]),
-        )
-        for row in rows.iter_rows(named=True)
+        Compared(example, tuple(map(word, corpus.sentence(sentence)[:position])), *map(word, tops))
+        for example, sentence, position, *tops in rows.iter_rows()
     ]
     return [out[i] for i in generator(seed, "composition order").permutation(len(out)).tolist()]
 

@@ -190,12 +190,7 @@ def _plant_passage(prefixes: list[list[int]], corpus: Corpus, passage: list[int]
 
 
 def scores(annotator: Annotator, planted: list[Case]) -> list[Measured]:
-    """Return the proxy's (measure, value, low, high, n), with exact 95 % intervals of shares."""
-    return [(name, *share(right, n)) for name, right, n in measure(annotator, planted)]
-
-
-def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, int]]:
-    """Return (measure, successes, trials) of the proxy on keys whose patterns are known."""
+    """Return the proxy's (measure, value, low, high, n) on keys whose patterns are known; intervals are exact."""
     right: Counter[str] = Counter()
     trials: Counter[str] = Counter()
     for case in planted:
@@ -214,4 +209,4 @@ def measure(annotator: Annotator, planted: list[Case]) -> list[tuple[str, int, i
             right[f"{kind}_precision"] += len(p.members & members) >= PURE * len(p.members)
             trials[f"{kind}_precision"] += 1
     names = ["foil_rate", *(f"{kind}_{what}" for kind in ("shallow", "semantic") for what in ("precision", "recall"))]
-    return [(name, right[name], trials[name]) for name in [*names, "passage_recall"]]
+    return [(name, *share(right[name], trials[name])) for name in [*names, "passage_recall"]]

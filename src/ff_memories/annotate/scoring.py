@@ -126,9 +126,8 @@ def _same(mine: pl.DataFrame, theirs: pl.DataFrame, seed: int) -> Score:
 
 def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
     """Return the rows of ``annotation_scores`` for E14: the share judged distant, and people's agreement."""
-    rows = []
-    for (name,), mine in judged.sort("annotator", "example").group_by("annotator", maintain_order=True):
-        rows.append((name, "distant", *_mean(mine["label"] == "distant", seed)))
+    by_annotator = judged.sort("annotator", "example").group_by("annotator", maintain_order=True)
+    rows = [(name, "distant", *_mean(mine["label"] == "distant", seed)) for (name,), mine in by_annotator]
     people = judged.filter(is_person())
     if people["annotator"].n_unique() > 1:
         as_type = {"distant": "shallow", "related": "semantic"}  # any two names will do
@@ -142,7 +141,6 @@ def distance_scores(judged: pl.DataFrame, seed: int) -> list[Row]:
     return rows
 
 
-Interval = tuple[float | None, float | None, float | None]
 RESAMPLES = 500
 LABELS = ("shallow", "both", "semantic", "none")
 # MASI distances of ``LABELS`` as sets of types (Passonneau 2006): 1 - Jaccard's index times a weight of the overlap,
@@ -204,7 +202,7 @@ def counted(labels: list[list[str]]) -> np.ndarray:
     return np.array([[given.count(name) for name in LABELS] for given in labels], np.int64).reshape(-1, len(LABELS))
 
 
-def over_keys(keys: list[np.ndarray], seed: int, measure: str) -> Interval:
+def over_keys(keys: list[np.ndarray], seed: int, measure: str) -> tuple[float | None, float | None, float | None]:
     """Return a measure with its 95 % bootstrap interval over keys. ``keys``: the ``counts`` of each key's prefixes."""
     function = MEASURES[measure]
     if not keys:

@@ -16,7 +16,8 @@ import torch
 
 from ff_memories.annotate.permutation_test import Candidate, Correction, Draws, frequent, tail
 from ff_memories.annotate.study import FEWEST, Prefix
-from ff_memories.annotate.words import is_content, stem, train_counts
+from ff_memories.annotate.words import is_content, sort_of, stem, train_counts
+from ff_memories.base.draws import generator
 from ff_memories.corpus.store import Corpus
 
 SIZES = np.array([1, 2, 3, 4, 6, 8, 11, 16, 24])  # numbers of words in a topic that are tried, nearest first
@@ -28,6 +29,9 @@ CHUNK = 1024
 OPENING = 5  # shorter prefixes are openings of sentences, where other words are common
 PRIOR = 1_000  # pseudo-count of the whole text's content words in the openings' frequencies
 SENTENCES = 500_000  # sampled from larger texts, for TF-IDF
+PAIRS = 2_000  # random pairs to compare a pair with
+ALIKE = 200  # words of similar frequency to draw from
+CLOSER = 0.95  # two words of one sort are close if they are closer than this share of random pairs
 SAME = 0.5  # topics that share this part of the smaller one's prefixes are merged
 
 Units = np.ndarray | scipy.sparse.csr_array  # unit vectors, by rows
@@ -92,6 +96,44 @@ def closeness_vectors(vectors: torch.Tensor, centre: torch.Tensor) -> torch.Tens
     A language model's embeddings share one large component, which would make all words look alike.
     """
     return torch.nn.functional.normalize(vectors.float() - centre.float(), dim=1)
+
+
+class WordCloseness:
+    """Say whether two words of one sort are closer than random words of that sort with similar frequencies.
+
+    ``embedding``: (vocab, d), a model's output embeddings; ``counts``: (vocab,), how often each of its types occurs.
+    """
+
+    def __init__(self, embedding: torch.Tensor, counts: np.ndarray, types: Sequence[str], seed: int):
+        self.embedding, self.centre, self.seed = embedding, embedding.mean(0), seed
+        self.sorts = [sort_of(word) for word in types]
+        self.order: dict[str | None, np.ndarray] = {}  # each sort's types by decreasing frequency
+        self.position = np.empty(len(types), dtype=np.int64)  # each type's place among those of its sort
+        for sort in set(self.sorts):
+            members = np.flatnonzero([s == sort for s in self.sorts])
+            self.order[sort] = members[np.argsort(-counts[members], kind="stable")]
+            self.position[self.order[sort]] = np.arange(len(members))
+
+    def _alike(self, token: int, rng: np.random.Generator) -> torch.Tensor:
+        order = self.order[self.sorts[token]]
+        most = min(ALIKE, len(order))
+        first = min(max(self.position[token] - most // 2, 0), len(order) - most)
+        return torch.from_numpy(order[first + rng.integers(0, most, PAIRS)])
+
+    def __call__(self, one: int, other: int) -> bool:
+        if self.sorts[one] != self.sorts[other] or self.sorts[one] is None:
+            return False
+        if self.sorts[one] in ("number", "mark"):
+            return True
+        first, second = min(one, other), max(one, other)
+        rng = generator(self.seed, f"words like {first} and {second}")
+        left, right = self._alike(first, rng), self._alike(second, rng)
+        cosines = self._cosines(left, right)[left != right]
+        return bool(self._cosines(torch.tensor([one]), torch.tensor([other])) > torch.quantile(cosines, CLOSER))
+
+    def _cosines(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        one, other = (closeness_vectors(self.embedding[ids], self.centre) for ids in (left, right))
+        return (one * other).sum(1)
 
 
 def sentence_vectors(corpus: Corpus, term: np.ndarray, terms: int, rng: np.random.Generator) -> scipy.sparse.csr_array:
@@ -171,8 +213,6 @@ class Topics:
         members = _reached(holds, index)
         counts = members.sum(2)
         rows, sizes = np.nonzero(counts >= FEWEST)
-        if not len(rows):
-            return []
         ways, centres = rows // len(terms), terms[rows % len(terms)]
         chance = np.zeros(len(rows))
         lengths = np.array([[len(part), opening] for part, opening in zip(prefixes, opens, strict=True)])

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,39 +12,44 @@ from markupsafe import Markup, escape
 from ff_memories.atlas import chart, panels, runs
 from ff_memories.atlas.panels import PANELS, Panel
 from ff_memories.atlas.runs import Member
+from ff_memories.base.errors import UserError
 from ff_memories.base.files import replaced_folder, write_whole
 from ff_memories.base.text import csv_text, listed
 from ff_memories.figures.draw import plotted
+from ff_memories.figures.marks import n_per_layer
 from ff_memories.figures.registry import DRAWN, title
 from ff_memories.figures.render import files as drawn_files
+from ff_memories.figures.theme import MODEL_COLOURS
 from ff_memories.judge import wording
 from ff_memories.judge.register import register
 from ff_memories.model.info import ABOUT, quantised
 from ff_memories.report.html import inline, render
 from ff_memories.report.outline import BEYOND, SECTIONS
+from ff_memories.tables import Frames
 
 PAGE, FIGURES, NUMBERS = "atlas.html", "figures", "numbers.csv"
 SIDE_BY_SIDE, PLOTTED = "side-by-side.html", "plotted.parquet"
+Remarks = tuple[list[str], list[str]]  # warnings and notes
 
 
-def build(
-    members: Sequence[Member], folder: Path, any_text: bool = False, over: str | None = None
-) -> tuple[list[str], list[str]]:
+def build(members: Sequence[Member], folder: Path, any_text: bool = False, over: str | None = None) -> Remarks:
     """Write an atlas, and replace an old one only when the new one is complete. Return its warnings and notes.
 
     ``any_text``: runs may have read unrelated texts. ``over``: what lines are coloured by, if runs have a ``step``.
     Raises ``UserError`` for unrelated texts, too many runs, or a folder with something other than an atlas.
     """
-    chart.check([member.label for member in members], over)
+    if over is None and len(members) > len(MODEL_COLOURS):
+        hint = "give fewer runs, or --over NAME with numbers as labels"
+        raise UserError(f"{len(members)} runs are more than the {len(MODEL_COLOURS)} that lines can tell apart", hint)
     texts = runs.relations(members, any_text)
-    different = runs.without_folders(runs.differences(members))
-    warnings, notes = _remarks(members, texts, list(different))
+    different = runs.differences(members)
+    remarks = _remarks(members, texts, list(different))
     numbers = {panel.name: panels.numbers(panel, members) for panel in PANELS}
     shown = [panel for panel in PANELS if panel.section != BEYOND or numbers[panel.name].height]
     with replaced_folder(folder, PAGE, "an atlas", (PAGE, FIGURES, NUMBERS, SIDE_BY_SIDE, PLOTTED)) as partial:
         (partial / FIGURES).mkdir()
         figures = [_figure(panel, numbers, members, list(different), over, partial / FIGURES) for panel in shown]
-        write_whole(partial / PAGE, page(members, warnings, notes, different, figures))
+        write_whole(partial / PAGE, page(members, remarks, different, figures))
         every = pl.concat(numbers.values())
         write_whole(partial / NUMBERS, csv_text(every.columns, every.rows()))
         write_whole(partial / SIDE_BY_SIDE, side_by_side(members))
@@ -53,12 +58,10 @@ def build(
             for member in members
         ]
         pl.concat(own, how="diagonal_relaxed").write_parquet(partial / PLOTTED)
-    return warnings, notes
+    return remarks
 
 
-def _remarks(
-    members: Sequence[Member], texts: Sequence[tuple[str, str]], different: Sequence[str]
-) -> tuple[list[str], list[str]]:
+def _remarks(members: Sequence[Member], texts: Sequence[tuple[str, str]], different: list[str]) -> Remarks:
     """Return what makes the runs hard to compare, and what else to know, from relations of ``texts`` and settings."""
     first = f"“{members[0].label}”"
     warnings, notes = [], []
@@ -78,12 +81,7 @@ def _remarks(
 
 
 def _figure(
-    panel: Panel,
-    numbers: Mapping[str, pl.DataFrame],
-    members: Sequence[Member],
-    different: Sequence[str],
-    over: str | None,
-    folder: Path,
+    panel: Panel, numbers: Frames, members: Sequence[Member], different: list[str], over: str | None, folder: Path
 ) -> dict[str, Any]:
     """Write one panel's files and return what the page shows of it."""
     frame = numbers[panel.name]
@@ -92,7 +90,7 @@ def _figure(
     faint = [f"{'grey' if over else 'faint'}, dashed: untrained models"] if frame["untrained"].count() else []
     level = [f"dotted: {panel.chance[1]}"] if panel.chance and frame.height else []
     notes = [
-        f"{_counted(frame, panel)}; bars: 95% bootstrap interval",
+        f"{n_per_layer(frame['n'].to_list(), panel.of)}; bars: 95% bootstrap interval",
         "; ".join([*faint, *level]),
         f"not measured: {lacking}" if lacking and frame.height else "",
         f"settings differ: {differing}" if differing else "",
@@ -112,16 +110,10 @@ def _figure(
     return vars(panel) | {
         "missing": f"Not measured for {lacking}." if lacking else "",
         "differs": f"Settings differ: {differing}." if differing else "",
-        "formula": formula(panel.formula),
+        "formula": Markup(re.sub(r"_(\w)", r"<sub>\1</sub>", str(escape(panel.formula)))),  # l in y_l is an index
         "svg": Markup(inline(files[".svg"].decode(), panel.name, describes)),
         "rows": frame.rows(named=True),
     }
-
-
-def _counted(frame: pl.DataFrame, panel: Panel) -> str:
-    low, high = (frame.select(end).item() or 0 for end in (pl.col("n").min(), pl.col("n").max()))
-    n = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return f"n = {n} {panel.of} per layer"
 
 
 def _mark(members: Sequence[Member]) -> str:
@@ -152,14 +144,10 @@ UNKNOWN = "unknown"
 
 
 def page(
-    members: Sequence[Member],
-    warnings: Sequence[str],
-    notes: Sequence[str],
-    different: Mapping[str, Sequence[Any]],
-    figures: Sequence[Mapping[str, Any]],
+    members: Sequence[Member], remarks: Remarks, different: dict[str, list[Any]], figures: list[dict[str, Any]]
 ) -> str:
     """Return the page as one self-contained HTML document; ``different``: {setting that differs: each run's value}."""
-    many, of_runs = len(members) > MANY, [_facts(member) for member in members]
+    many, of_runs, (warnings, notes) = len(members) > MANY, [_facts(member) for member in members], remarks
     facts = {name: [of_run[name] for of_run in of_runs] for name in of_runs[0]}
     claims = [
         vars(claim) | {"paper": claim.paper, "cells": [member.claims.get(claim.id) for member in members]}
@@ -182,11 +170,6 @@ def page(
         scopes=[str(member.info["scope"]) for member in members],
         used=[name for name in wording.WORDS if any(cell["standing"] == name for cell in cells)],
     )
-
-
-def formula(text: str) -> Markup:
-    """Return a formula in plain text as HTML: the letter after an underscore becomes an index."""
-    return Markup(re.sub(r"_(\w)", r"<sub>\1</sub>", str(escape(text))))
 
 
 def _facts(member: Member) -> dict[str, str]:
@@ -214,7 +197,9 @@ def _facts(member: Member) -> dict[str, str]:
 
 
 def _plain(value: Any) -> str:
-    """Return a setting for the page; a dash for none, and for a run whose settings are unknown."""
+    """Return a setting for the page: of a path outside the project, its last part; for none, or no config, a dash."""
+    if isinstance(value, str) and value.startswith(("/", "~")):
+        return Path(value).name
     return "–" if value is None else json.dumps(value) if isinstance(value, dict | list) else str(value)
 
 

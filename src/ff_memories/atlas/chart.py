@@ -7,7 +7,6 @@ import altair as alt
 import polars as pl
 
 from ff_memories.atlas.panels import Panel
-from ff_memories.base.errors import UserError
 from ff_memories.figures.controls import LINE
 from ff_memories.figures.marks import Options, framed, in_the_centre, legend_columns, source, tooltips
 from ff_memories.figures.theme import COLUMN_WIDTH, FAINT, HEIGHT, MODEL_COLOURS, STEP_COLOURS
@@ -16,13 +15,6 @@ SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down"
 TICKS = 5  # steps that a legend has room for
 FADED = 0.45  # opacity of untrained models
 FACTORS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
-
-
-def check(labels: Sequence[str], over: str | None) -> None:
-    """Raise ``UserError`` for more models than there are colours and shapes."""
-    if over is None and len(labels) > len(MODEL_COLOURS):
-        hint = "give fewer runs, or --over NAME with numbers as labels"
-        raise UserError(f"{len(labels)} runs are more than the {len(MODEL_COLOURS)} that lines can tell apart", hint)
 
 
 def chart(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ff_memories.atlas.runs import BEYOND_PAPER, NEEDED, PATTERNS, Member, Tables
+from ff_memories.atlas.runs import PATTERNS, Member, Tables
 from ff_memories.base.draws import ends
 from ff_memories.judge import measures
 from ff_memories.judge.statistics import medians
@@ -21,8 +21,6 @@ from ff_memories.paper.values import measures as values_measures
 # tables, run and seed to a frame with ``layer``, ``value`` or ``mean``, ``low``, ``high``, ``n`` per layer: no rows if
 # the tables lack the numbers, and no interval without a seed
 Measure = Callable[[Tables, Member, int | None], pl.DataFrame]
-MUTATIONS, VALUES, COMPOSITION, REFINEMENT = NEEDED
-CAUSAL, REMOVALS = BEYOND_PAPER
 NUMBERS: dict[str, pl.DataType] = {
     **dict.fromkeys(("panel", "run", "label"), pl.String()), "layer": pl.Int64(),
     **dict.fromkeys(("depth", "value", "low", "high"), pl.Float64()), "n": pl.Int64(),
@@ -68,50 +66,40 @@ def with_pattern(tables: Tables, member: Member, seed: int | None, kind: str) ->
 
 def last_token(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the median change of a key's coefficient after removing its triggers' last token."""
-    keys = keys_measures.key_changes(tables[MUTATIONS].filter(pl.col("mutation") == "last"), member.mean)
+    keys = keys_measures.key_changes(tables["mutations"].filter(pl.col("mutation") == "last"), member.mean)
     return _medians(keys, "change", seed)
 
 
 def over_pairs(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the agreement rate over that of random pairs; no rows for layers in which random pairs never agree."""
-    rates = values_measures.agreement(tables[VALUES], seed)
-    chances = measures.chance_agreement(tables[VALUES], "top_token", "next_token").filter(pl.col("chance") > 0)
+    rates = values_measures.agreement(tables["values"], seed)
+    chances = measures.chance_agreement(tables["values"], "top_token", "next_token").filter(pl.col("chance") > 0)
     both = rates.join(chances, on="layer", maintain_order="left")
     return both.with_columns(pl.col("mean", "low", "high") / pl.col("chance"))
 
 
 def rank(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the median rank of the next token, as a share of the token types."""
-    ranks = _medians(tables[VALUES], "next_token_rank", seed)
+    ranks = _medians(tables["values"], "next_token_rank", seed)
     return ranks.with_columns(pl.col("value", "low", "high") / member.info["vocab"])
 
 
 def effective(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the median effective number of memories, as a share of all."""
-    table = tables[COMPOSITION]
+    table = tables["composition"]
     table = table if "effective" in table.columns else table.clear().with_columns(effective=pl.lit(0.0))
     return _medians(table, "effective", seed).with_columns(pl.col("value", "low", "high") / member.neurons)
 
 
-def settled(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
-    """Return the share of examples whose residual predicts the model's output."""
-    return layers_measures.residual_predicts(tables[REFINEMENT], seed)
-
-
 def of_kind(tables: Tables, member: Member, seed: int | None, kind: str) -> pl.DataFrame:
     """Return the share of examples with this kind of prediction."""
-    found = tables[REFINEMENT].with_columns(found=pl.col("kind") == kind)
+    found = tables["refinement"].with_columns(found=pl.col("kind") == kind)
     return measures.means(found, ["layer"], "found", seed)
-
-
-def left(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
-    """Return the share of a memory's direct effect that is left after the layers above, as in Figure B1."""
-    return removal.shares(tables[CAUSAL], member.info["layers"], seed).filter(pl.col("control") == "none")
 
 
 def stays(tables: Tables, member: Member, seed: int | None) -> pl.DataFrame:
     """Return the share of a layer's predictions that stay without the memory that adds most to their margin."""
-    without = tables[REMOVALS].filter(pl.col("by") == "margin").with_columns(stays=~pl.col("layer_top_changed"))
+    without = tables["removals"].filter(pl.col("by") == "margin").with_columns(stays=~pl.col("layer_top_changed"))
     return measures.means(without, ["layer"], "stays", seed)
 
 
@@ -122,9 +110,11 @@ MEASURES: dict[str, Measure] = {
     "agreement": over_pairs,
     "rank": rank,
     "effective": effective,
-    "residual": settled,
+    "residual": lambda tables, member, seed: layers_measures.residual_predicts(tables["refinement"], seed),
     **{f"kind-{kind}": partial(of_kind, kind=kind) for kind in layers_measures.KINDS},
-    "effect-left": left,
+    "effect-left": lambda tables, member, seed: removal.shares(tables["causal"], member.info["layers"], seed).filter(
+        pl.col("control") == "none"
+    ),
     "stays": stays,
 }
 _declared = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))

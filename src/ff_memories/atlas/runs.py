@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -247,16 +247,3 @@ def differences(members: Sequence[Member]) -> dict[str, list[Any]]:
     names = dict.fromkeys(name for values in known for name in values if not name.endswith(NAMES))
     differing = [name for name in names if any(values.get(name) != known[0].get(name) for values in known)]
     return {name: [values.get(name) for values in settings] for name in differing}
-
-
-def without_folders(value: Any) -> Any:
-    """Return plain data in which every absolute path is cut to its last part."""
-    if isinstance(value, dict):
-        return {name: without_folders(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [without_folders(inner) for inner in value]
-    if isinstance(value, str):
-        for kind in (PurePosixPath, PureWindowsPath):
-            if value.startswith("~") or (kind(value).is_absolute() and kind(value).name):
-                return kind(value).name
-    return value

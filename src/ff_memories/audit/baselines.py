@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from ff_memories import tables
-from ff_memories.annotate import distance, proxy
+from ff_memories.annotate import distance, proxy, semantic
 from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
 from ff_memories.audit.audit_inputs import (
@@ -116,7 +116,7 @@ class Baseline:
         self.keys = {(key.layer, key.key): key for key in keys}
         self.annotator = proxy.Annotator(text, self.types, self.own.embedding.float().cpu(), triggers, config.seed)
         vectors, counts = self.own.vocabulary.word_vectors().float().cpu(), train_counts(text, len(self.types))
-        closer = distance.WordCloseness(vectors, counts, self.types.types, config.seed)
+        closer = semantic.WordCloseness(vectors, counts, self.types.types, config.seed)
         judged = distance.label(distance.compositions(refinement, config.seed), self.types.types, closer)
         return {**self._of(keys), "distance_labels": tables.conform(judged, tables.TABLES["distance_labels"])}
 

@@ -13,8 +13,6 @@ from ff_memories.figures.registry import DRAWN
 from ff_memories.figures.theme import COLUMN_WIDTH, HEIGHT, TEXT_WIDTH
 from ff_memories.tables import Frames as Frames
 
-DEFAULT_BINS = 9
-
 
 @dataclass(frozen=True)
 class FigureContext:
@@ -43,7 +41,7 @@ class FigureContext:
 
     @property
     def bins(self) -> int:
-        return self.options.bins or DEFAULT_BINS
+        return self.options.bins or 9
 
 
 class Drawn(NamedTuple):

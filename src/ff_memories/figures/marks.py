@@ -83,9 +83,13 @@ def share_axis(field: str, title: str | list[str], domain: list[float] | None = 
 
 def counted(frame: pl.DataFrame, context: FigureContext, unit: str) -> str:
     """Return the note on n: one number if all layers have the same, else the lowest and highest."""
-    each = frame.select("layer", "n").unique()
-    low, high = (each.select(n).item() or 0 for n in (pl.col("n").min(), pl.col("n").max()))
-    low = low if each["layer"].n_unique() == context.layers else 0
+    lacking = [] if frame["layer"].n_unique() == context.layers else [0]
+    return n_per_layer([*frame["n"], *lacking], unit)
+
+
+def n_per_layer(numbers: Sequence[int], unit: str) -> str:
+    """Return the note on n, from the numbers of all layers."""
+    low, high = min(numbers, default=0), max(numbers, default=0)
     return f"n = {low:,} {unit} per layer" if low == high else f"n = {low:,} to {high:,} {unit} per layer"
 
 

@@ -104,10 +104,8 @@ def overlay(
     def of(form: str) -> alt.Chart:
         return alt.Chart(source(rows.filter(pl.col("form") == form)))
 
-    bands, lines = (
-        of("band").encode(x=start, x2=end, y="low:Q", y2="high:Q"),
-        of("line").encode(x=start, x2=end, y="low:Q"),
-    )
+    bands = of("band").encode(x=start, x2=end, y="low:Q", y2="high:Q")
+    lines = of("line").encode(x=start, x2=end, y="low:Q")
     ground = bands.mark_bar(opacity=0.15 if colours else LIGHT, clip=True).encode(fill=fill, tooltip=tip)
     under = bands.mark_bar(fillOpacity=0, clip=True, **HALO)
     outline = bands.mark_bar(fillOpacity=0, strokeWidth=0.7, clip=True).encode(stroke=stroke, strokeDash=dash)

@@ -50,7 +50,6 @@ _declared = sections.declared("ff_memories.paper.*.figures.toml").values()
 _figures = {name: Figure(**declared) for part in _declared for name, declared in part.items()}
 DRAWN = {name: _figures[name] for name in sorted(_figures, key=lambda name: not _figures[name].section)}  # ours last
 FIGURES = {name: figure for name, figure in DRAWN.items() if figure.section}  # those that every report shows
-SPECIAL = frozenset().union(*(figure.options for figure in DRAWN.values()))  # options that few figures have
 
 
 def by_section(shown: Iterable[str]) -> dict[str, list[str]]:
@@ -67,7 +66,7 @@ def by_section(shown: Iterable[str]) -> dict[str, list[str]]:
 
 def refuse_useless(name: str, options: Mapping[str, Any]) -> None:
     """Raise ``UserError`` if ``figures.<name>`` sets an option that this figure does not have."""
-    given = {key for key in SPECIAL if options[key] is not None}
+    given = {key for figure in DRAWN.values() for key in figure.options if options[key] is not None}
     if useless := sorted(given - set(DRAWN[name].options)):
         raise UserError(f"figures.{name}.{useless[0]}: this figure has no such option", "remove the key")
 

@@ -94,12 +94,6 @@ def hatch(drawing: str, figure: str) -> str:
     return re.sub(r"(<svg\b[^>]*>)", rf"\1<defs>{''.join(definitions)}</defs>", drawing, count=1)
 
 
-def pdf(drawing: str) -> bytes:
-    """Return the drawing as PDF with its font embedded."""
-    use_own_font()
-    return in_order(vl_convert.svg_to_pdf(drawing))
-
-
 def in_order(document: bytes) -> bytes:
     """Return the PDF with each resource dictionary sorted, since their order changes with every call.
 
@@ -107,12 +101,6 @@ def in_order(document: bytes) -> bytes:
     """
     resources = rb"(/(?:Pattern|Font|XObject|ExtGState|Shading|ColorSpace) <<\n)((?: +/\w+ \d+ 0 R\n)+)"
     return re.sub(resources, lambda match: match[1] + b"".join(sorted(match[2].splitlines(keepends=True))), document)
-
-
-def png(drawing: str) -> bytes:
-    """Return the drawing as pixels, ``PIXELS`` of them per point."""
-    use_own_font()
-    return compressed(vl_convert.svg_to_png(drawing, scale=PIXELS))
 
 
 def compressed(image: bytes) -> bytes:
@@ -136,9 +124,9 @@ def files(chart: alt.TopLevelMixin, figure: str) -> dict[str, bytes]:
     specification = spec(chart)
     drawing = svg(specification, figure)
     return {
-        ".pdf": pdf(drawing),
+        ".pdf": in_order(vl_convert.svg_to_pdf(drawing)),  # with its font embedded
         ".svg": carried(drawing).encode(),
-        ".png": png(drawing),
+        ".png": compressed(vl_convert.svg_to_png(drawing, scale=PIXELS)),
         ".vl.json": (json.dumps(specification, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode(),
     }
 

@@ -25,32 +25,10 @@ def tables(
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Return the tables `promoted` and `demoted`: the ``n`` most probable tokens, and those with the lowest logits.
 
+    ``values``: rows of that table, sorted; its top token is listed first. Of a smaller vocabulary, all tokens.
     ``length``: as of ``values.length``.
     """
-    most, least = extreme_tokens(decoder, vocabulary, values, n, mean_length(decoder) if length == "mean" else None)
-    rows, rank = (grid.ravel() for grid in np.indices(most["token"].shape))
-    keys = values.select("layer", "key")[rows].with_columns(pl.Series("token_rank", rank))
-    most["probability"][:, 0] = values["top_probability"].to_numpy()  # no page says another one than `values`
-    promoted, demoted = (
-        keys.with_columns(pl.Series(name, grid.ravel()) for name, grid in tokens.items()) for tokens in (most, least)
-    )
-    return promoted, demoted
-
-
-def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
-    """Return a shard's rows of the ``values`` table: whole layers, whose values are projected together."""
-    return values.filter(pl.col("layer").is_in(list(share(values["layer"].unique().sort().to_list(), shard))))
-
-
-def extreme_tokens(
-    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, n: int, length: torch.Tensor | None
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the ``n`` most probable tokens of every value, best first, and the ``n`` with the lowest logits.
-
-    ``values``: rows of that table, sorted; its top token is listed first. Of a smaller vocabulary, all tokens. Both
-    have (values, n) arrays: ``token`` int64, ``logit`` float32 and, of the first, ``probability`` float32. ``length``:
-    at which values are read (``of_length``).
-    """
+    read_at = mean_length(decoder) if length == "mean" else None
     rows = max(1, LOGITS // vocabulary.size)
     n = min(n, vocabulary.size)
     asked = {layer: part["key"].to_numpy().astype(np.int64) for (layer,), part in values.group_by("layer")}
@@ -65,7 +43,7 @@ def extreme_tokens(
         for number, layer in enumerate(decoder.layers, 1):
             keys, vectors = asked.get(number, np.zeros(0, np.int64)), layer.values
             for part, wanted in _blocks(keys, len(vectors), rows, vocabulary.plain):
-                log_p = vocabulary.log_probabilities(of_length(vectors[part], length))[wanted]
+                log_p = vocabulary.log_probabilities(of_length(vectors[part], read_at))[wanted]
                 logits = log_p - nothing
                 logits -= logits.mean(1, keepdim=True, dtype=torch.float64).to(logits.dtype)
                 filled = slice(at, at := at + len(wanted))
@@ -74,7 +52,18 @@ def extreme_tokens(
                     tokens["token"][filled], tokens["logit"][filled] = ids.cpu(), logits.gather(1, ids).cpu()
                 most["probability"][filled] = log_p.gather(1, best).exp().cpu()
                 progress.step(len(wanted))
-    return most, least
+    row, rank = (grid.ravel() for grid in np.indices(most["token"].shape))
+    memory = values.select("layer", "key")[row].with_columns(pl.Series("token_rank", rank))
+    most["probability"][:, 0] = values["top_probability"].to_numpy()  # no page says another one than `values`
+    promoted, demoted = (
+        memory.with_columns(pl.Series(name, grid.ravel()) for name, grid in tokens.items()) for tokens in (most, least)
+    )
+    return promoted, demoted
+
+
+def of_shard(values: pl.DataFrame, shard: Shard) -> pl.DataFrame:
+    """Return a shard's rows of the ``values`` table: whole layers, whose values are projected together."""
+    return values.filter(pl.col("layer").is_in(list(share(values["layer"].unique().sort().to_list(), shard))))
 
 
 def _blocks(keys: np.ndarray, values: int, rows: int, plain: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -59,7 +59,7 @@ def download(part: Part, folder: Path, trusted: str | None = None, wait: float =
     for url in part.urls:
         try:
             got = _from(url, part, target, wanted, wait)
-        except MirrorFailed as error:
+        except (MirrorFailed, requests.RequestException) as error:
             print(f"{part.name}: {url}: {error}", file=sys.stderr)
             faults.append(f"{url}: {error}")
             continue
@@ -81,7 +81,7 @@ def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -
     partial, note = (target.with_name(f"{part.name}.partial{end}") for end in ("", ".json"))
     if wanted is None and _noted(note).get("url") != url:
         partial.unlink(missing_ok=True)  # another mirror's bytes, with no checksum to check them
-    error, restarted = None, False
+    error = None
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(min(wait * 2 ** (attempt - 1), 60))
@@ -96,10 +96,9 @@ def _from(url: str, part: Part, target: Path, wanted: str | None, wait: float) -
         if wanted in (None, digest := sha256(partial)):
             return partial
         partial.unlink()
-        if restarted or not before:
+        if not before:  # else the error may be in the part that was there
             raise MirrorFailed(f"wrong content: SHA-256 is {digest}, expected {wanted}")
-        restarted = True  # the error may be in the part that was there before resuming
-    raise MirrorFailed(f"gave up after {ATTEMPTS} attempts ({_short(error)})" if error else "wrong content")
+    raise MirrorFailed(f"gave up after {ATTEMPTS} attempts ({_short(error)})")
 
 
 def _short(error: Exception | None) -> str:
@@ -127,21 +126,15 @@ def _continue(url: str, part: Part, partial: Path, note: Path) -> None:
         noted = _noted(note)
         if noted.get("url") == url and (validator := noted.get("validator")):
             headers["If-Range"] = validator
-    try:
-        answer = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-    except (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema, requests.exceptions.MissingSchema) as e:
-        raise MirrorFailed(str(e)) from None
-    with answer:
-        if answer.status_code == 416:  # the server's file is shorter than our partial one
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+        content_range = answer.headers.get("Content-Range", "")
+        if answer.status_code == 416 or (answer.status_code == 206 and not content_range.startswith(f"bytes {at}-")):
             partial.unlink(missing_ok=True)
-            raise requests.ConnectionError("the server's file is shorter than the partial download")
+            raise requests.ConnectionError("the server cannot continue the partial download")
         if answer.status_code in PASSING:
             raise requests.ConnectionError(f"HTTP {answer.status_code}")
         if answer.status_code not in (200, 206):
             raise MirrorFailed(f"HTTP {answer.status_code} {answer.reason}")
-        if answer.status_code == 206 and not answer.headers.get("Content-Range", "").startswith(f"bytes {at}-"):
-            partial.unlink(missing_ok=True)
-            raise requests.ConnectionError("the server sent a different range than requested")
         at = at if answer.status_code == 206 else 0
         length = answer.headers.get("Content-Length")
         total = at + int(length) if length else None

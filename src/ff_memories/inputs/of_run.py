@@ -45,15 +45,9 @@ class Inputs:
         pipeline = self.config.corpus.segmenter.partition(":")[2] or None  # behind ``spacy:``
         return {"text": self.config.corpus.source, "model": self.config.model.source, "pipeline": pipeline}[kind]
 
-    def _named(self, kind: str) -> registry.Source:
-        if (source := self.source(kind)) is None:
-            raise ValueError(f"the config names no source for its {kind}")
-        return source
-
     def fetched(self, kind: str) -> dict[str, Any]:
         """Return what a fetching rule needs: the source's name, its files, and the digests in the registry."""
-        source = self.source(kind)
-        if source is None or not (source.downloads or source.sampled_from):
+        if (source := self.source(kind)) is None or not (source.downloads or source.sampled_from):
             return {"name": "none", "files": [], "row": ""}
         sums = sorted(part.sha256 or "" for way in source.downloads for part in way.parts)
         whole = source.sampled_from or source.sha256  # of the file that every download makes
@@ -61,9 +55,9 @@ class Inputs:
 
     def texts(self, split: str) -> list[str]:
         """Return the text files of a split, from the config or its source."""
-        if self.config.corpus.source is None:
+        source, raw = self.source("text"), f"raw_{split}"
+        if source is None:
             return list(getattr(self.config.corpus, split).files)
-        source, raw = self._named("text"), f"raw_{split}"
         return [source.path(raw if self.config.model.has_tokenizer and raw in source.files else split)]
 
     @property
@@ -85,7 +79,8 @@ class Inputs:
 
     def model_file(self, role: str) -> str:
         """Return the ``checkpoint`` or the ``dictionary`` of a fairseq model."""
-        return self.config.model.paths.get(f"model.{role}") or self._named("model").path(role)
+        source = self.source("model")
+        return self.config.model.paths[f"model.{role}"] if source is None else source.path(role)
 
     @property
     def model_folder(self) -> str | None:
@@ -93,8 +88,8 @@ class Inputs:
         model = self.config.model
         if isinstance(model, FairseqModel):
             return None
-        if model.source is not None:
-            return self._named("model").folder
+        if (source := self.source("model")) is not None:
+            return source.folder
         if model.gguf is not None:
             return model_folder.converted(model.digest).as_posix()
         pinned = self.pinned_on_hub

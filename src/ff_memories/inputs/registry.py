@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
@@ -21,11 +21,7 @@ Name = Annotated[str, StringConstraints(pattern=rf"^{_PART}$")]
 Below = Annotated[str, StringConstraints(pattern=rf"^({_PART}/)*{_PART}$")]
 
 
-class Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Part(Row):
+class Part(BaseModel, extra="forbid", frozen=True):
     """One file to download, from its first mirror that works."""
 
     name: Name
@@ -46,14 +42,14 @@ class Part(Row):
         return self
 
 
-class Download(Row):
+class Download(BaseModel, extra="forbid", frozen=True):
     """One way to get all of a source's files. ``joined``: the parts make up one file, which ``form`` is about."""
 
     format: Literal["zip", "tar.bz2", "parquet", "joined"]
     parts: list[Part] = Field(min_length=1)
 
 
-class Source(Row):
+class Source(BaseModel, extra="forbid", frozen=True):
     """A text, model or pipeline that a config can name."""
 
     kind: Literal["text", "model", "pipeline"]

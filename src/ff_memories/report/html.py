@@ -50,13 +50,10 @@ def inline(source: str, name: str, label: str) -> str:
     for parent in root.iter():
         for child in [c for c in parent if str(c.tag).endswith(("}script", "}foreignObject", "}style"))]:
             parent.remove(child)
+    labels = ("role", "aria-label", "aria-roledescription")  # of every shape; a screen reader should read one figure
     for element in root.iter():
-        element.attrib.update({key: _prefixed(key, value, name) for key, value in element.attrib.items()})
-        for key in [k for k in element.attrib if k.lower().startswith("on")]:
-            del element.attrib[key]
-        # Vega labels every shape as a separate graphic; screen readers should read the figure as one
-        for key in ("role", "aria-label", "aria-roledescription"):
-            element.attrib.pop(key, None)
+        kept = [key for key in element.attrib if key not in labels and not key.lower().startswith("on")]
+        element.attrib = {key: _prefixed(key, element.attrib[key], name) for key in kept}
     root.set("role", "img")
     root.set("aria-label", label)
     return ElementTree.tostring(root, encoding="unicode", short_empty_elements=True)
@@ -96,7 +93,7 @@ def script() -> str:
 def figure_page(name: str, specification: dict[str, Any]) -> str:
     """Return a self-contained page with one figure that fills its window, from its Vega-Lite."""
     version = re.findall(r"/v(\d+\.\d+)", specification["$schema"])[0]
-    text = _enclosed(f"{vega(version)}\nconst spec = {_compact(specification)};\n{ours('report/figure.js')}")
+    text = _enclosed(f"{vega(version)}\nconst spec = {compact(specification)};\n{ours('report/figure.js')}")
     caption = specification["description"]
     return render("report/figure.html.j2", name=name, title=title(name), caption=caption, script=Markup(text))
 
@@ -111,16 +108,7 @@ def policy(text: str | None = None) -> str:
     return f"{allowed}; script-src 'sha256-{digest}'"
 
 
-def embedded(specification: str) -> str:
-    """Return a specification as JSON that is safe inside a ``script`` element. Raises ``ValueError`` if it is not JSON.
-
-    Omits the description, since the page shows the caption itself.
-    """
-    plain: dict[str, Any] = json.loads(specification)
-    plain.pop("description", None)
-    return _compact(plain)
-
-
-def _compact(data: dict[str, Any]) -> str:
+def compact(data: dict[str, Any]) -> str:
+    """Return data as JSON that is safe inside a ``script`` element."""
     text = json.dumps(data, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return text.replace("<", r"\u003c")

@@ -17,9 +17,6 @@ from ff_memories.judge.numbers import needed
 from ff_memories.judge.register import Claim, register
 from ff_memories.judge.wording import BASELINES, against, natural, notes, standing
 
-_SECTION = re.compile(r"section (\d(?:\.\d)?)")
-_PLACE = re.compile(r"(Figure|Table) (B?\d+)")
-
 OF_CLAIM = (  # attributes of a claim that its row shows
     "sentence", "shown", "words", "rests_on", "measured_as", "unit", "judged_as", "judged_unit", "limit_from", "beyond",
     "by_construction",
@@ -85,16 +82,11 @@ def _needed(row: dict[str, Any], claim: Claim) -> str:
 
 
 def section_of(claim: Claim) -> str:
-    """Return the number of the section that makes the claim, or ``BEYOND``. Raises ``ValueError`` if none is named."""
-    if claim.beyond:
-        return BEYOND
-    section = _SECTION.search(claim.source)
-    if section is None:
-        raise ValueError(f"{claim.id}: {claim.source!r} names no section")
-    return section[1]
+    """Return the number of the section that makes the claim, or ``BEYOND``."""
+    return BEYOND if claim.beyond else re.findall(r"section (\d(?:\.\d)?)", claim.source)[0]
 
 
 def part_of(claim: Claim) -> str | None:
     """Return the figure or table that shows the claim, such as ``figure3``; ``None`` if only the text states it."""
-    part = _PLACE.search(claim.source)
+    part = re.search(r"(Figure|Table) (B?\d+)", claim.source)
     return part and f"{part[1]}{part[2]}".lower()

@@ -4,16 +4,19 @@ The summary, for a README, an appendix or a pull request, has no corpus text.
 """
 
 import json
+import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 from markupsafe import Markup
 
+from ff_memories.base.files import in_project
 from ff_memories.base.text import escape_invisible, finished, listed
 from ff_memories.config import Settings
 from ff_memories.figures.registry import DRAWN, GALLERY, caption, title
@@ -21,41 +24,28 @@ from ff_memories.judge import training, wording
 from ff_memories.judge.register import register
 from ff_memories.judge.sensitivity import changes
 from ff_memories.judge.wording import word
-from ff_memories.model.info import ABOUT, TITLES, has_inactive
+from ff_memories.model.info import ABOUT, TITLES
 from ff_memories.report import outline
 from ff_memories.report.answers import SOURCES, answer, first_lines, looked_at, named
-from ff_memories.report.html import embedded, inline, render, script
+from ff_memories.report.html import compact, inline, render, script
 from ff_memories.report.tables123 import EXCERPTS
+from ff_memories.tables import Frames
 from ff_memories.tables.annotation import ANNOTATOR, MODEL, PEOPLE, SIMULATED
+
+Info = Mapping[str, Any]  # of the run's model
+Parts = dict[str, dict[str, Any]]  # what the template shows of each figure and table, by name
 
 
 def report(
-    config: Settings,
-    info: Mapping[str, Any],
-    read: Mapping[str, pl.DataFrame],
-    figures: Mapping[str, str],
-    excerpts: Mapping[str, str],
-    specifications: Mapping[str, str],
-    targets: Mapping[str, str],
-    figures_at: str,
-    configfile: str | None = None,
+    config: Settings, info: Info, read: Frames, parts: Parts, claims_target: str, configfile: str | None
 ) -> tuple[str, str]:
     """Return the report as one self-contained HTML page, and its summary as Markdown.
 
-    Args:
-        config: the run's settings.
-        info: the run's model info.
-        read: the tables claims and counts; annotation_scores, baselines and sensitivity, if the run made them.
-        figures: SVG documents by name, such as ``figure2``; the page omits the others.
-        excerpts: HTML fragments ``table1`` to ``table3``, rendered by this package.
-        specifications: Vega-Lite specifications of the interactive figures, by name; other figures stay static.
-        targets: the Snakemake target of each part (``figure3``, ``table1``, ``claims``).
-        figures_at: the folder of the figures, relative to the page.
-        configfile: the run's config file, for the commands; ``None`` if Snakemake finds it by default.
+    ``read``: the tables claims and counts; annotation_scores, baselines and sensitivity, if the run made them.
+    ``parts``: of ``parts_of``. ``claims_target``: the claims' in Snakemake. ``configfile``: the run's, for the
+    commands; ``None`` if Snakemake finds it by default.
     """
     counts, baselines, scope = read["counts"], read.get("baselines"), info["scope"]
-    command = partial(_command, configfile)
-    parts = _parts(figures, excerpts, specifications, targets, figures_at, command, config, has_inactive(info))
     sensitivity, scores = read.get("sensitivity"), read.get("annotation_scores")
     choices = None if sensitivity is None else choices_section(sensitivity, parts.get("sensitivity"))
     memories = config.composition.memories
@@ -65,9 +55,9 @@ def report(
         row["moved"] = choices and choices["strongest"].get(row["claim"])
     first = first_lines(rows, counts, config, info)
     groups = wording.counts({row["claim"]: row for row in rows})
-    code = script() if specifications else None
+    live = [part for part in parts.values() if part["spec"]]
+    revision = f" at revision {info['revision']}" if info.get("revision") else ""
     tallied = Counter(row["standing"] for row in rows if not row["beyond"])
-    some = looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed)
     html = render(
         "report/report.html.j2",
         config=config,
@@ -75,7 +65,7 @@ def report(
         scope=scope,
         title=TITLES[scope],
         about=ABOUT[scope],
-        model=_model(config, info),
+        model=named(info) + revision if scope == "model" else config.model.source or "the run's own checkpoint",
         first=first,
         groups=wording.told(groups),
         tally=[(name, tallied[name]) for name in wording.WORDS if tallied[name]],
@@ -87,51 +77,58 @@ def report(
         source=SOURCES.get(config.corpus.source, config.corpus.source),
         untrained=_models(baselines),
         shuffled=_models(baselines, "shuffled"),
-        looked_at=some,
-        claims_command=command(targets.get("claims")),
-        script=code and Markup(code),
-        live=[part for part in parts.values() if part["spec"]],
+        looked_at=looked_at(config.looked_at, info.get("neurons", info["keys"]), config.seed),
+        command=partial(_command, configfile),
+        claims_target=claims_target,
+        script=Markup(script()) if live else None,
+        live=live,
         compared=any(row["baseline"] is not None for row in rows),
     )
     heading = wording.line(config.run, scope, groups)
     return html, markdown(heading, scope, first["lines"], rows)
 
 
-def _parts(
-    figures: Mapping[str, str],
-    excerpts: Mapping[str, str],
-    specifications: Mapping[str, str],
-    targets: Mapping[str, str],
-    figures_at: str,
-    command: Callable[[str | None], str | None],
-    config: Settings,
-    active: bool,
-) -> dict[str, dict[str, Any]]:
-    """Return what the template shows of each figure and table; ``active``: whether memories can be inactive."""
-    parts = {name: _figure(name, svg, figures_at, config.values.target, active) for name, svg in figures.items()}
-    parts |= {
-        name: {"title": f"{name.replace('table', 'Table ')}: {EXCERPTS[name].title}", "table": Markup(html)}
-        for name, html in excerpts.items()
-    }
-    for name, part in parts.items():
-        spec, target = specifications.get(name), targets.get(name)
-        part |= {"name": name, "target": target, "command": command(target)}
-        part |= {"tables": DRAWN[name].tables if name in DRAWN else ()}
-        headline = json.loads(spec).get("usermeta", {}).get("headline") if spec else None  # what it shows in this run
-        part |= {"spec": spec and Markup(embedded(spec)), "headline": headline if isinstance(headline, str) else None}
+def parts_of(
+    config: Settings, active: bool, figures: list[Path], excerpts: list[Path], specs: list[Path], folder: Path
+) -> Parts:
+    """Return what the template shows of each figure (``figure2.svg``) and table (``table1.html``), by name.
+
+    ``active``: as in ``FigureContext``. ``specs``: Vega-Lite of the interactive figures; the others stay static.
+    ``folder``: the page's, where its links begin.
+    """
+    documents = {path: path.read_text(encoding="utf-8") for path in (*figures, *excerpts, *specs)}
+    interactive = {path.name.removesuffix(".vl.json"): json.loads(documents[path]) for path in specs}
+    parts: Parts = {}
+    for path in figures:
+        name, figure = path.stem, DRAWN[path.stem]
+        text, spec = caption(name, config.values.target, active), interactive.get(name, {})
+        spec.pop("description", None)  # the page shows the caption itself
+        parts[name] = {
+            "title": title(name),
+            "caption": text,
+            "svg": Markup(inline(documents[path], name, f"{title(name)}. {text}")),
+            "at": Path(os.path.relpath(path.with_suffix(""), folder)).as_posix(),
+            "gallery": figure.keys and GALLERY + figure.keys,
+            "tables": figure.tables,
+            "spec": spec and Markup(compact(spec)),
+            "headline": spec.get("usermeta", {}).get("headline"),  # what it shows in this run
+        }
+    for path in excerpts:
+        heading = f"{path.stem.replace('table', 'Table ')}: {EXCERPTS[path.stem].title}"
+        parts[path.stem] = {"title": heading, "table": Markup(documents[path]), "tables": (), "spec": None}
+    for path in (*figures, *excerpts):
+        parts[path.stem] |= {"name": path.stem, "target": in_project(path)}
     return parts
 
 
-def _section(
-    section: outline.PaperSection, parts: Mapping[str, dict[str, Any]], rows: Sequence[dict[str, Any]]
-) -> dict[str, Any]:
+def _section(section: outline.PaperSection, parts: Parts, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     shown = [parts[name] for name in section.parts if name in parts]
     return {
         "section": section,
         "answer": answer(section.number, rows),
         "figures": [part for part in shown if "svg" in part],
         "tables": [part for part in shown if "table" in part],
-        "parts": [part for part in shown if part["target"]],
+        "parts": shown,
         "rows": [row for row in rows if row["section"] == section.number],
     }
 
@@ -150,26 +147,10 @@ def _linked(sentence: str) -> Markup:
     return Markup("").join(link.format(piece, statements[piece]) if piece in statements else piece for piece in pieces)
 
 
-def _figure(name: str, svg: str, figures_at: str, target: str, active: bool) -> dict[str, Any]:
-    text, keys = caption(name, target, active), DRAWN[name].keys
-    drawing = Markup(inline(svg, name, f"{title(name)}. {text}"))
-    at = {"at": f"{figures_at}/{name}", "gallery": keys and GALLERY + keys}
-    return {"title": title(name), "caption": text, "svg": drawing, **at}
-
-
-def _command(configfile: str | None, target: str | None) -> str | None:
+def _command(configfile: str | None, target: str) -> str:
     """Return the command that reruns one target."""
-    if target is None:
-        return None
     config = f" --configfile {shlex.quote(configfile)}" if configfile else ""
     return f"snakemake --cores all --resources gpu=1 --force {target}{config}"
-
-
-def _model(config: Settings, info: Mapping[str, Any]) -> str:
-    """Return a run's model by its name."""
-    if info["scope"] != "model":
-        return config.model.source or "the run's own checkpoint"
-    return named(info) + (f" at revision {info['revision']}" if info.get("revision") else "")
 
 
 def annotation_section(scores: pl.DataFrame) -> dict[str, Any]:

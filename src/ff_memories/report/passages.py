@@ -25,11 +25,12 @@ class Passage:
         return " ".join(filter(None, ["…" if self.cut else "", self.before, self.marked]))
 
 
+@dataclass(frozen=True)
 class Texts:
     """The corpus and its dictionary, the source of passages."""
 
-    def __init__(self, corpus: store.Corpus, dictionary: Types):
-        self.corpus, self.dictionary = corpus, dictionary
+    corpus: store.Corpus
+    dictionary: Types
 
     @classmethod
     def read(cls, sentences: str | Path, corpus: str | Path, dictionary: str | Path) -> "Texts":

@@ -18,13 +18,6 @@ from ff_memories.tables.annotation import PEOPLE, TYPES, marks, preferred
 
 PREFIXES = 3  # of a key in Table 1
 SHOWN = 10  # values in Table 2's HTML and LaTeX; its CSV has 100
-COLUMNS = {  # of each CSV, between the key's and ``scope``
-    "table1": ("pattern", "type", "annotator", "covered", "shown", "prefix", "last_token"),
-    "table2": (
-        "prediction", "top_probability", "agreeing_triggers", "triggers", "precision", "trigger", "token", "agrees",
-    ),
-    "table3": ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token"),
-}  # fmt: skip
 Info = Mapping[str, Any]
 ShownMemory = dict[str, Any]  # what a template shows of a key or value
 Formats = tuple[str, str, str]  # HTML, CSV and LaTeX
@@ -38,17 +31,7 @@ def _memory(layer: int, memory: int, neurons: int | None, annotator: str = PEOPL
     return {"layer": layer, "name": memory_name(memory, neurons), "neurons": neurons, "fields": fields, "mark": mark}
 
 
-# -- Table 1 -----------------------------------------------------------------------------------------------------------
-
-
-def table1(
-    annotations: pl.DataFrame,
-    labels: pl.DataFrame,
-    triggers: pl.DataFrame,
-    texts: Texts,
-    layers: int,
-    neurons: int | None = None,
-) -> list[ShownMemory]:
+def table1(tables: Frames, texts: Texts, layers: int, neurons: int | None = None) -> list[ShownMemory]:
     """Return up to four rows: a shallow and a semantic key from the lower and the upper half of the layers.
 
     The table thus covers the paper's claim: shallow patterns below, semantic ones above. Each key is the one with the
@@ -56,7 +39,7 @@ def table1(
     other type. People's annotations take precedence over the proxy's.
     """
     covered = pl.col("covered")
-    patterns = preferred(annotations).with_columns(pl.col("ranks").list.len().cast(pl.Int64).alias("covered"))
+    patterns = preferred(tables["annotations"]).with_columns(pl.col("ranks").list.len().cast(pl.Int64).alias("covered"))
     most = [covered.filter(type=kind).max().over("annotator", "layer", "key").fill_null(0) for kind in TYPES]
     margin = pl.when(pl.col("type") == TYPES[0]).then(covered - most[1]).otherwise(covered - most[0])
     order = ["margin", "covered", "layer", "key", "annotator", "pattern"]
@@ -66,7 +49,7 @@ def table1(
     rows = []
     for row in pl.concat(clearest).iter_rows(named=True):
         of_key = {"layer": row["layer"], "key": row["key"]}
-        shown = triggers.filter(pl.col("rank").is_in(row["ranks"]), **of_key).sort("rank")
+        shown = tables["triggers"].filter(pl.col("rank").is_in(row["ranks"]), **of_key).sort("rank")
         passages = [texts.passage(s, p) for s, p in shown.select("sentence", "position").iter_rows()]
         rows.append(
             _memory(row["layer"], row["key"], neurons, row["annotator"])
@@ -74,7 +57,7 @@ def table1(
                 "pattern": escape_invisible(row["description"]),
                 "type": row["type"],
                 "covered": row["covered"],
-                "shown": labels.filter(annotator=row["annotator"], **of_key).height,  # annotated triggers
+                "shown": tables["pattern_labels"].filter(annotator=row["annotator"], **of_key).height,  # triggers
                 "passages": list(dict.fromkeys(passages))[:PREFIXES],
             }
         )
@@ -83,21 +66,13 @@ def table1(
 
 def write_table1(tables: Frames, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 1; its CSV and LaTeX have one line per example prefix."""
-    annotations, labels, scope = tables["annotations"], tables["pattern_labels"], info["scope"]
-    rows = table1(annotations, labels, tables["triggers"], texts, info["layers"], neurons_of(info))
-    html, latex = _rendered("table1", rows=rows, scope=scope)
-    return html, csv1(rows, scope), latex
-
-
-def csv1(rows: Sequence[ShownMemory], scope: str) -> str:
+    rows = table1(tables, texts, info["layers"], neurons_of(info))
     lines = []
     for row in rows:
         pattern = row["pattern"], row["type"], row["mark"] or PEOPLE, row["covered"], row["shown"]
         lines += [(row, [*pattern, passage.plain, passage.marked]) for passage in row["passages"]]
-    return _csv("table1", lines, scope)
-
-
-# -- Table 2 -----------------------------------------------------------------------------------------------------------
+    columns = ("pattern", "type", "annotator", "covered", "shown", "prefix", "last_token")
+    return _formats("table1", columns, lines, rows=rows, scope=info["scope"])
 
 
 def table2(
@@ -156,21 +131,17 @@ def write_table2(tables: Frames, texts: Texts, info: Info, config: Settings) -> 
     """Return Table 2, with one line per value; its HTML and LaTeX have ``SHOWN``, its CSV all of ``table2``."""
     values, target, scope = tables["values"], config.values.target, info["scope"]
     rows = table2(values, tables["triggers"], texts, target, neurons=neurons_of(info))
-    html, latex = _rendered("table2", rows=rows[:SHOWN], scope=scope, target=target, agreement=agreement(values))
-    return html, csv2(rows, scope), latex
-
-
-def csv2(rows: Sequence[ShownMemory], scope: str) -> str:
     lines = []
     for row in rows:
         precision = None if row["precision"] is None else f"{row['precision']:.6g}"
         passage = (row["passage"].plain, row["passage"].marked) if row["passage"] else (None, None)
         predicted = (row["token"], f"{row['probability']:.6g}", row["agreeing"], row["triggers"], precision)
         lines.append((row, [*predicted, *passage, str(row["agrees"]).lower()]))
-    return _csv("table2", lines, scope)
-
-
-# -- Table 3 (Appendix A) ----------------------------------------------------------------------------------------------
+    about = ("prediction", "top_probability", "agreeing_triggers", "triggers", "precision")
+    columns = (*about, "trigger", "token", "agrees")
+    return _formats(
+        "table2", columns, lines, rows=rows[:SHOWN], scope=scope, target=target, agreement=agreement(values)
+    )
 
 
 def table3(
@@ -201,34 +172,28 @@ def table3(
 
 def write_table3(tables: Frames, texts: Texts, info: Info, config: Settings) -> Formats:
     """Return Table 3; its CSV and LaTeX have one line per prefix."""
-    scope = info["scope"]
     key = table3(tables["annotations"], tables["triggers"], texts, config.patterns.top, neurons_of(info))
-    html, latex = _rendered("table3", key=key, scope=scope)
-    return html, csv3(key, scope), latex
-
-
-def csv3(key: ShownMemory | None, scope: str) -> str:
     lines = []
     if key is not None:
         named = {n: f"{text} ({kind})" for n, text, kind in key["patterns"]}
         for rank, numbers, passage in key["prefixes"]:
             patterns = " ".join(map(str, numbers)), "; ".join(named[n] for n in numbers)
             lines.append((key, [key["mark"] or PEOPLE, rank, *patterns, passage.plain, passage.marked]))
-    return _csv("table3", lines, scope)
+    columns = ("annotator", "rank", "patterns", "descriptions", "prefix", "last_token")
+    return _formats("table3", columns, lines, key=key, scope=info["scope"])
 
 
-# -- of all three ------------------------------------------------------------------------------------------------------
+def _formats(
+    table: str, columns: Sequence[str], lines: Sequence[tuple[ShownMemory, list[Any]]], **shown: object
+) -> Formats:
+    """Return a table as HTML, as CSV, and as a LaTeX ``tabular`` (its packages in the first line).
 
-
-def _rendered(table: str, **shown: object) -> tuple[str, str]:
-    """Return a table as HTML, and as a LaTeX ``tabular`` (its packages in the first line)."""
-    return render(f"tables123/{table}.html.j2", **shown), render(f"tables123/{table}.tex.j2", **shown)
-
-
-def _csv(table: str, lines: Sequence[tuple[ShownMemory, list[Any]]], scope: str) -> str:
-    """Return a table as CSV, from each line's key and its cells of the table's ``COLUMNS``."""
-    header = [*(lines[0][0]["fields"] if lines else ("layer", "key")), *COLUMNS[table], "scope"]
-    return csv_text(header, [(*key["fields"].values(), *cells, scope) for key, cells in lines])
+    ``lines``: each line's key and its cells of ``columns``, for CSV. ``shown``: what the templates show.
+    """
+    html, latex = (render(f"tables123/{table}.{suffix}.j2", **shown) for suffix in ("html", "tex"))
+    header = [*(lines[0][0]["fields"] if lines else ("layer", "key")), *columns, "scope"]
+    csv = csv_text(header, [(*key["fields"].values(), *cells, shown["scope"]) for key, cells in lines])
+    return html, csv, latex
 
 
 @dataclass(frozen=True)

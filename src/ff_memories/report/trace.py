@@ -7,7 +7,6 @@
 import math
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,16 +38,13 @@ PARTS = ("residual", "update", "output")
 
 
 def record(
-    decoder: LanguageModel,
-    types: Types,
-    tokens: np.ndarray,
-    words: Sequence[str],
-    layers: Sequence[LayerTrace],
-    *,
-    values: Vocabulary,
-    among: str = "all",
+    model: Any, tokens: np.ndarray, words: Sequence[str], layers: Sequence[LayerTrace], values: Vocabulary, among: str
 ) -> dict[str, Any]:
-    """Return the trace of ``tokens`` (tokens,) and their ``words``; ``values`` reads values, ``among`` these types."""
+    """Return the trace of ``tokens`` (tokens,) and their ``words`` through an ``api.Model``.
+
+    ``values`` reads values, ``among`` these types.
+    """
+    decoder, types = model.decoder, model.dictionary
     shape = decoder.description
     ids, written = [decoder.start, *tokens.tolist()], ["", *(words if isinstance(types, Dictionary) else [])]
     positions: list[dict[str, Any]] = []
@@ -174,13 +170,9 @@ def linked(found: dict[str, Any], results: Path, neurons: int | None) -> dict[st
 
     ``neurons``: d_m with both signs.
     """
-    page, by_layer = results / "gallery" / "index.html", None  # without: it shows all memories
-    try:
-        by_layer = parts.read(page.parent, MANIFEST).get("shown")
-        whole = page.is_file() and (by_layer is None or len(by_layer) == found["model"]["layers"])
-    except (OSError, ValueError, LookupError, AttributeError, TypeError, zlib.error):  # none, or damaged
-        whole = False
-    gallery = page.as_posix() if whole else None
+    page = results / "gallery" / "index.html"
+    gallery = page.as_posix() if page.is_file() else None
+    by_layer = parts.read(page.parent, MANIFEST).get("shown") if gallery else None  # without: it shows all memories
     for memory in found["memories"]:
         layer, number = memory["layer"], memory_of(memory["key"], memory["sign"], neurons)
         here = gallery and (by_layer is None or number in by_layer[layer - 1])
@@ -208,8 +200,8 @@ def page(found: dict[str, Any], folder: Path) -> str:
     for index, position in enumerate(positions):
         following = positions[index + 1]["id"] if index + 1 < len(positions) else None
         cells = found["cells"][index * len(layers) : (index + 1) * len(layers)]
-        own = {"token": shown(position["token"]), "unknown": position["unknown"]}
-        rows.append(own | {"cells": [_grid_cell(cell, following) for cell in cells]})
+        grid = [_grid_cell(cell, following) for cell in cells]
+        rows.append({"token": shown(position["token"]), "unknown": position["unknown"], "cells": grid})
     return render(
         "trace/trace.html.j2",
         run=found.get("run", ""),

@@ -31,7 +31,5 @@ def run(
     """
     described, texts, options = read_info(info), Texts.read(tables["sentences"], corpus, dictionary), config.gallery
     read = {name: schemas.read(tables[name]) for name in TABLES}
-    some = config.looked_at is not None or options.keys is not None
-    sizes = described["layers"], described["keys"]
-    material = Material(*sizes, texts, read, options.triggers, neurons(described), some)
+    material = Material(described["layers"], described["keys"], texts, read, options.triggers, neurons(described))
     sites.build(site, material, config, described, configfile and in_project(Path(configfile)))

@@ -1,7 +1,6 @@
 """Write the report: the run's answers, then the paper's sections with figures and numbers, on one offline page."""
 
 import json
-import os
 from pathlib import Path
 
 from ff_memories import tables as schemas
@@ -9,8 +8,8 @@ from ff_memories.base.files import atomic_write, in_project, write_whole
 from ff_memories.base.parameters import AnyInputs, Input, Output, Param, Tables
 from ff_memories.config import Settings
 from ff_memories.figures import draw
-from ff_memories.model.info import read_info
-from ff_memories.report.page import report
+from ff_memories.model.info import has_inactive, read_info
+from ff_memories.report.page import parts_of, report
 
 
 def run(
@@ -41,26 +40,17 @@ def run(
         summary: file to write: summary.md
         plotted: file to write: plotted.parquet
     """
-    described, claims = read_info(info), tables["claims"]
+    described = read_info(info)
     read = {name: schemas.read(path) for name, path in tables.items()}
     if perplexity is not None:
-        measured = json.loads(_text(perplexity))
+        measured = json.loads(perplexity.read_text(encoding="utf-8"))
         described |= {"perplexity": measured["perplexity"], "in_windows": measured["in_windows"]["perplexity"]}
-    drawings, fragments = ({path.stem: path for path in paths} for paths in (figures, excerpts))
-    drawn, quoted = ({name: _text(path) for name, path in paths.items()} for paths in (drawings, fragments))
-    specifications = {path.name.removesuffix(".vl.json"): _text(path) for path in specs}
-    targets = {name: in_project(path) for name, path in {**drawings, **fragments, "claims": claims}.items()}
-    folder = next(iter(drawings.values()), html).parent
-    figures_at = Path(os.path.relpath(folder, html.parent)).as_posix()
+    parts = parts_of(config, has_inactive(described), figures, excerpts, specs, html.parent)
     again = configfile and in_project(Path(configfile))
-    page, short = report(config, described, read, drawn, quoted, specifications, targets, figures_at, again)
+    page, short = report(config, described, read, parts, in_project(tables["claims"]), again)
     write_whole(html, page)
     if summary is not None:
         write_whole(summary, short)
     if plotted is not None:
         with atomic_write(plotted) as file:
             draw.plotted(numbers).write_parquet(file)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")

@@ -33,10 +33,11 @@ def frame(name, columns):
     return tables.conform(pl.DataFrame(columns, schema_overrides=schema.columns, strict=False), schema)
 
 
-def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, neurons=None):
+def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, neurons=None, change=dict):
     """Return a gallery's material: key 0 of each layer fires on nothing, key 1 is annotated by two who differ.
 
     Three triggers of key 2, of ranks 1, 2 and 4, have one text, and two of key 1 of layer 1, of ranks 1 and 3.
+    ``change``: a function that returns other tables for its own.
     """
     rng = np.random.default_rng(seed)
     types = HOSTILE + [f"{'aeiou'[i % 5]}word{i}" for i in range(vocabulary)]
@@ -108,7 +109,7 @@ def material(layers=2, keys=70, top=6, sentences=400, vocabulary=300, seed=0, ne
         similar(rng, layers, keys, neurons), without(rng, layers, len(tokens)),
     ]  # fmt: skip
     texts = Texts(corpus, Dictionary(types))
-    return Material(layers, keys, texts, dict(zip(TABLES, held, strict=True)), top, neurons)
+    return Material(layers, keys, texts, change(dict(zip(TABLES, held, strict=True))), top, neurons)
 
 
 def without(rng, layers, tokens):

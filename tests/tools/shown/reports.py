@@ -16,6 +16,7 @@ from ff_memories.judge.register import register
 from ff_memories.judge.verdicts import verdicts
 from ff_memories.report.html import render
 from ff_memories.report.passages import Texts
+from ff_memories.report.tables123 import table1
 
 HOSTILE = ["<script>alert(1)</script>", '"><img', "a\u202eb", "=cmd()", "{{7*7}}", "\\input{x}", "@SUM(1)"]
 
@@ -79,6 +80,13 @@ TRIGGERS = frame("triggers", trigger(1, 0, 2, 6), trigger(2, 0, 3, 7), trigger(3
 ANNOTATIONS = frame("annotations", annotation([1, 2, 3], "<b>" + HOSTILE[2]))
 
 LABELS = frame("pattern_labels", *(label(rank) for rank in (1, 2, 3, 4)))
+
+
+def first_table(annotations, labels, triggers, neurons=None):
+    """Return the rows of Table 1 of a model with 16 layers."""
+    read = {"annotations": annotations, "pattern_labels": labels, "triggers": triggers}
+    return table1(read, texts(), 16, neurons)
+
 
 CONFIG: dict[str, Any] = {
     "run": "try", "seed": 1, "fidelity": "paper",

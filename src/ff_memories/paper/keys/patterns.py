@@ -47,13 +47,13 @@ def run(
     items = study.items(tables.read(triggers), text, types, options.keys_per_layer, options.top, config.seed)
     tables.write(study.plan(items), plan, neurons=tables.neurons_of(triggers))
     asked = tables.read(plan)
-    given, judged = annotation_files.read_all(annotated, config.run, problems)
+    given, judgements = annotation_files.read_all(annotated, config.run, problems)
     compositions = distance.compositions(tables.read(refinement), config.seed)
     cases = distance.compared(compositions, tables.read(examples), text, types, config.seed)
     example_of = {case.item: case.example for case in cases}
-    records, not_shown = check(given, dict(asked.select("item", "prefixes").iter_rows()), problems)
-    judged, not_shown_either = check_judgements(judged, example_of, problems)
-    problems.refuse()
+    prefixes = dict(asked.select("item", "prefixes").iter_rows())
+    records, judged = check(given, prefixes, problems), check_judgements(judgements, example_of, problems)
+    problems.refuse("correct these rows and run the workflow again (nothing was scored or written)")
 
     machine = {tables.name_of(path): tables.read(path) for path in proxy}
     patterns, labelled = scoring.annotations(records, asked), scoring.item_labels(records, asked)
@@ -74,7 +74,8 @@ def run(
     for path, frame in new.items():
         table = pl.concat([machine[tables.name_of(path)], frame])
         tables.write(table, path, neurons=tables.neurons_of(triggers) if "key" in table.columns else None)
-    gone = sorted({(s.annotator, s.item, s.file) for s in [*not_shown, *not_shown_either]})
+    not_shown = [s for s in given if s.item not in prefixes] + [s for s in judgements if s.item not in example_of]
+    gone = sorted({(s.annotator, s.item, s.file) for s in not_shown})
     write_whole(stale, csv_text(["annotator", "item", "file"], gone))
     everybody = {r.annotator for r in [*given, *judged]}
     reasons = {

@@ -8,7 +8,7 @@ import polars as pl
 import torch
 
 from ff_memories import tables
-from ff_memories.annotate import distance, proxy, scoring, study
+from ff_memories.annotate import distance, proxy, scoring, semantic, study
 from ff_memories.annotate.words import train_counts
 from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
@@ -74,7 +74,7 @@ def run(
         planted = proxy.cases(annotator, text, triggered, options.top, seed, generator(seed, "planted patterns"))
         rows = [*((ANNOTATOR, *row) for row in proxy.scores(annotator, planted)), *rows]
     vectors, occurrences = decoder.vocabulary.word_vectors().float(), train_counts(text, len(types))
-    closer = distance.WordCloseness(vectors, occurrences, types.types, seed)
+    closer = semantic.WordCloseness(vectors, occurrences, types.types, seed)
     judged = distance.label(distance.compositions(refined, seed), types.types, closer)
     tables.write_counts("proxy", reasons, counts)
     tables.write(patterns, annotations, neurons=decoder.neurons)

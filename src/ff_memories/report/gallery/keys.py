@@ -42,7 +42,7 @@ def key_parts(material: Material) -> Iterator[list[dict[str, Any]]]:
     samples = _Prefixes(material, material["samples"])
     of_samples, percentiles = material.starts(material["samples"]), material["samples"]["percentile"].to_list()
     extra, shades, fires, similar = _by_key(material), _shades(material), _histograms(material), _Similar(material)
-    values, same = _Values(material), material.same_text
+    values, same = _Values(material), material.same_text()
     # where each trigger's rows of `levels` begin
     levels = [0, *material["triggers"]["position"].cast(pl.Int64).cum_sum()]
     without = _Without(material)
@@ -142,10 +142,9 @@ class _Without:
         ends = table["prefix"].to_numpy().astype(np.int64)
         sentence = np.searchsorted(offsets, ends, side="right") - 1
         table = table.with_columns(sentence=pl.Series(sentence), position=pl.Series(ends - offsets[sentence] + 1))
-        table = table.with_columns(ordinal=pl.Series(material.ordinals(table)))
-        self.table = table.sort("ordinal", "coefficient", "prefix", descending=[False, True, False])
+        self.table = table.sort("layer", "key", "coefficient", "prefix", descending=[False, False, True, False])
         self.prefixes = _Prefixes(material, self.table)
-        self.bounds = np.searchsorted(self.table["ordinal"], np.arange(material.size + 1)).tolist()
+        self.bounds = material.starts(self.table).tolist()
 
     def __call__(self, ordinal: int) -> dict[str, Any]:
         rows = range(*self.bounds[ordinal : ordinal + 2])

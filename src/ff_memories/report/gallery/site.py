@@ -18,7 +18,7 @@ from ff_memories.paper.keys.measures import LABELS, MUTATIONS, key_changes
 from ff_memories.report.gallery import parts
 from ff_memories.report.gallery.keys import KEYS_OF_A_PART, LEVELS, key_parts
 from ff_memories.report.gallery.material import Material
-from ff_memories.report.gallery.words import most_triggers, term_parts, word_parts
+from ff_memories.report.gallery.words import term_parts, word_parts
 from ff_memories.tables.annotation import MODEL
 from ff_memories.tables.gallery import HISTOGRAM_BINS
 
@@ -68,7 +68,7 @@ def manifest(material: Material, config: Settings, info: dict[str, Any]) -> dict
         "adaptive": bool(info.get("adaptive_output")),
         **({} if neurons(info) is None else {"neurons": neurons(info)}),
         "keys_of_a_part": KEYS_OF_A_PART,
-        "top": most_triggers(material),
+        "top": material.most_triggers,
         "shaded": not material["levels"].is_empty(),
         "counted": not material["firing"].is_empty(),
         "sampled": min(config.gallery.sampled, int((available(material.corpus, config.triggers.positions) > 0).sum())),
@@ -143,9 +143,8 @@ def _layer(
     def words(column: str) -> list[int | None]:
         return [None if t is None else places.setdefault(t, len(places)) for t in frame[column].to_list()]
 
-    promoted = (
-        material["promoted"]["token"].to_numpy().reshape(material.size, -1)[ordinals.start : ordinals.stop, 1:PROMOTED]
-    )
+    every = material["promoted"]["token"].to_numpy().reshape(material.size, -1)
+    promoted = every[ordinals.start : ordinals.stop, 1:PROMOTED]
     return {
         "top": words("top_token"),
         "more": [[places.setdefault(t, len(places)) for t in tokens] for tokens in promoted.tolist()],

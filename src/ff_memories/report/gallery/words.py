@@ -17,18 +17,8 @@ NUMBERS_OF_A_PART = 60_000
 TERMS_OF_A_PART = 200_000  # numbers of a part of postings
 
 
-def fold(word: str) -> str:
-    """Return a word's lookup form."""
-    return word.lower()
-
-
-def order(folded: str) -> bytes:
-    """Return the sort key of folded words, which follows JavaScript's comparison."""
-    return folded.encode("utf-16-be", "surrogatepass")
-
-
 def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Yield each part's first word, folded, and its entries: [word, fires, promotes].
+    """Yield each part's first word, in lower case, and its entries: [word, fires, promotes].
 
     ``fires``: by the preceding token (empty: none), [ordinal, triggers, ordinal, triggers, ...] of keys with triggers
     that end in both; ``promotes``: [ordinal, place, ...] of the values with the word among their top tokens, place 1 =
@@ -47,7 +37,7 @@ def word_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
 
 
 def term_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Yield each part's first term, folded, and its entries: [word, triggers, places] (``postings``).
+    """Yield each part's first term, in lower case, and its entries: [word, triggers, places] (``postings``).
 
     A term is a token in the shown text of a trigger.
     """
@@ -58,23 +48,23 @@ def term_parts(material: Material) -> Iterator[tuple[str, list[list[Any]]]]:
 
 def _sorted(material: Material, tokens: Iterable[int]) -> list[int]:
     words = material.words
-    return sorted(tokens, key=lambda token: (order(fold(words[token])), words[token]))
+    return sorted(tokens, key=lambda token: (words[token].lower().encode("utf-16-be", "surrogatepass"), words[token]))
 
 
 def _cut(
     entries: Iterable[list[Any]], size: Callable[[list[Any]], int], most: int
 ) -> Iterator[tuple[str, list[list[Any]]]]:
-    """Yield each part's first word, folded, and its entries, of ``most`` numbers in all or a little more."""
+    """Yield each part's first word, in lower case, and its entries, of ``most`` numbers in all or a little more."""
     part: list[list[Any]] = []
     numbers = 0
     for entry in entries:
         part.append(entry)
         numbers += size(entry)
         if numbers >= most:
-            yield fold(part[0][0]), part
+            yield part[0][0].lower(), part
             part, numbers = [], 0
     if part:
-        yield fold(part[0][0]), part
+        yield part[0][0].lower(), part
 
 
 def _steps(ordinals: list[int], numbers: list[int]) -> list[int]:
@@ -108,11 +98,6 @@ TRIGGERS_OF_AN_ENTRY = 50_000  # triggers of an entry: a token in more has sever
 ROWS = 1 << 16  # triggers read at once
 
 
-def most_triggers(material: Material) -> int:
-    """Return how many numbers each key has for its triggers."""
-    return int(material["triggers"]["rank"].max() or 0)  # type: ignore[arg-type]
-
-
 def postings(material: Material, order: list[int]) -> Iterator[tuple[int, list[int], list[int]]]:
     """Yield the index of the shown text as (token, triggers, places); one token may have several entries.
 
@@ -143,7 +128,7 @@ def _occurrences(material: Material, order: np.ndarray) -> np.ndarray:
     (first, end), text, triggers = material.windows, material.corpus.tokens, material["triggers"]
     place_of = np.zeros(len(material.words), dtype=np.uint64)
     place_of[order] = np.arange(len(order))
-    number = material.ordinals(triggers) * most_triggers(material) + triggers["rank"].to_numpy().astype(np.int64) - 1
+    number = material.ordinals(triggers) * material.most_triggers + triggers["rank"].to_numpy().astype(np.int64) - 1
     starts = np.concatenate([[0], np.cumsum(end - first)])
     occurrences = np.empty(int(starts[-1]), dtype=np.uint64)
     for start in range(0, len(first), ROWS):
