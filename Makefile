@@ -185,5 +185,5 @@ newest:
 	$(NEWEST)/python -m pip install --quiet -e '.[crate,demo,pickle,fairseq,spacy,wikipedia,slurm,docs,dev]'
 	$(NEWEST)/python -m pip install --quiet --upgrade dvc snakemake torch
 	$(NEWEST)/dvc pull --quiet $(MODELS)
-	$(NEWEST)/python -c "from ff_memories.workflow.constraints import *; print(*differences(pins()))"
+	$(NEWEST)/python -c "from ff_memories.workflow.constraints import *; print(*differences())"
 	$(NEWEST)/python -m pytest -n logical --dist loadfile -m 'not browser and not long and not slurm and not locked'

@@ -27,7 +27,7 @@ from ff_memories.base.text import parse_memory
 from ff_memories.corpus import store
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import read_types
-from ff_memories.declaration import add_execution, execution
+from ff_memories.declaration import add_options, execution
 from ff_memories.model.info import quantised, read_info
 from ff_memories.schema import KEY, LAYER, POSITION, SENTENCE
 from ff_memories.workflow import opening
@@ -44,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     says = "random sentences to add, as examples that do not activate a key"
     parser.add_argument("--others", type=whole(0), default=500, help=says)
     parser.add_argument("--out", required=True, type=Path, help="new folder to write to")
-    add_execution(parser)
+    add_options(parser)
 
 
 def run(args: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.declaration import add_execution, execution
+from ff_memories.declaration import add_options, execution
 from ff_memories.model.files.checkpoint import load_tensors
 from ff_memories.model.loading import load_decoder
 from ff_memories.model.vocabulary import Vocabulary
@@ -28,7 +28,7 @@ from ff_memories.model.vocabulary import Vocabulary
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--weights", required=True, type=Path, help="model.safetensors")
     parser.add_argument("--description", required=True, type=Path, help="model.json")
-    add_execution(parser)
+    add_options(parser)
     parser.add_argument("--texts", required=True, type=Path, help="folder that `texts` wrote")
     parser.add_argument("--dictionary", required=True, help="the model's dict.txt")
     parser.add_argument(

@@ -10,7 +10,7 @@ from contrib.released_code import columns, data_frames
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.text import of_sentences
-from ff_memories.declaration import add_execution, execution
+from ff_memories.declaration import add_options, execution
 from ff_memories.model.loading import load_decoder
 
 
@@ -26,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="add output_dist_vals, the model's output over the whole vocabulary. It takes four bytes per example and "
         "token type",
     )
-    add_execution(parser)
+    add_options(parser)
     parser.add_argument("--out", required=True, help="file to write: .pkl, .parquet or .jsonl")
 
 

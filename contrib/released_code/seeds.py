@@ -18,7 +18,7 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import whole
 from ff_memories.base.progress import Progress
-from ff_memories.declaration import add_execution, execution
+from ff_memories.declaration import add_options, execution
 from ff_memories.model.decoder import Decoder
 from ff_memories.model.loading import load_decoder
 from ff_memories.model.vocabulary import Vocabulary
@@ -36,7 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seeds", type=whole(), default=20, help="number of seeds, starting at values.projection_seed; default: 20"
     )
-    add_execution(parser)
+    add_options(parser)
     parser.add_argument("--out", required=True, help="file to write: .csv")
 
 

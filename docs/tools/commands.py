@@ -29,14 +29,8 @@ def page() -> str:
     """Return the page as Markdown."""
     parts, explained = [HEAD], set[str]()
     for group, held in GROUPS.items():
-        parts += [f"## {group}\n", *(section(words, explained) for name in held for words in commands(name))]
+        parts += [f"## {group}\n", *(section((name,), explained) for name in held)]
     return "\n".join([*parts, steps.part()])
-
-
-def commands(name: str) -> list[tuple[str, ...]]:
-    """Return a command, or a folder's subcommands."""
-    below = [] if name == "step" else cli.names(name)
-    return [(name, each) for each in below] or [(name,)]
 
 
 def section(words: tuple[str, ...], explained: set[str]) -> str:

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -54,27 +55,22 @@ GOES_ON = "run the same command again: finished jobs and shards are kept"
 
 @cache
 def modules() -> dict[tuple[str, ...], Path]:
-    """Return {words of a command: its module}; of the group ``step``, its package's."""
+    """Return {words of a command: its module}; of ``step`` alone, its package's."""
     steps: dict[tuple[str, ...], Path] = {("step", name): declaration.module(name) for name in declaration.names()}
     others = {(path.stem.replace("_", "-"),): path for path in PACKAGE.glob("commands/[!_]*.py")}
     return steps | {("step",): PACKAGE / "steps" / "__init__.py"} | others
 
 
-def names(group: str) -> list[str]:
-    """Return the commands of a group: ``names("step")``; of another command none."""
-    return [words[1] for words in modules() if len(words) > 1 and words[0] == group]
-
-
 def resolve(words: list[str]) -> tuple[str, ...]:
     """Return the command of a command line, such as ``("step", "values")``. Raises ``UserError`` if there is none."""
-    first, below = words[0], names(words[0])
-    command = tuple(words[:2] if below and len(words) > 1 and not words[1].startswith("-") else words[:1])
+    of_step = words[0] == "step" and len(words) > 1 and not words[1].startswith("-")
+    command = tuple(words[:2] if of_step else words[:1])
     if command in modules():
         return command
-    for typed in (" ".join(words[:2]), first):
+    for typed in (" ".join(words[:2]), words[0]):
         if typed in WENT:
             raise UserError(f"{typed}: no such command any more", f"in a clone: {WENT[typed]}")
-    known = below or [*OPTIONS, *(name for group in GROUPS.values() for name in group)]
+    known = declaration.names() if of_step else [*OPTIONS, *chain.from_iterable(GROUPS.values())]
     hint = f"run {' '.join([PROGRAM, *command[:-1]])} --help for a list of commands"
     raise UserError(f"{' '.join(command)}: no such command{did_you_mean(command[-1], known)}", hint)
 
@@ -111,13 +107,16 @@ def main(argv: list[str] | None = None) -> None:
             print(f"{PROGRAM} {version(PROGRAM)}")
             sys.exit(0)
         words = resolve(argv)
-        if modules()[words].stem == "__init__":
-            print(listing(words[0]))
+        if words == ("step",):
+            print(listing())
             sys.exit(0 if {"-h", "--help"} & set(argv) else 2)
         layout = argparse.RawDescriptionHelpFormatter  # of a description: as its docstring is
         parser = argparse.ArgumentParser(prog=" ".join([PROGRAM, *words]), formatter_class=layout)
         run = arguments(words, parser)
-        args = _parsed(parser, argv[len(words) :])
+        given, more = argv[len(words) :], list[str]()
+        if words == ("run",) and "--" in given:  # Snakemake's options follow
+            given, more = given[: given.index("--")], given[given.index("--") + 1 :]
+        args = parser.parse_args(given, argparse.Namespace(more=more))
         _cache_where_possible()
         if snakemake:  # a Snakemake job: its log starts with the machine and ends with the files it wrote
             print(f"{MACHINE}{json.dumps(hardware(args))}", file=sys.stderr, flush=True)
@@ -167,20 +166,12 @@ def _way_out(error: OSError) -> str:
     return "\n  fix: run in a folder that you may write to" if denied or error.errno == errno.EROFS else ""
 
 
-def _parsed(parser: argparse.ArgumentParser, given: list[str]) -> argparse.Namespace:
-    """Parse a command's options; a command with a default for ``more`` gets there what follows ``--``."""
-    if parser.get_default("more") is None or "--" not in given:
-        return parser.parse_args(given)
-    end = given.index("--")
-    return parser.parse_args(given[:end], argparse.Namespace(more=given[end + 1 :]))
-
-
 def arguments(words: tuple[str, ...], parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int | None]:
     """Add a command's arguments to a parser, and return the function that runs the command."""
     if words[0] == "step":
         step = declaration.step(words[1])
         parser.description = step.says
-        step.add_to(parser)
+        declaration.add_options(parser, step.parameters)
         return lambda args: step.call(_load(words).run, args)  # imported only after parsing succeeded
     module = _load(words)
     parser.description = module.__doc__
@@ -209,10 +200,11 @@ def overview() -> str:
     return "\n".join([*lines, "", f"Run {PROGRAM} COMMAND --help for help on a command."])
 
 
-def listing(group: str) -> str:
-    """Return the text of ``ff-memories GROUP --help``: the commands of a group."""
-    lines = [f"usage: {PROGRAM} {group} NAME ...", "", _about((group,)), "", *_listed((group, n) for n in names(group))]
-    return "\n".join([*lines, "", f"Run {PROGRAM} {group} NAME --help for help on one."])
+def listing() -> str:
+    """Return the text of ``ff-memories step --help``: the workflow's steps."""
+    steps = _listed(("step", name) for name in declaration.names())
+    lines = [f"usage: {PROGRAM} step NAME ...", "", _about(("step",)), "", *steps]
+    return "\n".join([*lines, "", f"Run {PROGRAM} step NAME --help for help on one."])
 
 
 def _listed(commands: Any) -> list[str]:

@@ -18,7 +18,7 @@ import argparse
 import ast
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -88,14 +88,6 @@ class Parameter:
     def option(self) -> str:
         return "--" + self.name.replace("_", "-")
 
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add its option to a parser."""
-        kind = KINDS[self.type]
-        options: dict[str, Any] = {"nargs": kind.nargs} if kind.nargs else {}
-        options |= {"required": True} if self.required else {"default": self.default}
-        says = (self.says or kind.says).replace("%", "%%")
-        parser.add_argument(self.option, type=kind.read, choices=kind.choices, help=says, **options)
-
 
 EXECUTION = tuple(  # the options that set how the model is run, the fields of ``Execution``
     Parameter(name, kind, "", True, False, getattr(Execution, name))
@@ -111,11 +103,6 @@ class Step:
     says: str
     parameters: tuple[Parameter, ...]
 
-    def add_to(self, parser: argparse.ArgumentParser) -> None:
-        """Add the step's options to a parser."""
-        for parameter in self.parameters:
-            parameter.add_to(parser)
-
     def call(self, run: Callable[..., Any], args: argparse.Namespace) -> Any:
         """Call the step's ``run`` with the parsed arguments."""
         given = {p.name: getattr(args, p.name) for p in self.parameters if p not in EXECUTION}
@@ -129,14 +116,18 @@ class Step:
             return run(**given)
 
 
-def add_execution(parser: argparse.ArgumentParser) -> None:
-    """Add the options that set how the model is run."""
-    for parameter in EXECUTION:
-        parameter.add_to(parser)
+def add_options(parser: argparse.ArgumentParser, parameters: Iterable[Parameter] = EXECUTION) -> None:
+    """Add the options of parameters to a parser; by default, those that set how the model is run."""
+    for parameter in parameters:
+        kind = KINDS[parameter.type]
+        options: dict[str, Any] = {"nargs": kind.nargs} if kind.nargs else {}
+        options |= {"required": True} if parameter.required else {"default": parameter.default}
+        says = (parameter.says or kind.says).replace("%", "%%")
+        parser.add_argument(parameter.option, type=kind.read, choices=kind.choices, help=says, **options)
 
 
 def execution(args: argparse.Namespace) -> Execution:
-    """Return the values of the options that ``add_execution`` added."""
+    """Return the values of the options that set how the model is run."""
     rows = machine.batch_tokens(args.batch_tokens, args.device)
     return Execution(args.device, args.threads, rows, args.arithmetic)
 

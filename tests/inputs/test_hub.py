@@ -184,7 +184,7 @@ def test_a_plan_needs_no_weights(web, tmp_path, capsys, offline):
     """A gated layer's memories count for both signs."""
     web.push(NAME, tiny.save(tmp_path / "llama", "llama"))
     init(NAME)
-    run("plan", "--configfile", "my.yaml", "--threads", "1")
+    run("plan", "--configfile", "my.yaml")
     words = len(tiny.WORDS.split())
     tokens = len(Tokenizer.read(tmp_path / "llama" / "tokenizer.json").encode(tiny.WORDS.split()))
     assert tokens > words

@@ -399,7 +399,7 @@ def test_the_plan_of_a_run_looks_at_the_devices_speed_and_memory(tmp_path, monke
             yaml.safe_dump(config(execution__device="auto", execution__batch_tokens=batch))
         )
         with SecondDevice() as device, pytest.raises(SystemExit) as end:
-            main(["plan", "--configfile", "my.yaml", "--threads", "1"])
+            main(["plan", "--configfile", "my.yaml"])
         assert end.value.code == code and used(device) == {"cuda:0"}
     said = capsys.readouterr()
     assert "tokens/s on cuda" in said.out and "trigger_shard: needs about" in said.err

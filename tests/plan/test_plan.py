@@ -134,7 +134,7 @@ def small(tmp_path, monkeypatch):
 
 
 def run(*arguments):
-    return ended("plan", "--configfile", "my.yaml", "--threads", "1", *arguments)
+    return ended("plan", "--configfile", "my.yaml", *arguments)
 
 
 @pytest.mark.more
@@ -157,10 +157,10 @@ def test_the_papers_run_is_planned_before_anything_is_downloaded(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(planner, "measured", lambda *given: SPEED)
     (tmp_path / "my.yaml").write_text((ROOT / "config/paper.yaml").read_text())
-    run("--json", "plan.json")  # whether it fits depends on where this is
-    assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in capsys.readouterr().out
-    fetched = [s for s in json.loads((tmp_path / "plan.json").read_text())["steps"] if s["rule"].startswith("fetch")]
-    assert sum(step["disk"] for step in fetched) > 2e9
+    run()  # whether it fits depends on where this is
+    shown = capsys.readouterr().out
+    assert "16 layers of 4,096 keys, 267,744 types, 103,227,021 + 217,646 tokens" in shown
+    assert float(re.search(r"^fetch .* ([\d.]+) GB *$", shown, re.MULTILINE)[1]) > 2
 
 
 def test_every_steps_time_memory_and_disk_are_stated_and_beside_them_what_was_measured_before(small, capsys, tmp_path):
@@ -169,14 +169,10 @@ def test_every_steps_time_memory_and_disk_are_stated_and_beside_them_what_was_me
     logs.mkdir(parents=True)
     cost = {"seconds": 61.0, "processor_seconds": 60.0, "peak_mib": 953.7}
     (logs / "values.log").write_text(f"{SPENT}{json.dumps(cost)}\n")
-    assert run("--json", "plan.json", "--devices", "1", "2") == 0
+    assert run("--devices", "1", "2") == 0
     shown = capsys.readouterr().out
     for word in ("tokens/s on cpu", "trigger_shard", "composition", "1 min 01 s, 1.0 GB", "total on   2 devices: "):
         assert word in shown
-    plain = json.loads((tmp_path / "plan.json").read_text())
-    values = {step["rule"]: step for step in plain["steps"]}["values"]
-    assert values["measured"] == {"jobs": 1, "seconds": 61.0, "memory": pytest.approx(1e9, rel=1e-3)}
-    assert plain["elapsed"]["1"] == pytest.approx(sum(step["seconds"] for step in plain["steps"]))
 
 
 @pytest.mark.more

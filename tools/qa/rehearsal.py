@@ -19,7 +19,8 @@ import tarfile
 import time
 import tomllib
 import zipfile
-from dataclasses import dataclass, field
+from contextlib import chdir
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,10 @@ import yaml
 from factories import write_checkpoint
 from mirror import serving
 
+from ff_memories.base.job_costs import costs
 from ff_memories.base.machine import hardware
+from ff_memories.plan.planner import Planner
+from ff_memories.workflow.run import Run
 
 ROOT = Path(__file__).parents[2]
 RECORD = ROOT / "docs" / "data" / "rehearsal.json"
@@ -177,12 +181,20 @@ def rehearse(folder: Path, size: Size = FULL, style: str = "legacy", sentences: 
     return refused, done, asked, (between - begun, time.monotonic() - between)
 
 
-def planned(config_: Path, folder: Path, threads: int = 2) -> dict:
-    """Return what ``ff-memories plan`` says of a run, and what its steps took if it was made."""
-    program = Path(sys.executable).with_name("ff-memories")
-    command: list[str | Path] = [program, "plan", "--configfile", config_, f"--threads={threads}"]
-    subprocess.run([*command, "--json", folder / "plan.json"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+def planned(config_: Path, folder: Path) -> dict:
+    """Return the plan of a run: of its steps that were made, with what they took, its time by devices, its tokens."""
+    with chdir(folder):
+        run = Run.read(config_)
+        planner, spent = Planner.of(run), costs(Path(run.path("logs")))
+        took = {c.rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib * 2**20} for c in spent}
+        steps = [
+            asdict(step) | {"seconds": step.jobs * step.seconds, "measured": took[step.rule]}
+            for step in planner.steps(run.config)
+            if step.rule in took
+        ]
+        text = planner.text.read_by(run.config)
+        elapsed = {n: planner.elapsed(run.config, n) for n in (1, 8, 64)}
+    return {"steps": steps, "elapsed": elapsed, "tokens": text.train + text.validation}
 
 
 def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float], asked: list) -> None:
@@ -195,8 +207,7 @@ def record(folder: Path, style: str, sentences: int, seconds: tuple[float, float
     found[style] = {
         "machine": dict(hardware()), "sentences": sentences, "refused_seconds": round(seconds[0]),
         "seconds": round(seconds[1]), "requests": {"text": text, "checkpoint": checkpoint},
-        "steps": [step for step in plan["steps"] if step["measured"]], "whole": whole["elapsed"],
-        "whole_tokens": sum(whole["tokens"].values()),
+        "steps": plan["steps"], "whole": whole["elapsed"], "whole_tokens": whole["tokens"],
     }  # fmt: skip
     RECORD.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 

@@ -60,7 +60,7 @@ try:
             Path(workflow.configfiles[-1])
         )  # refuses duplicate keys; Snakemake would use the last one
         run_ = Run(config, str(workflow.configfiles[-1]))
-    if workflow.is_main_process and not only_read():
+    if workflow.is_main_process and not only_read.get():
         refuse_taken(run_)
         all_rules.refuse_bad_sample(run_)
         for line in run_.inputs.missing:
@@ -72,7 +72,7 @@ except UserError as error:
 
 
 logger.addFilter(brief)
-if workflow.is_main_process and not (only_read() or INSIDE_DVC or IN_MODULE):
+if workflow.is_main_process and not (only_read.get() or INSIDE_DVC or IN_MODULE):
     logger.addFilter(after_nothing(lambda: outcome.where(Path(run_.results))))
 
 # the tools of this environment, even if it is not activated

@@ -39,10 +39,8 @@ def run(args: argparse.Namespace) -> None:
         inputs = Inputs(config)
         pinned += [inputs.pinned_on_hub] if inputs.pinned_on_hub else []
         gguf, others = inputs.gguf, others or config.sources.registry
-        kinds = ("text", "model", "pipeline")
-        named = [name for kind in kinds if (name := inputs.name(kind)) and name != "docstrings"]
-        pipeline = inputs.name("pipeline")  # others than the registry's are installed packages
-        names += [name for name in named if name != pipeline or name in registry.sources(others)]
+        fetched = (inputs.fetched(kind) for kind in ("text", "model", "pipeline"))
+        names += [source["name"] for source in fetched if source["files"]]
     if args.list:
         for name, source in registry.sources(others).items():
             state = "missing" if missing(source) else "present"

@@ -1,14 +1,12 @@
 """Estimate the time, memory and disk space of each step, here or on a GPU. Fail if the run does not fit."""
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import write_json
 from ff_memories.base.job_costs import Cost, costs
-from ff_memories.base.parameters import threads, whole
+from ff_memories.base.parameters import whole
 from ff_memories.base.progress import duration
 from ff_memories.config import Config
 from ff_memories.inputs import model_folder
@@ -29,12 +27,10 @@ GPU = "h100"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     opening.argument(parser)
-    parser.add_argument("--threads", type=threads, help="CPU threads per job")
     says = "numbers of GPUs or machines to estimate the total time for; default: 1 8 64"
     parser.add_argument("--devices", type=whole(), nargs="+", default=[1, 8, 64], help=says)
     says = f"estimate for a GPU that is not here: {', '.join(cards())}"
     parser.add_argument("--on", metavar="CARD", choices=cards(), help=says)
-    parser.add_argument("--json", metavar="FILE", help="also write the plan to this file as JSON")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -42,9 +38,8 @@ def run(args: argparse.Namespace) -> None:
 
     run_ = opening.opened(args.configfile)
     refuse_bad_sample(run_)
-    planner = Planner.of(run_, args.threads, cards()[args.on] if args.on else None)
+    planner = Planner.of(run_, cards()[args.on] if args.on else None)
     config, plan = run_.config, planner.steps(run_.config)
-    elapsed = {n: planner.elapsed(config, n) for n in args.devices}
     measured = {cost.rule: cost for cost in costs(Path(run_.path("logs")))}
     if planner.card:
         print(_on_card(planner, config))
@@ -52,25 +47,9 @@ def run(args: argparse.Namespace) -> None:
         print(f"{_on_card(planner.on(cards()[GPU], config), config)}\n\nwithout a GPU, on this machine:")
     _show_sizes(run_, planner)
     _show_steps(config, planner, plan, measured)
-    for n, seconds in elapsed.items():
-        print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(seconds)}")
+    for n in args.devices:
+        print(f"total on {n:3} {'device: ' if n == 1 else 'devices:'} {duration(planner.elapsed(config, n))}")
     print("\nby the sizes of samples, at 95 %:", *widths(config, planner), sep="\n  ")
-    if args.json:
-        spent = {
-            c.rule: {"jobs": c.jobs, "seconds": c.seconds, "memory": c.peak_mib * 2**20} for c in measured.values()
-        }
-        steps = [
-            asdict(step) | {"seconds": step.jobs * step.seconds, "measured": spent.get(step.rule)} for step in plan
-        ]
-        whole = {
-            "device": planner.device,
-            "card": planner.card and planner.card.name,
-            "tokens": asdict(planner.text.read_by(config)),
-            "speed": asdict(planner.speed),
-            "steps": steps,  # memory and disk in bytes
-            "elapsed": elapsed,
-        }
-        write_json(args.json, whole)
     if faults := planner.unfit(plan):
         hint = "lower execution.batch_tokens or execution.shards, or set corpus.train.max_sentences"
         raise UserError("this run does not fit\n  " + "\n  ".join(faults), hint)

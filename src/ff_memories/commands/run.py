@@ -44,7 +44,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="write the config, and list what would run")
     parser.add_argument("--open", action="store_true", help="show the report in a browser at the end")
     parser.add_argument("--verbose", action="store_true", help="show Snakemake's own output instead of steps and a bar")
-    parser.set_defaults(more=[])  # what follows `--`
 
 
 def run(args: argparse.Namespace) -> NoReturn:

@@ -13,4 +13,5 @@ arguments = opening.argument
 
 def run(args: argparse.Namespace) -> None:
     run_ = opening.opened(args.configfile)
-    print(dvc_yaml.write_sources(run_, dvc_yaml.check(run_)))
+    dvc_yaml.write_sources(run_, dvc_yaml.check(run_))
+    print(run_.sources_yaml)

@@ -90,10 +90,8 @@ class Text:
     def read_by(self, config: Config) -> "Text":
         """Return what a run reads of the texts, less if its config caps sentences."""
         train, validation = config.corpus.train.max_sentences, config.corpus.validation.max_sentences
-        return Text(self._first(train, self.train), self._first(validation, self.validation), self.sentence)
-
-    def _first(self, sentences: int | None, tokens: int) -> int:
-        return min(tokens, (sentences or tokens) * self.sentence)
+        first = min(self.train, (train or self.train) * self.sentence)
+        return Text(first, min(self.validation, (validation or self.validation) * self.sentence), self.sentence)
 
     @property
     def bytes(self) -> int:
@@ -246,8 +244,8 @@ def steps(
         memory = drawing + work.memory
         return Planned(rule, jobs, seconds, memory + text.bytes, work.disk * models, memory, (after,))
 
-    def of_text(rule: str, seconds: float, memory: float, disk: float, *after: str, jobs: int = 1) -> Planned:
-        return Planned(rule, jobs, seconds, memory, disk, after=after)
+    def of_text(rule: str, seconds: float, memory: float, disk: float, *after: str) -> Planned:
+        return Planned(rule, 1, seconds, memory, disk, after=after)
 
     start, pages = speed.start, 25 * shown * min(top, config.gallery.triggers) * text.sentence  # levels, and an index
     plan = [

@@ -69,11 +69,11 @@ class Planner:
     threads: int = 1  # of a job on this machine's CPU
 
     @classmethod
-    def of(cls, run: Run, threads: int | None = None, card: Card | None = None) -> Self:
+    def of(cls, run: Run, card: Card | None = None) -> Self:
         """Measure this machine for some seconds, at a run's model's sizes; a card that is not here is computed.
 
-        ``threads``: of a job; ``None``: as many as its arithmetic gives it. Raises ``UserError`` if a text is missing
-        whose size is unknown, or if one layer does not fit into this machine's memory.
+        Raises ``UserError`` if a text is missing whose size is unknown, or if one layer does not fit into this
+        machine's memory.
         """
         config = run.config
         device, precision = "cuda" if card else chosen_device(config.execution.device), config.extraction.precision
@@ -81,8 +81,7 @@ class Planner:
         shape, text = _shape(run, sources["model"]), _text(run, sources["text"])
         lacking = [s for s in sources.values() if s is not None and s.downloads and missing(s)]
         archives = sum(s.unpacked_bytes + sum(p.bytes or p.at_most or 0 for p in s.downloads[0].parts) for s in lacking)
-        usual = arithmetic.threads_of_a_job(config.execution.arithmetic, machine.cores())
-        threads = usual if threads is None or usual == arithmetic.THREADS else threads
+        threads = arithmetic.threads_of_a_job(config.execution.arithmetic, machine.cores())
         speed = card.speed(shape, precision) if card else measured(shape, device, config.execution, threads, precision)
         return cls(device, shape, speed, text, archives, bool(run.inputs.test_text), card, threads)
 

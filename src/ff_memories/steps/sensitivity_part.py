@@ -147,6 +147,6 @@ def changed(config: str, resolved: dict[str, Any]) -> str:
 def run_step(words: list[str]) -> None:
     """Run one step in this process, without its output."""
     step, parser = declaration.step(words[0]), argparse.ArgumentParser(prog=words[0])
-    step.add_to(parser)
+    declaration.add_options(parser, step.parameters)
     with contextlib.redirect_stdout(io.StringIO()):
         step.call(STEPS[words[0]].run, parser.parse_args(words[1:]))

@@ -235,17 +235,14 @@ def write(run: Run) -> Path:
     return run.dvc_yaml
 
 
-def write_sources(run: Run, every: dict[str, Stage]) -> Path:
-    """Write a run's ``sources.yaml``, if it would change; return its path."""
-    if not sources_say(run, every):
-        write_whole(run.sources_yaml, OF_SOURCES + yaml.safe_dump(digests(every.values())))
-    return run.sources_yaml
+def sources(every: dict[str, Stage]) -> str:
+    """Return the text of the ``sources.yaml`` of a run's stages."""
+    return OF_SOURCES + yaml.safe_dump(digests(every.values()))
 
 
-def sources_say(run: Run, every: dict[str, Stage]) -> bool:
-    """Return whether a run's ``sources.yaml`` has just the digests of these stages."""
-    path, text = run.sources_yaml, OF_SOURCES + yaml.safe_dump(digests(every.values()))
-    return path.is_file() and path.read_bytes() == text.encode()
+def write_sources(run: Run, every: dict[str, Stage]) -> None:
+    """Write a run's ``sources.yaml``."""
+    write_whole(run.sources_yaml, sources(every))
 
 
 def check(run: Run, every: dict[str, Stage] | None = None) -> dict[str, Stage]:

@@ -26,12 +26,8 @@ SHARDS = {"corpus": 1, "baselines": 1}  # their number changes no job's `params`
 LOCKS = Path(".snakemake/locks")
 CLOCK = 1e-3  # seconds; two readings of the same time stamp agree within this
 
-_reading: ContextVar[bool] = ContextVar("reading", default=False)
-
-
-def only_read() -> bool:
-    """Return whether one of our commands is reading the Snakefile to look at its jobs without running any."""
-    return _reading.get()
+# whether one of our commands reads the Snakefile, to look at its jobs without running any
+only_read: ContextVar[bool] = ContextVar("only_read", default=False)
 
 
 @contextmanager
@@ -52,7 +48,7 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1, cut: bool = False
     triggers = frozenset(Trigger.parse_choices_set(profile["rerun-triggers"]))
     config = ConfigSettings(configfiles=[] if run.is_default else [Path(run.file)])
     with SnakemakeApi(OutputSettings(quiet={Quietness.ALL})) as api:
-        reading = _reading.set(True)
+        before = only_read.set(True)
         try:
             cores, shards = (available_cpu_count(), {}) if cut else (cores, SHARDS)
             limits = ResourceSettings(cores=cores, resources={"gpu": 1}, overwrite_scatter=shards)
@@ -67,7 +63,7 @@ def workflow(run: Run, forceall: bool = False, cores: int = 1, cut: bool = False
         except (WorkflowError, RuleException) as error:
             raise UserError(str(error)) from None
         finally:
-            _reading.reset(reading)
+            only_read.reset(before)
         yield inner
 
 
@@ -97,13 +93,13 @@ def output_faults(output: str, record: Any) -> Iterator[str]:
         return
     if _touched(output, record):
         yield f"{output}: changed since {record.rule} wrote it"
-    yield from changed_inputs(output, record, set(record.input_checksums))
+    yield from changed_inputs(output, record)
 
 
-def changed_inputs(output: str, record: Any, of: set[str]) -> Iterator[str]:
-    """Yield which inputs of an output, of some files, differ from those that its job read."""
-    for path in sorted(of & (record.input_checksums.keys() if record else set())):
-        if os.path.exists(path) and _checksum(path) != record.input_checksums[path]:
+def changed_inputs(output: str, record: Any) -> Iterator[str]:
+    """Yield which inputs of an output differ from those that its job read."""
+    for path, checksum in sorted(record.input_checksums.items() if record else ()):
+        if os.path.exists(path) and _checksum(path) != checksum:
             yield f"{output}: its input {path} has changed since"
 
 
@@ -157,29 +153,6 @@ def remove_not_own(command: list[str]) -> None:
 
     for path in command[len(command) - command[::-1].index("--") :]:
         is_removed(path)
-
-
-def refuse_edited(workflow: Any, run: Run, runs: bool = True) -> None:
-    """Raise ``UserError`` if somebody edited an output that other jobs read, because Snakemake would compute on it.
-
-    The checksums that its readers recorded distinguish an edited file from a touched one. ``runs``: jobs that are due
-    run now, so their outputs do not matter.
-    """
-    waiting = set(workflow.dag.needrun_jobs()) if runs else set()
-    edited = dict[str, str]()
-    for job in workflow.dag.jobs:
-        for out in job.output if job not in waiting else ():
-            record = workflow.persistence.metadata(out)
-            if record and os.path.exists(out) and _touched(out, record):
-                readers = [after for after, files in workflow.dag.depending[job].items() if out in files]
-                records = [workflow.persistence.metadata(made) for reader in readers for made in reader.output]
-                recorded = {read.input_checksums.get(str(out)) for read in records if read} - {None}  # none of a folder
-                if recorded and recorded != {_checksum(out)}:
-                    edited[str(out)] = job.rule.name
-    if edited:
-        again = f"run ff-memories restore{run.option}" if run.dvc_lock.is_file() else f"delete {shlex.join(edited)}"
-        made = ", ".join(f"{out} (made by {rule})" for out, rule in edited.items())
-        raise UserError(f"these outputs have changed since they were made: {made}", f"{again}, then run the workflow")
 
 
 def _touched(output: str, record: Any) -> bool:

@@ -37,7 +37,6 @@ def adopt(run: Run) -> list[str]:
     stages = dvc_yaml.check(run)
     dvc_yaml.write_sources(run, stages)
     before = dvc_lock_file.read(run) if run.dvc_lock.is_file() else {}
-    recorded = {path: md5 for path, (_, md5) in dvc_lock_file.outputs(run).items()} if before else {}
     outputs = {path for stage in stages.values() for path in stage.writes}
     with jobs.workflow(run, cut=True) as read:
         if due := sorted({job.rule.name for job in read.dag.needrun_jobs() if job.output}):
@@ -45,12 +44,7 @@ def adopt(run: Run) -> list[str]:
         if missing := jobs.missing_outputs(read, run):
             raise UserError(f"not adopted, because {missing[0]} is missing", f"run {run.again(*missing)}")
         every = [out for job in read.dag.jobs for out in job.output if str(out) in outputs]
-        new = [out for out in every if recorded.get(str(out)) != dvc_lock_file.content(str(out))]
-        edited = [line for out in new for line in jobs.output_faults(str(out), read.persistence.metadata(out))]
-    if edited:
-        undo = f"dvc checkout, ff-memories restore{run.option}" if before else "delete them"
-        lines = "\n  ".join(["not adopted:", *dict.fromkeys(edited)])
-        raise UserError(lines, f"if only times changed, {run.program} --touch; else {undo}, {run.again()}")
+        refuse_edited(run, [(str(out), read.persistence.metadata(out)) for out in every], "not adopted")
     dvc_yaml.look_at(run)
     dvc_yaml.dvc("commit", "--force", "--quiet", str(run.dvc_yaml), str(dvc_yaml.stage_of_sources(run)))
     after = dvc_lock_file.read(run)
@@ -59,6 +53,22 @@ def adopt(run: Run) -> list[str]:
         write_whole(run.dvc_lock, stage.sub("", run.dvc_lock.read_text(encoding="utf-8")))
     keep_machines(run)
     return sorted(name for name in stages if before.get(name) != after[name])
+
+
+def refuse_edited(run: Run, outputs: list[tuple[str, Any]], why: str) -> None:
+    """Raise ``UserError`` if outputs, given with Snakemake's record of them, are not those of jobs on the inputs here.
+
+    Those that dvc.lock has may have other times: DVC links files to its cache. ``why``: what is refused.
+    """
+    recorded = {path: md5 for path, (_, md5) in dvc_lock_file.outputs(run).items()} if run.dvc_lock.is_file() else {}
+    faults = list[str]()
+    for path, record in outputs:
+        is_recorded = recorded.get(path) == dvc_lock_file.content(path)
+        faults += jobs.changed_inputs(path, record) if is_recorded else jobs.output_faults(path, record)
+    if faults:
+        undo = f"dvc checkout, ff-memories restore{run.option}" if recorded else "delete them"
+        lines = "\n  ".join([f"{why}:", *dict.fromkeys(faults)])
+        raise UserError(lines, f"if only times changed, {run.program} --touch; else {undo}, {run.again()}")
 
 
 def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
@@ -72,7 +82,7 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
     dvc_yaml.write_sources(run, stages)
     dvc_yaml.look_at(run)
     _fetch(run)
-    rebuilt, made = _rebuild(run, stages)
+    rebuilt = _rebuild(run, stages)
     changed, reasons = changes(run, stages), dict[str, set[str]]()
     new, shards, stale = set[str](), set[str](), list[Any]()
     with jobs.workflow(run, forceall=True) as read:
@@ -83,7 +93,7 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
             wrong = any(True for file in files for _ in jobs.output_faults(*file))
             sound = not wrong and not read.persistence.params_changed(job)
             if jobs.makes_intermediates(job):  # of another state; made again when needed
-                shards |= set() if sound else set(map(str, job.output)) - made
+                shards |= set() if sound else set(map(str, job.output)) - rebuilt.keys()
             elif states and sound:
                 new.add(name)
             elif states:
@@ -99,7 +109,8 @@ def restore(run: Run) -> tuple[list[str], list[str], dict[str, str]]:
         read.persistence.cleanup(job)  # the touch has recorded what is there as the job's own
         read.persistence.started(job)  # a job that has not finished runs again
     why = {name: ", ".join(sorted(lines)) for name, lines in sorted(reasons.items())}
-    return rebuilt, sorted(new - why.keys()), why
+    done = sorted({stage for path, stage in rebuilt.items() if not jobs.is_intermediate(path)})
+    return done, sorted(new - why.keys()), why
 
 
 def _concerning(job: Any, stage: Stage, states: dict[str, str]) -> dict[str, str]:
@@ -115,11 +126,10 @@ def _touch(run: Run, paths: list[str]) -> None:
     command += ["--cores", "1", "--quiet", "all", "--touch", "--forceall", "--", *paths]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if line and not line.startswith("Using ")]
         hint = f"wait until the other Snakemake has finished; if none is running, run {run.program} --unlock"
-        if any("cannot be locked" in line for line in lines):
+        if "cannot be locked" in (message := done.stdout + done.stderr):
             raise UserError("snakemake: this folder is locked", hint)
-        raise UserError("snakemake: " + "\n".join(lines))
+        raise UserError(f"snakemake: {message.strip()}")
 
 
 def _fetch(run: Run) -> None:
@@ -134,13 +144,13 @@ def _fetch(run: Run) -> None:
             print(f"not fetched: {error}", file=sys.stderr)
 
 
-def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
-    """Rebuild missing or changed outputs, of those that DVC keeps no copy of; return their stages, and paths."""
+def _rebuild(run: Run, stages: dict[str, Stage]) -> dict[str, str]:
+    """Rebuild missing or changed outputs, of those that DVC keeps no copy of; return {path: its stage}."""
     todo, _ = rebuild.tasks(run, _lost(run, stages))
     if not todo:
-        return [], set()
+        return {}
     print(f"rebuilding: {', '.join(sorted({task.stage for task in todo}))}", file=sys.stderr, flush=True)
-    recorded, done, made = dvc_lock_file.outputs(run), set[str](), set[str]()
+    recorded, rebuilt = dvc_lock_file.outputs(run), dict[str, str]()
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=SCRATCH) as name:
         scratch = Path(name)
@@ -157,26 +167,24 @@ def _rebuild(run: Run, stages: dict[str, Stage]) -> tuple[list[str], set[str]]:
                     shutil.rmtree(path) if os.path.isdir(path) else None
                     Path(path).parent.mkdir(parents=True, exist_ok=True)
                     (scratch / path).replace(path)
-                    made.add(path)
-                    done |= set() if jobs.is_intermediate(path) else {task.stage}
-    return sorted(done), made
+                    rebuilt[path] = task.stage
+    return rebuilt
 
 
 def _lost(run: Run, stages: dict[str, Stage]) -> Callable[[rebuild.Task], bool]:
     """Return what tells the jobs to rebuild: of their stage, only outputs without a copy have changed."""
     recorded, of_stages = dvc_lock_file.outputs(run), changes(run, stages)
     without_copy = {path for path in recorded if not dvc_yaml.is_kept(path)}
-    changed = {stage: {p for p, how in states.items() if how != DELETED} for stage, states in of_stages.items()}
-    otherwise_equal = {stage for stage, paths in changed.items() if paths <= without_copy}
 
     def lost(task: rebuild.Task) -> bool:
-        outputs = without_copy & set(task.makes)
-        gone = {path for path in outputs if not os.path.exists(path) or path in of_stages.get(task.stage, {})}
+        states = of_stages.get(task.stage, {})
+        gone = without_copy.intersection(task.makes, states)
+        otherwise_equal = all(how == DELETED or path in without_copy for path, how in states.items())
         # texts that runs share, such as the demo's, belong to no run's record
         shared = [path for path in task.makes if path not in recorded and not path.startswith(f"{run.results}/")]
         again = task.rule in ("models", "sample")  # seconds; else all models would be measured anew
         needed = [*shared, *(task.makes if again else [])]
-        return bool(gone and task.stage in otherwise_equal) or not all(map(os.path.exists, needed))
+        return bool(gone and otherwise_equal) or not all(map(os.path.exists, needed))
 
     return lost
 
@@ -190,7 +198,7 @@ def faults(run: Run) -> list[str]:
         dvc_yaml.check(run, declared)
     except UserError as error:
         lines.append(str(error).partition("\n")[0])
-    if not dvc_yaml.sources_say(run, declared):
+    if not run.sources_yaml.is_file() or run.sources_yaml.read_bytes() != dvc_yaml.sources(declared).encode():
         lines.append(f"{run.sources_yaml}: not what the code and the config mean; run ff-memories sources{run.option}")
     lines += [f"{where}: {name} was never recorded" for name in declared.keys() - recorded.keys()]
     lines += [f"{where}: {run.dvc_yaml} has no stage {name}" for name in recorded.keys() - declared.keys()]

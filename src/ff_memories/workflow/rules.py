@@ -5,6 +5,7 @@ import math
 import os
 import re
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +52,15 @@ def step_params(run: Run, name: str, *keys: str) -> dict[str, Any]:
         return json.dumps(part, sort_keys=True)
 
     # no value of params: Snakemake would compare it, and rerun all if the config gives a section its defaults
-    def watched(model: str | None) -> list[str]:
-        return _watched(run, (*keys, "baselines") if model else keys, left_out)
-
-    sections.watched = watched  # type: ignore[attr-defined]
+    sections.watched = partial(_watched, run, keys, left_out)  # type: ignore[attr-defined]
     return {"config": sections, "code": lambda wildcards: code_digest.digest(name)}
 
 
-def _watched(run: Run, keys: tuple[str, ...], left_out: tuple[str, ...]) -> list[str]:
-    """Return the keys that are in the config file, and ``fidelity`` if it may set one of them."""
+def _watched(run: Run, keys: tuple[str, ...], left_out: tuple[str, ...], model: str | None) -> list[str]:
+    """Return the keys that are in the config file, and ``fidelity`` if it may set one; ``model``: of the baselines."""
     set_by_fidelity = {path.partition(".")[0] for path in configs.FIDELITY["paper"]}
     watched = set[str]()
-    for key in keys:
+    for key in (*keys, "baselines") if model else keys:
         section, _, within = key.partition(".")
         given = run.given.get(section) or {}
         if any(one.startswith(f"{key}.") for one in left_out):
@@ -127,10 +125,17 @@ def run_of_module(config: dict[str, Any], write: bool) -> Run:
     return Run(config, str(path))
 
 
-def name_inputs(rules: Iterable[Any]) -> None:
-    """Add the names of every rule's inputs to its ``params``, so a rule reruns if it reads other files.
+def complete(rules: Iterable[Any], logs: str) -> None:
+    """Give every rule what all rules have, in the same way.
 
-    Snakemake's own triggers would also react to the number of shards. A rule that joins these has their rule's names.
+    In ``params``, the names of its inputs, so it reruns if it reads other files: Snakemake's own triggers would also
+    react to the number of shards. A rule that joins these has their rule's names. If it has a command, a log that is
+    named after it, in the folder ``logs`` or one that a job's wildcards name, and the environment that ``--sdm conda``
+    makes.
+
+    An input's rule is found by its path alone, even if the input is ``rules.X.output``: else Snakemake runs X even if
+    ``--allowed-rules`` excludes it, as where a pulled table is older than its inputs. So a stage of ``dvc.yaml`` runs
+    only its own rules.
     """
     named = {rule.name: rule for rule in rules}
     for rule in named.values():
@@ -140,35 +145,19 @@ def name_inputs(rules: Iterable[Any]) -> None:
             tables=lambda wildcards, rule=made_from: _declarations(rule, wildcards),
             command=lambda wildcards, rule=made_from: rule.shellcmd or "",
         )
+        rule.dependencies.clear()
+        if rule.shellcmd:
+            rule.conda_env = "../envs/environment.yaml"  # from the rule's file
+        if rule.shellcmd and not rule.log:
+            folders = {"model": "{model}", "shard": "{shard}"}  # whose values end with a slash
+            folder_of_job = "".join(folders.get(name, f"{{{name}}}/") for name in sorted(rule.wildcard_names))
+            rule.log_modifier = rule.output_modifier
+            rule.set_log(f"{logs}/{folder_of_job}{rule.name}.log")
 
 
 def words(rules: Iterable[Any]) -> dict[str, str]:
     """Return {rule: the first line of its docstring}, for a logger that says what a job does."""
     return {rule.name: rule.docstring.strip().partition("\n")[0] for rule in rules if rule.docstring}
-
-
-def name_logs(rules: Iterable[Any], folder: str) -> None:
-    """Give every rule with a command a log that is named after it; a job's wildcards name its folder.
-
-    The rule also gets the environment that ``--sdm conda`` makes for it.
-    """
-    for rule in (rule for rule in rules if rule.shellcmd):
-        rule.conda_env = "../envs/environment.yaml"  # from the rule's file
-        if not rule.log:
-            folders = {"model": "{model}", "shard": "{shard}"}  # whose values end with a slash
-            folder_of_job = "".join(folders.get(name, f"{{{name}}}/") for name in sorted(rule.wildcard_names))
-            rule.log_modifier = rule.output_modifier
-            rule.set_log(f"{folder}/{folder_of_job}{rule.name}.log")
-
-
-def find_producers_by_path(rules: Iterable[Any]) -> None:
-    """Make Snakemake find the rule for an input by its path alone, even if the input is ``rules.X.output``.
-
-    Else it binds the input to rule X, and runs X even if ``--allowed-rules`` excludes it, as where a pulled table is
-    older than its inputs. So a stage of ``dvc.yaml`` runs only its own rules.
-    """
-    for rule in rules:
-        rule.dependencies.clear()
 
 
 def _inputs(rule: Any, wildcards: Any) -> set[str]:

@@ -97,11 +97,9 @@ def _refuse_unfinished(run: Run) -> None:
         if gone or any(map(found.persistence.params_changed, own)):
             missing = f", {gone[0]} is missing" if gone else ""
             raise UserError(f"{run.results}: not finished{missing}", f"run ff-memories run {run.file}")
-        jobs.refuse_edited(found, run, runs=False)
-        given = {*run.annotations}.union(*inputs(run).values())
         outs = [(str(out), found.persistence.metadata(out)) for job in own for out in job.output]
-        if changed := [line for out in outs for line in jobs.changed_inputs(*out, given)]:
-            raise UserError(changed[0], f"run ff-memories run {run.file}")
+        of_run = [out for out in outs if out[0].startswith(f"{run.results}/") and not jobs.is_intermediate(out[0])]
+        records.refuse_edited(run, of_run, "not shared")
 
 
 def portable(run: Run) -> tuple[dict[str, Any], dict[str, str]]:

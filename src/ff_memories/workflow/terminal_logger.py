@@ -34,7 +34,7 @@ from ff_memories.base.text import shown
 NAME = "ff-memories"
 NOTHING, STOPPING, ENDING = "Nothing to be done", "Terminating processes", "Will exit after"  # as Snakemake says it
 PLACES = re.compile(r'^(\w+( in( rule \w+ in)? file ".*", line \d+)?:|\s*File ".*", line \d+.*|)$')  # where, not what
-PROFILES = " for setting default command line arguments.\n"
+PROFILES = re.compile(r".* for setting default command line arguments\.\n")  # no event of Snakemake's loggers
 OF_STEP, LOCKED = "CalledProcessError", "Directory cannot be locked"
 UNLOCK = "wait until the other run has ended; if there is none, run this command once with -- --unlock"
 GOES_ON = "the same command goes on where it stopped"
@@ -184,8 +184,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # it is ignored under nohup
         signal.signal(signal.SIGHUP, _interrupt)
+    printed = io.StringIO()
     try:
-        parser, args = _quietly(parse_args, ["--logger", NAME, *sys.argv[1:]])
+        try:
+            with redirect_stderr(printed):
+                parser, args = parse_args(["--logger", NAME, *sys.argv[1:]])
+        finally:
+            sys.stderr.write(PROFILES.sub("", printed.getvalue()))
         if args_to_api(args, parser):
             sys.exit(0)
     except (Exception, KeyboardInterrupt) as error:
@@ -208,17 +213,6 @@ def _interrupt_again() -> None:
     while True:
         time.sleep(PATIENCE)
         os.kill(os.getpid(), signal.SIGINT)
-
-
-def _quietly(parse: Callable[[list[str]], Any], words: list[str]) -> Any:
-    """Parse Snakemake's options without its line on profiles, which is no event of its loggers."""
-    captured = io.StringIO()
-    try:
-        with redirect_stderr(captured):
-            return parse(words)
-    finally:
-        lines = [line for line in captured.getvalue().splitlines(keepends=True) if not line.endswith(PROFILES)]
-        sys.stderr.write("".join(lines))
 
 
 if __name__ == "__main__":

@@ -92,11 +92,3 @@ def test_a_table_that_was_edited_is_measured_again_after_restore_though_it_is_jo
         assert f"{RESULTS}/tables/mutations.parquet modified" in run(copy, "ff-memories", "restore").stdout
     assert "mutations_joined" in steps(copy, "snakemake", "-q", "all")
     assert table.read_bytes() == whole
-
-
-def test_no_step_computes_on_an_edited_file(copy):
-    table = copy / RESULTS / "tables" / "claims.parquet"
-    table.write_bytes((copy / RESULTS / "tables" / "counts.parquet").read_bytes())
-    refused = run(copy, "snakemake", check=False)
-    said = refused.stderr + refused.stdout
-    assert refused.returncode and "claims.parquet (made by claims)" in said and "ff-memories restore" in said

@@ -4,7 +4,6 @@ import os
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 from pipeline import config
@@ -12,6 +11,7 @@ from pipeline import config
 from ff_memories.base.errors import UserError
 from ff_memories.workflow import jobs, private_api
 from ff_memories.workflow.dvc_lock_file import digest
+from ff_memories.workflow.records import refuse_edited
 from ff_memories.workflow.run import Run
 
 TABLE, SHARD, INPUT = "results/r/tables/t.parquet", "results/r/shards/1-of-2/t.parquet", "text.txt"
@@ -87,22 +87,17 @@ def test_another_input_is_refused_only_if_it_is_older_because_snakemake_reads_ne
     jobs.refuse_replaced(run)
 
 
-def test_an_edited_output_is_restored_from_the_record_and_without_one_deleted(records):
-    Path(SHARD).write_text("edited")
-    os.utime(SHARD, (1, 1))
-    maker, reader = Mock(output=[SHARD]), Mock(output=[TABLE])
-    dag = SimpleNamespace(jobs=[maker], depending={maker: {reader: {SHARD}}})
-    workflow, run = SimpleNamespace(dag=dag, persistence=SimpleNamespace(metadata=records.get)), Run(config(run="r"))
-    with pytest.raises(UserError, match=rf"fix: delete {SHARD}, then run the workflow"):
-        jobs.refuse_edited(workflow, run, runs=False)
+def test_an_output_of_other_inputs_is_refused_and_one_of_another_time_only_if_it_is_not_recorded(records):
+    run, outputs = Run(config(run="r")), [(TABLE, records[TABLE])]
+    refuse_edited(run, outputs, "not adopted")
+    os.utime(TABLE, (1, 1))
+    with pytest.raises(UserError, match=rf"not adopted:\n  {TABLE}: changed since t wrote it\n  fix: .* delete them"):
+        refuse_edited(run, outputs, "not adopted")
     run.dvc_lock.parent.mkdir(parents=True)
-    run.dvc_lock.touch()
-    with pytest.raises(UserError, match="fix: run ff-memories restore"):
-        jobs.refuse_edited(workflow, run, runs=False)
-
-
-def test_a_folder_that_was_touched_is_not_read(tmp_path):
-    job, reader = Mock(output=[str(tmp_path)]), Mock(output=["made"])
-    dag = Mock(jobs=[job], depending={job: {reader: [str(tmp_path)]}})
-    record = SimpleNamespace(endtime=1.0, input_checksums={})
-    jobs.refuse_edited(Mock(dag=dag, persistence=Mock(metadata=lambda _: record)), Mock(), runs=False)
+    run.dvc_lock.write_text(f"stages: {{t: {{outs: [{{path: {TABLE}, md5: {digest(TABLE)}}}]}}}}")
+    refuse_edited(run, outputs, "not adopted")
+    Path(SHARD).write_text("of another text")
+    with pytest.raises(
+        UserError, match=rf"{TABLE}: its input {SHARD} has changed since\n  fix: .* ff-memories restore"
+    ):
+        refuse_edited(run, outputs, "not adopted")
