@@ -1,6 +1,7 @@
 """Run a tool's commands: modules with ``arguments(parser)`` and ``run(args)``, whose docstrings are their help."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -13,7 +14,7 @@ from ff_memories.base.errors import UserError
 def main(tool: str, commands: Iterable[str], words: Sequence[str] | None = None) -> None:
     """Run one command of ``contrib.TOOL``; on bad input, print a message to stderr and exit with status 2."""
     for after in re.findall(r"--arithmetic[= ](\S+)", " ".join(words or sys.argv)):
-        arithmetic.use(after)  # before numpy and torch
+        os.environ.update(arithmetic.environment(after))  # before numpy and torch
     about = import_module(f"contrib.{tool}").__doc__
     parser = argparse.ArgumentParser(prog=f"python -m contrib.{tool}", description=about)
     listed = parser.add_subparsers(required=True, metavar="COMMAND")

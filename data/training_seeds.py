@@ -15,8 +15,7 @@ import yaml
 from data.demo.train import train
 from data.training_steps import measure, write_config
 from ff_memories import config
-from ff_memories.base.files import write_whole
-from ff_memories.corpus.text import sha256
+from ff_memories.base.files import sha256, write_whole
 
 STUDY, BASE, RECIPE = Path("config/training_seeds.yaml"), Path("config/config.yaml"), Path("config/demo_model.yaml")
 TEXT = Path("data/docstrings")
@@ -32,7 +31,7 @@ def recipe(seed: int, updates: int) -> dict[str, Any]:
 def trained(folder: Path) -> dict[str, Any]:
     """Return a config's section on the model that a training wrote, pinned by its files' digests."""
     files = {"checkpoint": folder / "model.pt", "dictionary": folder / "dict.txt"}
-    digests = {"sha256": sha256([files["checkpoint"]]), "dictionary_sha256": sha256([files["dictionary"]])}
+    digests = {"sha256": sha256(files["checkpoint"]), "dictionary_sha256": sha256(files["dictionary"])}
     return {"source": None} | {key: path.as_posix() for key, path in files.items()} | digests
 
 

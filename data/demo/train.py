@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import sha256
 from ff_memories.config import read_yaml
 from ff_memories.corpus.dictionary import EOS, Dictionary
-from ff_memories.corpus.text import sha256
 from ff_memories.model.files.checkpoint import load_pickle
 
 THREADS = 2
@@ -131,7 +131,7 @@ def baselines(train: Path, validation: Path, dictionary: Dictionary) -> dict[str
 def train(recipe: Path, text: Path, validation: Path, out: Path) -> None:
     """Train by a recipe (config/demo_model.yaml) on tokenised text, and write what this module's docstring names."""
     plan, work = read_yaml(recipe), out / "work"
-    options, binary = plan["options"], work / f"text-{sha256([text, validation])[:12]}"  # a new text gets a new folder
+    options, binary = plan["options"], work / f"text-{sha256(text, validation)[:12]}"  # a new text gets a new folder
     binarise(text, validation, plan["dictionary"]["thresholdsrc"], binary)
     shipped(fit(binary, options, work / "checkpoints"), out / "model.pt")
     shutil.copyfile(binary / "dict.txt", out / "dict.txt")

@@ -80,9 +80,9 @@ def main(argv: list[str] | None = None) -> None:
     argv = sys.argv[1:] if argv is None else argv
     snakemake, begun = os.environ.get(IN_LOG), time.monotonic()
     if chosen_arithmetic := re.findall(r"--arithmetic[= ](\S+)", " ".join(argv)):
-        arithmetic.use(chosen_arithmetic[-1])
+        os.environ.update(arithmetic.environment(chosen_arithmetic[-1]))
     elif snakemake:
-        arithmetic.use("portable")  # for a step without a model, ``fast`` gains nothing
+        os.environ.update(arithmetic.environment("portable"))  # for a step without a model, ``fast`` gains nothing
     os.environ.update(job_server.waiting())  # before torch
     for category in (DeprecationWarning, SyntaxWarning):  # what packages cause as they are first compiled and imported
         warnings.filterwarnings("ignore", category=category)

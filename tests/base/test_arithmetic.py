@@ -90,11 +90,11 @@ def test_a_cpu_without_avx2_computes_as_it_does(monkeypatch):
         monkeypatch.setenv(name, "")  # so that it is put back, or taken away, at the end
         monkeypatch.delenv(name)
     monkeypatch.setattr(arithmetic, "instructions", lambda: ["sse4_2", "avx"])
-    arithmetic.use("portable")
+    os.environ.update(arithmetic.environment("portable"))
     assert not arithmetic.portable()
     assert not any(name in os.environ for name in arithmetic.PORTABLE)
     monkeypatch.setattr(arithmetic, "instructions", lambda: ["sse4_2", "avx2", "avx512f"])
-    arithmetic.use("portable")
+    os.environ.update(arithmetic.environment("portable"))
     assert arithmetic.portable() and os.environ["NPY_DISABLE_CPU_FEATURES"].startswith("X86_V4")
 
 

@@ -121,8 +121,3 @@ def test_words_of_prefixes_are_counted_and_cut_where_the_prefix_ends():
     expected = [(1, 1), (1, 2), (1, 2), (3, 1), (1, 1), (1, 2), (1, 3), (1, 3), (4, 1), (1, 1), (1, 2)]
     assert list(zip(first.tolist(), many.tolist(), strict=True)) == expected
     assert words.count(np.zeros(0, np.int64), np.zeros(0, np.int64)).shape == (0,)
-
-
-def test_a_corpus_without_words_is_refused():
-    with pytest.raises(UserError, match="does not say where its words begin"):
-        Words(Corpus(np.arange(3, dtype=np.int32), np.array([0, 3]), 1))

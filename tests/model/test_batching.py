@@ -40,10 +40,8 @@ def prefixes(sentences, positions):
 @given(st.lists(st.integers(0, 9), max_size=40), st.integers(1, 30), st.integers(1, 5))
 def test_blocks_end_where_they_are_full_and_shards_share_them_out(lengths, size, shards):
     lengths = np.array(lengths, dtype=np.int64)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batching, "BLOCK_TOKENS", size)
-        blocks = batching.blocks(lengths)
-        shared = [share(batching.blocks(lengths), (index + 1, shards)) for index in range(shards)]
+    blocks = batching.blocks(lengths, size)
+    shared = [share(blocks, (index + 1, shards)) for index in range(shards)]
     assert [s for first, end in blocks for s in range(first, end)] == list(range(len(lengths)))
     for first, end in blocks[:-1]:
         assert sum(lengths[first : end - 1] + 1) < size <= sum(lengths[first:end] + 1)
@@ -70,22 +68,20 @@ def test_a_batch_takes_what_fits_and_runs_a_text_once_for_all_its_sentences(sent
     run_all = data.draw(st.booleans())
     batches = list(batching.batches(corpus(sentences), first, end, budget, shortest, run_all))
     need = lambda s: len(sentences[s]) + run_all
-    seen = [s for batch in batches for copies in batch.copies for s in copies]
+    seen = [s for batch in batches for copies in batch for s in copies]
     assert sorted(seen) == [s for s in range(first, end) if len(sentences[s]) >= shortest]
-    runs = [s for batch in batches for s in batch.sentences]
+    runs = [copies[0] for batch in batches for copies in batch]
     assert [(len(sentences[s]), s) for s in runs] == sorted((len(sentences[s]), s) for s in runs)
     assert len({tuple(sentences[s]) for s in runs}) == len(runs)
     for batch in batches:
-        assert len(batch.sentences) == 1 or sum(map(need, batch.sentences)) <= budget
-        for s, copies in zip(batch.sentences, batch.copies, strict=True):
-            assert s == copies[0] and {tuple(sentences[c]) for c in copies} == {tuple(sentences[s])}
-        done = [s for copies in batch.copies for s in copies]
-        assert batch.size(corpus(sentences)) == (sum(len(sentences[s]) for s in done), len(done))
-        parts = batch[: len(batch) // 2], batch[len(batch) // 2 :]
-        assert [s for part in parts for s in part.sentences] == list(batch.sentences)
-        assert [list(c) for part in parts for c in part.copies] == [list(c) for c in batch.copies]
+        assert len(batch) == 1 or sum(need(copies[0]) for copies in batch) <= budget
+        for copies in batch:
+            assert copies.tolist() == sorted(copies) and len({tuple(sentences[c]) for c in copies}) == 1
+        done = [s for copies in batch for s in copies]
+        counted = batching.tokens_and_sentences(batch, corpus(sentences))
+        assert counted == (sum(len(sentences[s]) for s in done), len(done))
     for one, other in itertools.pairwise(batches):
-        assert sum(map(need, one.sentences)) + need(other.sentences[0]) > budget
+        assert sum(need(copies[0]) for copies in one) + need(other[0][0]) > budget
 
 
 @given(st.lists(st.integers(0, 6), max_size=30), st.integers(1, 20))

@@ -38,7 +38,7 @@ def test_rows_are_the_distinct_prefixes_each_as_deep_as_it_is_read(paths, seed):
             depth[prefix] = max(depth[prefix], deep)
     made = prefix_tree.PrefixTree(paths, path, position, layer)
     assert len(made.tokens) == len(depth)
-    assert sum(map(made.level_rows, range(1, made.depth + 1))) == sum(depth.values())
+    assert sum(made.level_rows[1 : made.depth + 1]) == sum(depth.values())
     assert made.depth == max(depth.values())
 
 
@@ -51,9 +51,9 @@ def test_reads_are_those_of_sentences_alone(tmp_path):
     x, seen = model.embed(made), {}
     for index, block in enumerate(model.layers[: made.depth]):
         level = made.level(index + 1)
-        residual = block.attend(x[: level.rows], level)
+        residual = block.attend(x[: made.level_rows[index + 1]], level)
         seen[index + 1] = residual[torch.from_numpy(made.row[layer == index + 1])]
-        above = made.level_rows(index + 2)
+        above = made.level_rows[index + 2]
         x = residual[:above] + block.combine(block.coefficients(residual[:above]))
     for at, deep in {*zip(path, layer, strict=True)}:
         batch = Batch.pack([paths[at]])

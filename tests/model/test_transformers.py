@@ -380,7 +380,7 @@ def test_bfloat16_rounds_factors_alone(name):
     for layer in seen:
         assert not torch.equal(layer.coefficients, layer.coefficients.bfloat16().float())
     ours.close()
-    rounded = tiny.analysed(made).model  # in float32, with the same matrices
+    rounded = tiny.model(name)  # in float32, with the same matrices
     for module in filter(matrix, rounded.modules()):
         module.weight = nn.Parameter(module.weight.bfloat16().float(), requires_grad=False)
     tokens = torch.from_numpy(sentences[-1][None].astype(np.int64))
@@ -565,8 +565,8 @@ REFUSED: dict[str, tuple[dict, str]] = {
     "a state-space model": ({"model_type": "mamba"}, "mamba is a state-space or recurrent model"),
     "text and images": ({"model_type": "llava", "text_config": {}}, "a multimodal 'llava' model"),
     "an unknown type": ({"model_type": "gpt99"}, "no row says where the memories of 'gpt99' models are"),
-    "no type": ({}, "no model_type"),
-    "a type that is none": ({"model_type": ["gpt2"]}, "no model_type"),
+    "no type": ({}, "no row says where the memories of 'None' models are"),
+    "a type that is none": ({"model_type": ["gpt2"]}, "no row says where the memories of"),
     "a norm behind the sum": ({"model_type": "opt", "do_layer_norm_before": False}, "do_layer_norm_before is False"),
     "Falcon, sequential": ({"model_type": "falcon", "parallel_attn": False}, "parallel_attn is False"),
     "Falcon with two norms": ({"model_type": "falcon", "new_decoder_architecture": True}, "with new_decoder_arch"),

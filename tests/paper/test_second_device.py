@@ -273,7 +273,7 @@ def test_no_trigger_is_lost_where_memory_runs_out_between_layers(paper, monkeypa
     def little(decoder, corpus, prefixes, part, *rest):
         offered.clear()
         try:
-            with device.short(0, finds) if len(part.sentences) > 4 else nullcontext():
+            with device.short(0, finds) if len(part) > 4 else nullcontext():
                 run(decoder, corpus, prefixes, part, *rest)
         except torch.OutOfMemoryError:
             failed.append(len(offered))

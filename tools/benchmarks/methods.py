@@ -20,7 +20,7 @@ LOW, HIGH = POSITIONS["inner"]
 
 
 def pack(decoder: Decoder, corpus: Corpus, part: batching.Plan) -> Batch:
-    return decoder.pack([corpus.sentence(s)[:HIGH] for s in part.sentences])
+    return decoder.pack([corpus.sentence(equal[0])[:HIGH] for equal in part])
 
 
 def forward(

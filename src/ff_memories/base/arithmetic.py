@@ -2,7 +2,7 @@
 
 A CPU's vendor and instruction set decide which kernel a library runs, and each kernel rounds in its own order. The
 settings of ``PORTABLE`` hold every library to kernels that any x86-64 CPU with AVX2 has, Intel's or AMD's, with or
-without AVX-512. Libraries read them when they are loaded, so ``use`` must come before numpy and torch.
+without AVX-512. Libraries read them when they are loaded, so they must be set before numpy and torch are imported.
 
 A run also declares its precision (``extraction.precision``): how the factors of matrix products are rounded.
 ``float32`` rounds nothing, ``tf32`` keeps 11 significant bits of each factor and ``bfloat16`` 8. Sums of products,
@@ -31,11 +31,6 @@ WITHOUT_AVX512 = {"NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR"}  #
 THREADS = 1  # of a portable step: torch splits sums among threads, so their number would change the bits
 FAST_THREADS = 4  # of a fast step on a CPU
 CHOSEN = "FF_MEMORIES_ARITHMETIC"  # the arithmetic chosen for this process
-
-
-def use(kind: str) -> None:
-    """Set this process's environment for an arithmetic."""
-    os.environ.update(environment(kind))
 
 
 def environment(kind: str) -> dict[str, str]:

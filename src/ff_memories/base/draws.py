@@ -36,7 +36,11 @@ def resamples(values: np.ndarray, seed: int | Sequence[int] | None, weights: np.
         return np.empty(0)
     rng = np.random.default_rng(seed)
     if weights is None:
-        return _resampled(values, rng)
+        distinct, counts = np.unique(values, return_counts=True)
+        if 4 * len(distinct) <= len(values):  # the same distribution: a share's resamples are binomial
+            return rng.multinomial(len(values), counts / len(values), size=RESAMPLES) @ distinct / len(values)
+        size = (BLOCK, len(values))
+        return np.concatenate([values[rng.integers(0, len(values), size)].mean(1) for _ in range(RESAMPLES // BLOCK)])
     means, weights = np.empty(RESAMPLES), np.asarray(weights, dtype=np.float64)
     for start in range(0, RESAMPLES, BLOCK):
         draw = rng.integers(0, len(values), size=(BLOCK, len(values)))
@@ -44,12 +48,3 @@ def resamples(values: np.ndarray, seed: int | Sequence[int] | None, weights: np.
         sums, total = (values[draw] * drawn_weights).sum(1), drawn_weights.sum(1)
         means[start : start + BLOCK] = np.divide(sums, total, out=np.full(BLOCK, np.nan), where=total > 0)
     return means
-
-
-def _resampled(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the means of all resamples. If there are few distinct values, draw only how often each occurs."""
-    distinct, counts = np.unique(values, return_counts=True)
-    if 4 * len(distinct) <= len(values):  # the same distribution: a share's resamples are binomial
-        return rng.multinomial(len(values), counts / len(values), size=RESAMPLES) @ distinct / len(values)
-    size = (BLOCK, len(values))
-    return np.concatenate([values[rng.integers(0, len(values), size)].mean(1) for _ in range(RESAMPLES // BLOCK)])

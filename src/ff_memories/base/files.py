@@ -31,10 +31,13 @@ def home() -> Path:
     return CARRIED if CARRIED.is_dir() else PACKAGE.parents[1]
 
 
-def sha256(path: Path) -> str:
-    """Return a file's SHA-256."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def sha256(*paths: Path) -> str:
+    """Return the SHA-256 of a file, or of several as if they were one."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            hashlib.file_digest(file, lambda: digest)
+    return digest.hexdigest()
 
 
 def require_file(path: str | Path) -> None:

@@ -9,7 +9,7 @@ from ff_memories.base.errors import UserError
 SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = 0, 1, 2, 3
 BYTE_ORDER_MARK = "\ufeff"
-_OVERWRITE = "#fairseq:overwrite"
+OVERWRITE = " #fairseq:overwrite"  # at the end of a line whose type may be listed before
 
 
 class Dictionary:
@@ -19,6 +19,8 @@ class Dictionary:
         types: the types in order, without the four special ones.
         counts: each type's count in the text that the dictionary was made from; ``None``: unknown.
     """
+
+    unknown = UNK  # the id of words that are not listed
 
     def __init__(self, types: Iterable[str], counts: Iterable[int] | None = None):
         self.types = [*SPECIALS, *types]
@@ -30,11 +32,6 @@ class Dictionary:
 
     def __getitem__(self, token: int) -> str:
         return self.types[token]
-
-    @property
-    def unknown(self) -> int:
-        """The id of words that are not listed."""
-        return UNK
 
     def never_trained(self) -> list[int]:
         """Return the ids of the types that the model is never trained to predict, in ascending order.
@@ -65,27 +62,22 @@ class Dictionary:
             what = "begins with a byte order mark, which would become part of the first word"
             raise UserError(f"{path}: {what}", "save the file as UTF-8 without a byte order mark")
         lines = text.split("\n")
-        types: list[str] = []
-        counts: list[int] = []
-        ids: dict[str, int] = {word: i for i, word in enumerate(SPECIALS)}
+        types, counts, listed = list[str](), list[int](), set(SPECIALS)
         for number, line in enumerate(lines, 1):
             if not line and number == len(lines):
                 break
-            overwrite = line.endswith(" " + _OVERWRITE)
-            word, blank, count = line.removesuffix(" " + _OVERWRITE).rpartition(" ")
+            word, _, count = line.removesuffix(OVERWRITE).rpartition(" ")
             try:
                 counts.append(int(count))  # as fairseq, which takes counts below 0 as well
             except ValueError:
-                blank = ""
-            if not blank or not word:
+                word = ""
+            if not word:
                 raise UserError(f"{path}, line {number}: expected `token count`, found {line[:60]!r}") from None
-            if word in ids and not overwrite:
+            if word in listed and not line.endswith(OVERWRITE):
                 raise UserError(f"{path}, line {number}: {word!r} appears a second time")
-            ids[word] = len(SPECIALS) + len(types)
+            listed.add(word)
             types.append(word)
         if not types:
             raise UserError(f"{path}: the dictionary is empty")
         counted = min(counts) >= 0 < max(counts)  # others, such as scores, do not say what was never seen
-        dictionary = cls(types, counts if counted else None)
-        dictionary.ids = ids
-        return dictionary
+        return cls(types, counts if counted else None)

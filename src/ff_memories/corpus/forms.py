@@ -1,11 +1,13 @@
 """Which files are no plain text, by their content; plain text is UTF-8 with a paragraph on every line."""
 
+import codecs
 import csv
 import io
 import json
 import re
 from itertools import pairwise
 from pathlib import Path
+from typing import BinaryIO
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import require_file
@@ -36,27 +38,21 @@ KINDS = {  # how files begin, and what they are
 
 def check(path: Path, lines_are_sentences: bool = False) -> None:
     """Raise ``UserError`` for a file that is missing, empty or, by its first ``SAMPLE`` bytes, no plain text."""
-    require_file(path)
-    try:
-        with path.open("rb") as file:
-            sample = file.read(SAMPLE)
-            whole = not file.read(1)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
+    with opened(path) as file:
+        sample = file.read(SAMPLE)
+        whole = not file.read(1)
     for beginning, what in KINDS.items():
         if re.match(beginning, sample):
             raise UserError(f"{path}: {what}, not plain text", PLAIN)
     if sample.count(0) > 0.01 * len(sample):
         raise UserError(f"{path}: holds NULs, so it is no text in UTF-8", PLAIN)
     if not whole:
-        sample = sample[: sample.rfind(b"\n") + 1] or sample[: -(len(sample) % 4) - 4]
-    try:
-        text = sample.decode("utf-8").removeprefix(BYTE_ORDER_MARK)
+        sample = sample[: sample.rfind(b"\n") + 1] or sample
+    try:  # the sample may end within a character
+        text = codecs.getincrementaldecoder("utf-8")().decode(sample, final=whole).removeprefix(BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
-        if whole or error.start < len(sample) - 8:
-            before = sample[: error.start]
-            raise not_utf8(path, before.count(b"\n") + 1, error.start - before.rfind(b"\n") - 1) from None
-        text = sample[: error.start].decode("utf-8")
+        before = sample[: error.start]
+        raise not_utf8(path, before.count(b"\n") + 1, error.start - before.rfind(b"\n") - 1) from None
     if not text.strip():
         raise UserError(f"{path}: the file has no text", "give a file with at least one sentence")
     text = text.replace("\r\n", "\n")
@@ -66,6 +62,15 @@ def check(path: Path, lines_are_sentences: bool = False) -> None:
         raise UserError(f"{path}: {form}, not plain text", PLAIN)
     if not lines_are_sentences:
         _refuse_wrapped(path, text)
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a text file to be read as bytes. Raises ``UserError`` where it is missing or no file."""
+    require_file(path)
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
 
 
 def not_utf8(path: Path, line: int, byte: int) -> UserError:

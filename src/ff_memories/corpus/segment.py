@@ -127,25 +127,20 @@ def line(words: list[str]) -> list[int]:
 def spacy(pipeline: str, folder: Path | None = None, raw: bool = False) -> Segmenter:
     """Return a segmenter that cuts where a spaCy pipeline does; the ``Doc`` has the given tokens, as in released code.
 
-    ``spacy:blank`` is a blank English pipeline with the rule-based sentencizer. ``folder`` is a fetched pipeline;
-    otherwise the pipeline must be installed. With ``raw``, the pipeline tokenises the text itself, and a sentence
-    begins at one of the given words. Raises ``UserError`` if spaCy or the pipeline is not installed, or if the pipeline
-    sets no sentence boundaries.
+    ``folder`` is a fetched pipeline; otherwise the pipeline must be installed. With ``raw``, the pipeline tokenises the
+    text itself, and a sentence begins at one of the given words. Raises ``UserError`` if spaCy or the pipeline is not
+    installed, or if the pipeline sets no sentence boundaries.
     """
     try:
         import spacy as library
         from spacy.tokens import Doc
     except ImportError:
         raise UserError("corpus.segmenter needs spaCy, which is not installed", with_extra("spacy")) from None
-    if pipeline == "blank":
-        nlp = library.blank("en")
-        nlp.add_pipe("sentencizer")
-    else:
-        try:
-            nlp = library.load(folder or pipeline, exclude=["ner", "lemmatizer"])
-        except OSError:
-            hint = f"run python -m spacy download {pipeline}, or set corpus.segmenter: rule"
-            raise UserError(f"corpus.segmenter: the spaCy pipeline {pipeline!r} is not installed", hint) from None
+    try:
+        nlp = library.load(folder or pipeline, exclude=["ner", "lemmatizer"])
+    except OSError:
+        hint = f"run python -m spacy download {pipeline}, or set corpus.segmenter: rule"
+        raise UserError(f"corpus.segmenter: the spaCy pipeline {pipeline!r} is not installed", hint) from None
 
     def cut(words: list[str]) -> list[int]:
         if raw:

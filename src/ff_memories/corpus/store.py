@@ -65,12 +65,10 @@ def available(corpus: Corpus, positions: str) -> np.ndarray:
 
 
 class Words:
-    """Which tokens of prefixes make up words. Raises ``UserError`` for a corpus that does not say where they begin."""
+    """Which tokens of prefixes make up words, in the corpus of a model with a tokenizer."""
 
     def __init__(self, corpus: Corpus):
-        if corpus.begins is None:
-            hint = "set mutations.unit: token; a run of this config makes a corpus with words"
-            raise UserError("mutations.unit is word, but the corpus does not say where its words begin", hint)
+        assert corpus.begins is not None, "of a fairseq model, the config refuses words"
         # (words + 1,) the place of each word's first token among the corpus' tokens; then their number
         self.starts = np.append(np.flatnonzero(corpus.begins), len(corpus.tokens))
         # (tokens,) how many words begin up to each token, itself included
@@ -81,8 +79,6 @@ class Words:
 
         ``sentence``: (rows,) numbers of sentences; ``position``: (rows,) lengths of prefixes, in tokens.
         """
-        if not len(sentence):
-            return np.zeros(0, dtype=np.int64)
         first = self.offsets[sentence]
         through = self.through[np.maximum(first + position - 1, 0)].astype(np.int64)
         return np.where(position > 0, through - self.through[first].astype(np.int64) + 1, 0)

@@ -1,8 +1,8 @@
 """Read text files into sentences of token ids, each with its place in the files, and read a sentence's text back."""
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Sized
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import polars as pl
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import require_file
 from ff_memories.corpus import forms
 from ff_memories.corpus.dictionary import BYTE_ORDER_MARK, PAD, UNK, Dictionary
 from ff_memories.corpus.segment import Segmenter, inside, raw_rule
@@ -18,7 +17,7 @@ from ff_memories.corpus.store import Sentences
 from ff_memories.corpus.tokenizer import Tokenizer, Types
 
 BOUNDARY = "\x1e"  # stands where a mark of a document's end or beginning stood, character by character: a blank
-_HEADING = re.compile(r"^\s*=(\s.*\s|\s)=\s*$")
+HEADING = re.compile(r"\s*=(\s.*\s|\s)=\s*")  # of WikiText: `` = Title = ``, with one or more signs by level
 Piece = tuple[int, int, list[str], list[int], list[bool]]  # word, character in it, text, ids, which begin a word
 
 
@@ -27,37 +26,29 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
     Raises ``UserError``, naming file and line, if it is not UTF-8 or a line is longer than ``forms.LONGEST`` bytes.
     """
-    require_file(path)
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(iter(lambda: file.readline(forms.LONGEST + 1), b""), 1):
-                if len(raw) > forms.LONGEST:
-                    what = f"has more than {forms.LONGEST:,} bytes, too many for a paragraph"
-                    raise UserError(f"{path}, line {number}: {what}", forms.PLAIN)
-                try:
-                    text = raw.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise forms.not_utf8(path, number, error.start) from None
-                if number == 1:
-                    text = text.removeprefix(BYTE_ORDER_MARK)
-                if "<" in text:
-                    text = forms.MARK.sub(lambda mark: BOUNDARY * len(mark[0]), text)
-                yield number, text
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such text file", "check corpus.train.files and corpus.validation.files") from None
+    with forms.opened(path) as file:
+        for number, raw in enumerate(iter(lambda: file.readline(forms.LONGEST + 1), b""), 1):
+            if len(raw) > forms.LONGEST:
+                what = f"has more than {forms.LONGEST:,} bytes, too many for a paragraph"
+                raise UserError(f"{path}, line {number}: {what}", forms.PLAIN)
+            try:
+                text = raw.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise forms.not_utf8(path, number, error.start) from None
+            if number == 1:
+                text = text.removeprefix(BYTE_ORDER_MARK)
+            if "<" in text:
+                text = forms.MARK.sub(lambda mark: BOUNDARY * len(mark[0]), text)
+            yield number, text
 
 
+@cache
 def moses() -> Callable[[str], list[str]]:
     """Return the tokenizer of the released code (deviation D3): English Moses, aggressive dash splits, HTML escapes."""
     from sacremoses import MosesTokenizer
 
     tokenizer = MosesTokenizer(lang="en")
     return lambda text: tokenizer.tokenize(text, aggressive_dash_splits=True, escape=True)
-
-
-def is_heading(text: str) -> bool:
-    """Return whether a line is a WikiText heading: `` = Title = ``, with one or more signs by level."""
-    return bool(_HEADING.match(text))
 
 
 def paragraphs(path: Path) -> Iterator[tuple[int, list[str], bool]]:
@@ -68,7 +59,7 @@ def paragraphs(path: Path) -> Iterator[tuple[int, list[str], bool]]:
     for number, text in lines(path):
         for part in text.split(BOUNDARY) if BOUNDARY in text else (text,):
             if words := part.split():
-                yield number, words, is_heading(part)
+                yield number, words, HEADING.fullmatch(part) is not None
 
 
 def sentences(
@@ -116,13 +107,12 @@ def sentences(
                 piece = words[start : end + (stop > 0)]
                 piece[-1] = piece[-1][: stop or None]
                 piece[0] = piece[0][first:]
-                begins: list[bool] = []
-                if isinstance(dictionary, Dictionary):
+                if isinstance(dictionary, Tokenizer):
+                    ids, begins = dictionary.encode_words(piece)
+                else:
                     ids = dictionary.encode(piece if tokenize is None else tokenize(" ".join(piece)))
                     out.counts["tokens_pad"] += ids.count(PAD)
-                    ids = [UNK if i == PAD else i for i in ids]  # fairseq would skip padding
-                else:
-                    ids, begins = dictionary.encode_words(piece)
+                    ids, begins = [UNK if i == PAD else i for i in ids], []  # fairseq would skip padding
                 if len(ids) > max_tokens:
                     if too_long == "refuse":
                         what = f"the sentence has {len(ids)} tokens, but the model takes at most {max_tokens}"
@@ -189,7 +179,10 @@ def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[in
     tokens fails too: its pieces have no text of their own.
     """
     tried: list[tuple[int, UserError]] = []
-    for tokenize in _tokenizers(types):
+    ways: list[Callable[[str], Sized]] = [str.split, lambda text: moses()(text)]  # a run may have split its text so
+    if types is not None:
+        ways = [lambda text: types.encode(text.split())]
+    for tokenize in ways:
         out: dict[int, str] = {}
         try:
             out.update(_read_back(sentences, tokenize))
@@ -197,15 +190,6 @@ def of_sentences(sentences: pl.DataFrame, types: Types | None = None) -> dict[in
         except UserError as error:
             tried.append((len(out), error))
     raise max(tried, key=lambda t: t[0])[1]  # the run's own tokenizer gets further
-
-
-def _tokenizers(types: Types | None) -> Iterator[Callable[[str], Sized]]:
-    """Yield the ways in which a run may have split its text."""
-    if types is None:
-        yield str.split
-        yield moses()
-    else:
-        yield lambda text: types.encode(text.split())
 
 
 def _read_back(sentences: pl.DataFrame, tokenize: Callable[[str], Sized]) -> Iterator[tuple[int, str]]:
@@ -248,13 +232,3 @@ def _changed(file: object, line: int, first: int) -> UserError:
         f"{file}, line {line}: changed since the run, which read a different sentence at token {first + 1}",
         "restore the text, or run again (set corpus.too_long: refuse if corpus.tokenizer is moses)",
     )
-
-
-def sha256(files: list[Path]) -> str:
-    """Return the SHA-256 of the concatenated files."""
-    digest = hashlib.sha256()
-    for path in files:
-        require_file(path)
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: digest)
-    return digest.hexdigest()

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,12 +35,10 @@ _BYTES = {chr(b): b for b in _PRINTED} | {
 
 
 class Tokenizer:
-    """Token types and their ids, with the same interface as ``dictionary.Dictionary``.
+    """Token types, numbered and used as those of ``dictionary.Dictionary``.
 
     ``vocab``: how many types the model has, if the tokenizer may name fewer.
     """
-
-    counts: ClassVar[None] = None  # how often types occurred in the training text is not known
 
     def __init__(self, fast: "Fast", vocab: int | None = None):
         self.fast = fast
@@ -95,14 +93,6 @@ class Tokenizer:
     def types(self) -> list[str]:
         """The word or piece of every type, without the blank that it begins with."""
         return [text.strip() or text.replace("\n", "\\n").replace("\t", "\\t") for text in self._texts[0]]
-
-    @cached_property
-    def ids(self) -> dict[str, int]:
-        """The id of every type's text as it is shown; of equal ones the lowest."""
-        out: dict[str, int] = {}
-        for number in range(len(self)):
-            out.setdefault(self[number], number)
-        return out
 
     def __getitem__(self, token: int) -> str:
         """Return a type as it is shown: a leading blank as ``␣``, a type without a text by its number."""

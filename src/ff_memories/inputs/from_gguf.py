@@ -106,7 +106,7 @@ def config(header: Header) -> dict[str, Any]:
     d, f, positions = map(header.size, ("embedding_length", "feed_forward_length", "context_length"))
     plain = {
         "model_type": TYPES.get(kind, kind),
-        "vocab_size": header.size("vocab_size", int(header.metadata["tokenizer.ggml.tokens"])),
+        "vocab_size": header.size("vocab_size", len(header.arrays["tokenizer.ggml.tokens"])),
         "dtype": "float32",
         "tie_word_embeddings": "output.weight" not in header.tensors,
         **{f"{word}_token_id": _special(header, word) for word in ("bos", "eos")},

@@ -10,7 +10,7 @@ from ff_memories.model.files import config_file
 from ff_memories.model.proof import Proof, prove, prove_lengths
 from ff_memories.model.transformer.describe import TransformerDescription, describe
 from ff_memories.model.transformer.hooked import HookedModel
-from ff_memories.model.transformer.load import load_folder, own_weights
+from ff_memories.model.transformer.load import load_folder
 
 LONGEST = 65_535  # tokens, as tables count them
 
@@ -37,7 +37,7 @@ def take_in(folder: Path, start: str = "auto", signs: str = "auto") -> Proved:
     tokenizer = model_folder.read_tokenizer(folder, loaded.get_output_embeddings().weight.shape[0])
     begins = start_of(folder, plain, tokenizer, start, str(folder))
     shape = describe(loaded, plain, family, begins, signs, LONGEST)
-    state = {name: tensor.contiguous() for name, tensor in own_weights(loaded).items()}
+    state = {name: weight.detach().contiguous() for name, weight in loaded.named_parameters()}
     proof = prove(loaded.float(), family)
     reader = HookedModel(loaded, shape, family)
     proof.errors["alone"] = prove_lengths(reader)

@@ -11,10 +11,10 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import USUAL, Paths, Scoring, linear
 from ff_memories.model.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from ff_memories.model.transformer.hooked import HookedLayer
 
 
 def band_of(lengths: np.ndarray) -> np.ndarray:
@@ -49,16 +52,12 @@ class Batch:
         rows = np.array([len(s) + 1 for s in sentences])
         if (np.diff(rows) < 0).any():
             raise ValueError("sentences are not sorted by length")
-        tokens = np.full(rows.sum(), start, dtype=np.int64)
-        starts = np.concatenate([[0], np.cumsum(rows)[:-1]])
-        inside = np.ones(len(tokens), dtype=bool)
-        inside[starts] = False
-        tokens[inside] = np.concatenate(sentences)
+        starts = np.cumsum(rows) - rows
+        tokens = np.insert(np.concatenate(sentences), starts - np.arange(len(rows)), start).astype(np.int64)
         positions = np.arange(len(tokens)) - np.repeat(starts, rows)
         lengths, first, count = np.unique(rows, return_index=True, return_counts=True)
         groups = tuple((int(starts[i]), int(n), int(t)) for i, n, t in zip(first, count, lengths, strict=True))
-        ids, places = (torch.from_numpy(x).to(device) for x in (tokens, positions))
-        return cls(ids, places, groups)
+        return cls(torch.from_numpy(tokens).to(device), torch.from_numpy(positions).to(device), groups)
 
     def sentences(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the first row (sentences,) of each sentence, and how many rows it has."""
@@ -107,7 +106,8 @@ class Batch:
         return out
 
 
-Rows = Batch | Level  # what a layer runs over
+Rows = Batch | Level  # what a layer runs over; ``interventions.Branches`` too
+AnyLayer: TypeAlias = "DecoderLayer | HookedLayer"  # one block of a model
 
 
 class LayerOutput(NamedTuple):
@@ -127,29 +127,6 @@ def signed_coefficients(coefficients: Tensor, rows: Tensor, memories: Tensor) ->
     keys = coefficients.shape[1]
     positive = coefficients[rows, memories % keys]
     return torch.where(memories < keys, positive, -positive)
-
-
-class AnyLayer(Protocol):
-    """One block of a model, as every experiment runs it: ``DecoderLayer``, or ``transformer.hooked.HookedLayer``."""
-
-    @property
-    def keys(self) -> Tensor:
-        """(d_m, d), the keys; of a gated layer (d_m, 2 d), the two vectors of each key."""
-
-    @property
-    def values(self) -> Tensor:
-        """(memories, d), the values."""
-
-    @property
-    def added(self) -> Tensor:
-        """(memories, d), what each memory adds to m V: its value, before the norm behind it, if there is one."""
-
-    def behind(self, m: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor] | None:
-        """Return the norm behind the feed-forward layer and what it takes, m V + b2 (rows, d); ``None`` without one."""
-
-    def __call__(
-        self, x: Tensor, batch: Rows, *, last: bool = False, needed: int | None = None, out: Tensor | None = None
-    ) -> LayerOutput: ...
 
 
 class LanguageModel(ABC):
@@ -193,11 +170,10 @@ class LanguageModel(ABC):
 
     def pack_unsorted(self, sentences: Sequence[np.ndarray]) -> tuple[Batch, np.ndarray]:
         """Return sentences in any order as a batch, and (sentences,) the row of each one's start token."""
-        rows = np.array([len(sentence) + 1 for sentence in sentences])
-        order = np.argsort(rows, kind="stable")
-        first = np.empty_like(rows)
-        first[order] = np.cumsum(rows[order]) - rows[order]
-        return self.pack([sentences[i] for i in order]), first
+        order = np.argsort([len(sentence) for sentence in sentences], kind="stable")
+        batch, first = self.pack([sentences[i] for i in order]), np.empty_like(order)
+        first[order] = batch.sentences()[0]
+        return batch, first
 
     @abstractmethod
     def embed(self, batch: Batch | PrefixTree) -> Tensor:

@@ -50,9 +50,8 @@ def untrained(description: Description, weights: Weights, seed: int, draw: int =
         fans = (shape[0] / 3 if attends else shape[0]) + shape[1]
         return uniform(shape, ((3 if attends else 6) / fans) ** 0.5)
 
-    return _tied(
-        {name: fresh(name) for name in sorted(weights.keys() - description.aliases.keys())}, description, weights
-    )
+    untied = {name: fresh(name) for name in sorted(weights.keys() - description.aliases.keys())}
+    return _tied(untied, description, weights)
 
 
 def shuffled(description: Description, weights: Weights, seed: int, draw: int = 1) -> Weights:
@@ -87,15 +86,13 @@ def model_like(own: LanguageModel, name: str, seed: int, weights: Path, descript
     It is on the same device, in the same precision. Raises ``UserError`` where no model has that name.
     """
     if isinstance(own, Decoder):
-        return Decoder(
-            own.description, weights_of(weights, description, seed, name), own.device, precision=own.precision
-        )
+        random_weights = weights_of(weights, description, seed, name)
+        return Decoder(own.description, random_weights, own.device, precision=own.precision)
     from ff_memories.model.transformer.hooked import HookedModel  # the library takes seconds to load
 
     model: Any = own
-    return HookedModel(
-        drawn_by_transformers(own, seed, name).to(own.device), model.description, model.family, own.precision
-    )
+    random_model = drawn_by_transformers(own, seed, name).to(own.device)
+    return HookedModel(random_model, model.description, model.family, own.precision)
 
 
 def _draw(name: str) -> tuple[bool, int]:

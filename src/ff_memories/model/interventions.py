@@ -20,7 +20,6 @@ from ff_memories.model.vocabulary import Vocabulary
 GATHERED = 1 << 24  # numbers of keys, and of values, that are gathered at once
 LOGITS = 1 << 22  # log-probabilities held at once, in float64 and several times
 TINY = 1e-30
-Norm = Callable[[torch.Tensor], torch.Tensor]  # (rows, d) to (rows, d)
 # of a layer's number, the numbers of its changes (n,) and the coefficients (n, d_m) of their prefixes: (n, d)
 Vectors = Callable[[int, np.ndarray, torch.Tensor], torch.Tensor]
 
@@ -170,7 +169,7 @@ class HeldNorm:
     The norm is read by its outputs; ``like``: (any, d), of the type and on the device of its inputs.
     """
 
-    def __init__(self, norm: Norm, like: torch.Tensor):
+    def __init__(self, norm: Callable[[torch.Tensor], torch.Tensor], like: torch.Tensor):
         x = like.new_full((3, like.shape[1]), 1000.0)
         x[0, 1::2] *= -1
         x[1] = 0

@@ -14,8 +14,6 @@ from ff_memories.model import drawn
 from ff_memories.model.decoder import Decoder, LanguageModel
 from ff_memories.model.files import converted
 
-AMPERE = (8, 0)  # the first compute capability with products in tf32 and bfloat16
-
 
 def chosen_device(device: str) -> str:
     """Return ``cpu`` or ``cuda`` for what ``execution.device`` says. Raises ``UserError`` where there is no GPU."""
@@ -35,7 +33,7 @@ def use_precision(precision: Precision, device: str) -> None:
             hint = "run on a GPU, or set extraction.precision: float32"
             raise UserError("extraction.precision is tf32, which only GPUs compute in", hint)
         return
-    if precision != "float32" and torch.cuda.get_device_capability(device) < AMPERE:
+    if precision != "float32" and torch.cuda.get_device_capability(device) < (8, 0):
         hint = "take a GPU of compute capability 8.0 or higher, or set extraction.precision: float32"
         raise UserError(f"{torch.cuda.get_device_name(device)} does not compute in {precision}", hint)
     forced = os.environ.get("NVIDIA_TF32_OVERRIDE")

@@ -12,7 +12,7 @@ Attention runs over the rows of all tokens of a batch; the batch says which belo
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +51,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | 
 
     ``out``: memory to put it in.
     """
-    if weight.dtype == torch.bfloat16:
+    if rounded := weight.dtype == torch.bfloat16:
         if weight.shape[1] > x.shape[1]:
             x, bias = _with_ones(x, weight.shape[1]), None
         x = x.to(torch.bfloat16)
@@ -60,21 +60,14 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None, out: Tensor | 
             torch.mm(x, weight.t(), out_dtype=torch.float32, out=out)
             return out if bias is None else out.add_(bias)
         x, weight = x.float(), weight.float()
-        if not _portable(x):
-            with _bfloat16_instructions():
-                return _linear(x, weight, bias, out)
     if not _portable(x):
-        return _linear(x, weight, bias, out)
+        with _bfloat16_instructions() if rounded else nullcontext():
+            if out is None:
+                return F.linear(x, weight, bias)
+            return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
     out = x.new_empty(len(x), len(weight)) if out is None else out
     np.matmul(x.numpy(), weight.numpy().T, out=out.numpy())
     return out if bias is None else out.add_(bias)
-
-
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor | None) -> Tensor:
-    """Return ``linear`` as torch computes it."""
-    if out is None:
-        return F.linear(x, weight, bias)
-    return torch.mm(x, weight.t(), out=out) if bias is None else torch.addmm(bias, x, weight.t(), out=out)
 
 
 @contextmanager
@@ -122,8 +115,7 @@ def attention_along(
     """
     out = v.new_empty(rows, q.shape[1], v.shape[2])
     for paths, index, row in groups:
-        along = (x.index_select(0, paths.flatten()).unflatten(0, paths.shape).transpose(1, 2) for x in (q, k, v))
-        q_, k_, v_ = along
+        q_, k_, v_ = (x.index_select(0, paths.flatten()).unflatten(0, paths.shape).transpose(1, 2) for x in (q, k, v))
         mixed = attention(q_, k_, v_, scoring).transpose(1, 2).flatten(0, 1)
         out.index_copy_(0, row, mixed.index_select(0, index))
     return out

@@ -10,7 +10,6 @@ import torch
 
 from ff_memories.base.draws import generator
 from ff_memories.base.progress import Progress
-from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import Types
 from ff_memories.model.batches import batching
@@ -19,14 +18,8 @@ from ff_memories.model.vocabulary import Vocabulary
 
 SENTENCES = 2000  # validation sentences at most
 WINDOW = 1024  # tokens of a window at most
-IN_WINDOWS = "in_windows"  # the name of what `in_windows` returns, where both are recorded
 OF_UNTRAINED = 200  # validation sentences on which a drawn model's perplexity is measured, at most
 PASSED = 12  # tokens in windows for every sentence that is read by itself
-
-
-def sentences_of(model: str, sentences: int) -> int:
-    """Return on how many sentences, at most, a model of the baselines is measured; ``sentences``: of the sample."""
-    return min(SENTENCES if model == SAME_SAMPLE else OF_UNTRAINED, sentences)
 
 
 def perplexity(

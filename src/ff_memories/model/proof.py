@@ -103,7 +103,7 @@ def prove(model: Any, family: Family) -> Proof:
     book = _Book(type(model).__name__, TOLERANCES[dtype])
     layers = list(layers_of(model, model.config.get_text_config(decoder=True).num_hidden_layers)[1])
     names = {name for name in (family.down, family.norm_after, family.reads) if name is not None}
-    modules: dict[Hashable, nn.Module] = {"": model}
+    modules: dict[Hashable, nn.Module] = {}
     for index, layer in enumerate(layers):
         modules[index, ""] = layer
         modules |= {(index, name): book.part(f"layer {index + 1}", layer, name) for name in names}
@@ -174,22 +174,15 @@ def _check_layer(
 
 def coefficients(where: str, book: _Book, layer: nn.Module, family: Family, source: torch.Tensor) -> torch.Tensor:
     """Return m (tokens, d_m) by the row's formula from what the feed-forward layer reads (tokens, d)."""
-
-    def run(name: str, x: torch.Tensor) -> torch.Tensor:
-        module = book.part(where, layer, name)
-        try:
-            return module(x)
-        except RuntimeError as fault:
-            raise book.refuse(f"{where}, {name}", f"it takes no {tuple(x.shape)} numbers ({fault})") from None
-
-    h = source if family.norm is None else run(family.norm, source)
-    up = run(family.up, h)
+    part = partial(book.part, where, layer)
+    h = source if family.norm is None else part(family.norm)(source)
+    up = part(family.up)(h)
     if family.fused:
         gate, up = up.chunk(2, dim=-1)
-        return run(family.activation, gate) * up
+        return part(family.activation)(gate) * up
     if family.gate is None:
-        return run(family.activation, up)
-    return run(family.activation, run(family.gate, h)) * up
+        return part(family.activation)(up)
+    return part(family.activation)(part(family.gate)(h)) * up
 
 
 def _check_packing(book: _Book, model: Any, tokens: torch.Tensor, layers: list[nn.Module], calls: list[Call]) -> None:
@@ -197,15 +190,11 @@ def _check_packing(book: _Book, model: Any, tokens: torch.Tensor, layers: list[n
     positions = torch.arange(ROWS, device=tokens.device).repeat(SENTENCES)
     batch = Batch(tokens.flatten(), positions, ((0, SENTENCES, ROWS),))
 
-    def same_input(call: Call) -> Any:
-        return lambda _, args, kwargs: (
-            ((call.given[None], *args[1:]), kwargs) if args else (args, kwargs | {"hidden_states": call.given[None]})
-        )
-
     modules: dict[Hashable, nn.Module] = dict(enumerate(layers))
     with ExitStack() as hooks, packed.over(batch):
         for layer, call in zip(layers, calls, strict=True):
-            hooks.enter_context(layer.register_forward_pre_hook(same_input(call), with_kwargs=True))
+            hook = layer.register_forward_pre_hook(lambda _, args, given=call.given: (given[None], *args[1:]))
+            hooks.enter_context(hook)
         packed_calls, _ = watch(model, batch.tokens[None], modules, position_ids=positions[None])
     for index, call in enumerate(calls):
         # the scale of a token's numbers is that of the input too: a layer that cancels a large one is less exact
@@ -297,12 +286,9 @@ def watch(
 
 def _copy(given: Any) -> torch.Tensor:
     """Return a copy of the first tensor in what a module takes or gives, a row per token."""
-    if isinstance(given, torch.Tensor):
-        return given.detach().flatten(0, -2).clone() if given.dim() > 1 else given.detach().clone()
-    if isinstance(given, Mapping):
-        given = tuple(given.values())
-    tensors = (part for part in given if isinstance(part, torch.Tensor)) if isinstance(given, tuple) else iter(())
-    return _copy(next(tensors, torch.empty(0)))
+    parts = given if isinstance(given, tuple) else (given,)
+    tensor = next((part.detach() for part in parts if isinstance(part, torch.Tensor)), torch.empty(0))
+    return (tensor.flatten(0, -2) if tensor.dim() > 1 else tensor).clone()
 
 
 def _one(book: _Book, index: int, name: str, calls: list[Call]) -> Call:

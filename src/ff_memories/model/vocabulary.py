@@ -318,8 +318,7 @@ class Vocabulary:
         """
         blocks: list[list[Prediction]] = []
 
-        def run(block: range) -> None:
-            rows = slice(block.start, block.stop)
+        def run(rows: slice) -> None:
             targets = None if target is None else target[:, rows]
             if self.plain:
                 blocks.append(self._plain(h[rows], targets, signs, rank, whole))
@@ -337,8 +336,7 @@ class Vocabulary:
             return unscaled.read(h).top
         tops: list[Tensor] = []
 
-        def run(block: range) -> None:
-            rows = slice(block.start, block.stop)
+        def run(rows: slice) -> None:
             logits = unscaled.clusters[0].logits(unscaled._projected(unscaled.output(h[rows])))
             tops.append(torch.cat([_argmax(unscaled._whole(part)) for part in logits.split(_few(logits))]))
 
@@ -357,17 +355,14 @@ class Vocabulary:
             rows = slice(start, start + few)
             for sign in reversed(range(signs)):  # the positive one last: ranks may take its logits' place
                 part = logits[rows] if sign == 0 else -logits[rows]
+                part = self._whole(part) if whole else part
+                top = _argmax(part)
+                top_logit = part.gather(1, top[:, None])
+                # torch.logsumexp has the same bits and takes five times as long
+                lse = (part - top_logit).exp_().sum(1).log_().add_(top_logit.squeeze(1))
                 targets = None if target is None else target[sign, rows]
-                predictions[sign].append(self._of_logits(self._whole(part) if whole else part, targets, rank))
+                predictions[sign].append(self._prediction(part, [], top, top_logit.squeeze(1), lse, targets, rank))
         return [Prediction.joined(parts) for parts in predictions]
-
-    def _of_logits(self, logits: Tensor, target: Tensor | None, rank: bool) -> Prediction:
-        """Return the prediction of one softmax over logits (rows, vocab), which may not outlast it."""
-        top = _argmax(logits)
-        top_logit = logits.gather(1, top[:, None])
-        # torch.logsumexp has the same bits and takes five times as long
-        lse = (logits - top_logit).exp_().sum(1).log_().add_(top_logit.squeeze(1))
-        return self._prediction(logits, [], top, top_logit.squeeze(1), lse, target, rank)
 
     def _rows(self, h: Tensor, target: Tensor | None, rank: bool) -> Prediction:
         """Return the predictions of a block of vectors where words are in a head and tails."""
@@ -479,10 +474,11 @@ def _unloaded(bands: list[tuple[int, int]], d: int, seed: int) -> tuple[Tensor, 
         return classes, tails, torch.default_generator.get_state()
 
 
-def _in_blocks(run: Callable[[range], None], rows: int) -> None:
+def _in_blocks(run: Callable[[slice], None], rows: int) -> None:
     """Run blocks of ``ROWS`` vectors, in halves where memory runs out."""
     for start in range(0, max(1, rows), ROWS):
-        retry_smaller(run, range(start, min(start + ROWS, rows)), "vector")
+        block = range(start, min(start + ROWS, rows))
+        retry_smaller(lambda part: run(slice(part.start, part.stop)), block, "vector")
 
 
 def _few(logits: Tensor) -> int:

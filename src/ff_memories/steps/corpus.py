@@ -6,6 +6,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import sha256
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output, Threads
 from ff_memories.config import Settings
 from ff_memories.config.sections import CorpusSection
@@ -42,7 +43,7 @@ def run(
     files = [*train, *validation]
     for path in files:
         forms.check(path, lines_are_sentences=keys.segmenter == "line")
-    if keys.sha256 is not None and (digest := text.sha256(files)) != keys.sha256:
+    if keys.sha256 is not None and (digest := sha256(*files)) != keys.sha256:
         hint = "if you meant to change the text, set corpus.sha256 to the new value"
         raise UserError(_changed(keys, files, digest), hint)
     options = {

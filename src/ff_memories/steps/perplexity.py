@@ -5,6 +5,7 @@ import gc
 from ff_memories.base.files import write_json
 from ff_memories.base.parameters import Execution, Input, Inputs, Outputs
 from ff_memories.config import Settings
+from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
 from ff_memories.corpus.tokenizer import never_trained, read_types
 from ff_memories.model import perplexity
@@ -30,9 +31,10 @@ def run(
     for description, path in zip(descriptions, perplexities, strict=True):
         model = load_model(weights, description, execution, config.precision)
         model.vocabulary.leave_out(never_trained(dictionary))
-        sentences = perplexity.sentences_of(description.parent.name, config.baselines.sentences)
+        most = perplexity.SENTENCES if description.parent.name == SAME_SAMPLE else perplexity.OF_UNTRAINED
+        sentences = min(most, config.baselines.sentences)
         measured = perplexity.perplexity(model, text, config.seed, execution.batch_tokens, sentences)
-        measured[perplexity.IN_WINDOWS] = perplexity.in_windows(model, text, types, sentences)
+        measured["in_windows"] = perplexity.in_windows(model, text, types, sentences)
         write_json(path, measured)
         del model
         gc.collect()  # a model refers to itself: without this, two drawn ones would be in memory

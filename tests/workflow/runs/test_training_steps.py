@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from data import rounding, train_transformer, training_seeds, training_steps
 from ff_memories import config
-from ff_memories.corpus.text import sha256
+from ff_memories.base.files import sha256
 from ff_memories.inputs import model_folder
 
 BASE, DIFFERS = ROOT / "config" / "demo-gpt2.yaml", ROOT / "config" / "training_steps.yaml"
@@ -66,7 +66,7 @@ def test_a_seeds_run_is_the_demos_with_another_model_and_its_training_is_shorter
     out = tmp_path / "out.yaml"
     training_steps.write_config(demo, study["differs"], "seed-2", training_seeds.trained(tmp_path), out)
     found, base = config.load(out).resolved(), config.load(demo).resolved()
-    assert found["run"] == "demo-seed-2" and found["model"]["sha256"] == sha256([tmp_path / "model.pt"])
+    assert found["run"] == "demo-seed-2" and found["model"]["sha256"] == sha256(tmp_path / "model.pt")
     assert {key for key in base if found[key] != base[key]} == {"run", "model", *study["differs"]}
     own, whole = training_seeds.recipe(2, 1250), config.read_yaml(ROOT / training_seeds.RECIPE)
     changed = {("seed", 2), ("total-num-update", 1250), ("max-update", 1250)}

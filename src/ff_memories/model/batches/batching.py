@@ -6,7 +6,6 @@ batch, hence no number. Where memory runs out, a batch is run in two halves, and
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,24 +21,14 @@ ON_GPU = 1 << 20  # a block's, of which few batches are not full
 BLOCKS, SMALLEST = 80, 1 << 10  # of a text whose blocks fit it: how many at least, of how many tokens at least
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Sentences of one batch, by length: the first of each group of identical ones runs for all."""
+# A batch by length: for each text that runs, the ids of all sentences that have it, in ascending order.
+Plan = list[np.ndarray]
 
-    sentences: np.ndarray  # (b,) ids of those that run
-    copies: list[np.ndarray]  # for each, the ids of all with the same text, itself included
 
-    def __len__(self) -> int:
-        return len(self.sentences)
-
-    def __getitem__(self, part: slice) -> "Plan":
-        return Plan(self.sentences[part], self.copies[part])
-
-    def size(self, corpus: Corpus) -> tuple[int, int]:
-        """Return (tokens, sentences) of the corpus that are done with the batch, copies included."""
-        counts = np.array([len(c) for c in self.copies])
-        lengths = corpus.offsets[self.sentences + 1] - corpus.offsets[self.sentences]
-        return int((counts * lengths).sum()), int(counts.sum())
+def tokens_and_sentences(plan: Plan, corpus: Corpus) -> tuple[int, int]:
+    """Return how many tokens and sentences of the corpus are done with a batch, equal ones included."""
+    every = np.concatenate(plan)
+    return int(corpus.offsets[every + 1].sum() - corpus.offsets[every].sum()), len(every)
 
 
 def fitting(lengths: np.ndarray) -> int:
@@ -50,17 +39,12 @@ def fitting(lengths: np.ndarray) -> int:
     return min(BLOCK_TOKENS, max(SMALLEST, int((lengths + 1).sum()) // BLOCKS))
 
 
-def blocks(lengths: np.ndarray, tokens: int | None = None) -> list[tuple[int, int]]:
-    """Return (first, end) of consecutive blocks of sentences, all but the last of at least so many tokens.
-
-    ``tokens``: ``None`` stands for ``BLOCK_TOKENS``.
-    """
-    least = BLOCK_TOKENS if tokens is None else tokens
+def blocks(lengths: np.ndarray, tokens: int = BLOCK_TOKENS) -> list[tuple[int, int]]:
+    """Return (first, end) of consecutive blocks of sentences, all but the last of at least so many tokens."""
     ends = np.cumsum(lengths + 1)
     out, first, reached = [], 0, 0
     while first < len(lengths):
-        end = int(np.searchsorted(ends, reached + least, side="left")) + 1
-        end = min(end, len(lengths))
+        end = min(int(np.searchsorted(ends, reached + tokens)) + 1, len(lengths))
         out.append((first, end))
         first, reached = end, ends[end - 1]
     return out
@@ -80,18 +64,14 @@ def batches(corpus: Corpus, first: int, end: int, budget: int, shortest: int, ru
     Sentences with fewer tokens than ``shortest`` hold no prefix of interest and are left out. ``run_all``: whether the
     last token runs too (its prefix is the complete sentence).
     """
-    offsets = corpus.offsets[first : end + 1] - corpus.offsets[first]
-    text = np.ascontiguousarray(corpus.tokens[corpus.offsets[first] : corpus.offsets[end]])
-    raw, lengths = text.tobytes(), np.diff(offsets)
-    edges = (offsets * text.itemsize).tolist()
+    lengths = np.diff(corpus.offsets[first : end + 1])
     same: dict[bytes, list[int]] = {}
-    for sentence in np.flatnonzero(lengths >= shortest).tolist():
-        same.setdefault(raw[edges[sentence] : edges[sentence + 1]], []).append(first + sentence)
+    for sentence in (first + np.flatnonzero(lengths >= shortest)).tolist():
+        same.setdefault(corpus.sentence(sentence).tobytes(), []).append(sentence)
     groups = list(same.values())
     need = lengths[[group[0] - first for group in groups]]
-    order = np.lexsort(([group[0] for group in groups], need)) if groups else np.zeros(0, np.int64)
-    for part in sequences(need + run_all - 1, order, budget):
-        yield Plan(np.array([groups[i][0] for i in part]), [np.array(groups[i]) for i in part])
+    for part in by_length(need + run_all - 1, budget):
+        yield [np.array(groups[i]) for i in part]
 
 
 def sequences(lengths: np.ndarray, order: np.ndarray, budget: int) -> Iterator[np.ndarray]:

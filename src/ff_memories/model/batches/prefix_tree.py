@@ -13,11 +13,11 @@ a forest has 5. A row runs as far as it, or what continues it, is read; rows rea
 >>> a, b, c, d, s = 7, 5, 8, 9, 2
 >>> paths = [np.array([a, b]), np.array([a, c, d])]
 >>> tree = PrefixTree(paths, path=np.array([0, 1]), position=np.array([2, 3]), layer=np.array([1, 2]), start=s)
->>> tree.tokens.tolist(), tree.row.tolist(), [tree.level_rows(1), tree.level_rows(2)]
+>>> tree.tokens.tolist(), tree.row.tolist(), [tree.level_rows[1], tree.level_rows[2]]
 ([9, 2, 7, 8, 5], [4, 0], [5, 4])
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,8 +62,7 @@ def cut(paths: list[np.ndarray], budget: int, forests: bool = True) -> Iterator[
 class Level:
     """A forest as one layer sees it, in the place of a ``Batch``."""
 
-    rows: int  # how many, the first ones, have attention keys and values here
-    needed: int  # how many of them, the first ones, have an output here
+    needed: int  # how many of the rows here, the first ones, have an output here
     groups: tuple[Paths, ...]
 
     def attention(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scoring: Scoring = USUAL) -> torch.Tensor:
@@ -107,14 +106,15 @@ class PrefixTree:
         np.maximum.at(depth, node[inside], behind[inside])
         np.maximum.at(own_reads, node[inside], reads[inside])
         order = np.lexsort((own_reads < depth, -depth))
-        index = np.empty_like(order)
-        index[order] = np.arange(len(order))
+        index = np.argsort(order)
         self._node = np.where(inside, index[node], 0)
         depth = depth[order]
         self.row, self.device = self._node[path, position], device
-        self._rows = [int((depth >= n).sum()) for n in range(depth[0] + 2)]
+        self.depth = int(depth[0])  # how many layers the deepest rows run through
+        # how many rows, the first ones, run through each layer, from 1
+        self.level_rows = [int((depth >= n).sum()) for n in range(self.depth + 2)]
         ends = (own_reads[order] == depth).astype(np.int64)  # rows read at the last layer they run through
-        self._ends = [int(ends[depth == n].sum()) for n in range(depth[0] + 1)]
+        self._ends = [int(ends[depth == n].sum()) for n in range(self.depth + 1)]
         tokens = np.zeros(shape, dtype=np.int64)
         tokens[:, 0] = start
         tokens[inside & (column > 0)] = np.concatenate(paths) if len(paths) else 0
@@ -122,18 +122,9 @@ class PrefixTree:
         self.tokens = torch.from_numpy(tokens.ravel()[first]).to(device)
         self.positions = torch.from_numpy(first % shape[1]).to(device)
 
-    @property
-    def depth(self) -> int:
-        """How many layers the deepest rows run through."""
-        return len(self._ends) - 1
-
-    def level_rows(self, layer: int) -> int:
-        """Return how many rows, the first ones, run through ``layer``, from 1."""
-        return self._rows[layer]
-
     def level(self, layer: int) -> Level:
         """Return what ``layer``, from 1, sees: rows needed further up or read here have an output."""
-        needed = self._rows[layer + 1] + self._ends[layer]
+        needed = self.level_rows[layer + 1] + self._ends[layer]
         wanted = self._own & (self._node < needed)
         ends = np.where(wanted.any(1), wanted.shape[1] - wanted[:, ::-1].argmax(1), 0)
         widths, groups = -(-ends // WIDTH) * WIDTH, []
@@ -143,29 +134,18 @@ class PrefixTree:
             node, want = self._node[member, :width], wanted[member, :width]
             node = np.where(np.arange(width) < ends[member, None], node, 0)
             groups.append((send(node), send(np.flatnonzero(want.ravel())), send(node[want])))
-        return Level(self._rows[layer], needed, tuple(groups))
+        return Level(needed, tuple(groups))
 
 
 class PlainPaths:
     """Paths as the sentences of a plain batch, in the place of a ``PrefixTree``, for layers that take no forest.
 
-    Paths need no order. ``pack``: ``LanguageModel.pack_unsorted``.
+    Paths need no order. ``batch``, ``first``: of ``LanguageModel.pack_unsorted``.
     """
 
-    def __init__(
-        self,
-        paths: list[np.ndarray],
-        path: np.ndarray,
-        position: np.ndarray,
-        layer: np.ndarray,
-        pack: Callable[[Sequence[np.ndarray]], tuple[Any, np.ndarray]],
-    ):
-        self.batch, first = pack(paths)
-        self.row, self.depth = first[path] + position, int(layer.max())
-
-    def level_rows(self, layer: int) -> int:
-        """Return how many rows run through ``layer``: all."""
-        return len(self.batch.tokens)
+    def __init__(self, batch: Any, first: np.ndarray, path: np.ndarray, position: np.ndarray, layer: np.ndarray):
+        self.batch, self.row, self.depth = batch, first[path] + position, int(layer.max())
+        self.level_rows = [len(batch.tokens)] * (self.depth + 2)  # all run through every layer
 
     def level(self, layer: int) -> Any:
         """Return what ``layer`` sees: the whole batch."""

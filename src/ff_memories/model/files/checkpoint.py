@@ -90,19 +90,18 @@ def _is_option(value: Any) -> bool:
     return isinstance(value, plain) or (isinstance(value, list | tuple) and all(isinstance(v, plain) for v in value))
 
 
+def _as_dict(options: Any) -> Any:
+    return dict(vars(options)) if isinstance(options, argparse.Namespace) else options
+
+
 def model_options(loaded: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return the model's options, from a legacy ``args`` Namespace or a current ``cfg``."""
-    args = loaded.get("args")
-    if args is None and isinstance(loaded.get("cfg"), dict):
-        cfg = loaded["cfg"]
-        args = cfg.get("model", {})
-        args = dict(vars(args) if isinstance(args, argparse.Namespace) else args or {})
+    args, cfg = loaded.get("args"), loaded.get("cfg")
+    if args is None and isinstance(cfg, dict):
+        args, task = (_as_dict(cfg.get(part) or {}) for part in ("model", "task"))
         args.setdefault("arch", args.get("_name"))
-        task = cfg.get("task") or {}
-        task = vars(task) if isinstance(task, argparse.Namespace) else task
         args.setdefault("tokens_per_sample", task.get("tokens_per_sample"))
-    elif isinstance(args, argparse.Namespace):
-        args = dict(vars(args))
+    args = _as_dict(args)
     if not isinstance(args, dict):
         raise UserError(f"{path}: not a fairseq checkpoint, it has neither 'args' nor 'cfg'")
     args = {name: value if _is_option(value) else "nested" for name, value in args.items()}  # shown, it may not end
@@ -165,10 +164,9 @@ class _Taker:
 def _block(take: _Taker, layer: int, d: int, keys: int) -> Weights:
     """One decoder block under the paper's names."""
     at = f"layers.{layer}."
-    old = f"{at}layer_norms.0.weight" in take  # names of early checkpoints
-    norm, ff_norm = (
-        (f"{at}layer_norms.0", f"{at}layer_norms.2") if old else (f"{at}self_attn_layer_norm", f"{at}final_layer_norm")
-    )
+    norm, ff_norm = f"{at}self_attn_layer_norm", f"{at}final_layer_norm"
+    if f"{at}layer_norms.0.weight" in take:  # names of early checkpoints
+        norm, ff_norm = f"{at}layer_norms.0", f"{at}layer_norms.2"
     if f"{at}self_attn.in_proj_weight" in take:
         qkv = take(f"{at}self_attn.in_proj_weight", 3 * d, d)
         qkv_bias = take(f"{at}self_attn.in_proj_bias", 3 * d)

@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from pydantic import PositiveInt
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError, rebuild_hint
@@ -24,11 +25,11 @@ Weights = dict[str, torch.Tensor]
 class Description:
     """What a checkpoint's architecture is, as far as its forward pass depends on it."""
 
-    layers: int
-    model: int  # d
-    keys: int  # d_m, keys and values per layer
-    heads: int
-    vocab: int
+    layers: PositiveInt
+    model: PositiveInt  # d
+    keys: PositiveInt  # d_m, keys and values per layer
+    heads: PositiveInt
+    vocab: PositiveInt
     input_cutoffs: tuple[int, ...]  # ids where the bands of an adaptive input end; (vocab,) for a plain one
     adaptive_input: bool
     output_cutoffs: tuple[int, ...]  # where the clusters of an adaptive softmax end; (vocab,) for a plain one
@@ -37,7 +38,7 @@ class Description:
     final_norm: bool  # whether the last layer's output is normalised before the softmax
     max_positions: int  # tokens that the model takes, </s> included
     embedding_scale: float
-    parameters: int
+    parameters: PositiveInt
     aliases: dict[str, str]  # tied weights: name -> name it is stored under
 
 
@@ -52,7 +53,9 @@ def write(description: Description, weights: Weights, weights_path: str | Path, 
 def read_description(path: str | Path) -> Description:
     """Read a converted model's description. Raises ``UserError`` where it is none."""
     description = foreign.read_json(path, Description, rebuild_hint(path))
-    if not _makes_sense(description):
+    ends = (description.input_cutoffs, description.output_cutoffs)
+    fit = all(end and list(end) == sorted(set(end)) and end[0] > 0 and end[-1] == description.vocab for end in ends)
+    if description.model % description.heads or not fit:
         raise UserError(f"{path}: not the sizes of a model", rebuild_hint(path))
     return description
 
@@ -62,37 +65,17 @@ def load(weights_path: str | Path, description_path: str | Path) -> tuple[Descri
     description = read_description(description_path)
     require_file(weights_path)
     try:
-        with safe_open(weights_path, framework="pt") as file:
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        weights = load_file(weights_path)
         for name, same in description.aliases.items():
             tensor = weights[same]
             transposed = name.endswith("projection") and name.startswith("output.")
             weights[name] = tensor.t() if transposed else tensor
-        if not _describes(description, weights):
+        matrices = [t.shape for n, t in weights.items() if re.fullmatch(r"layers\.\d+\.(keys|values)", n)]
+        embedded = sum(t.shape[0] for n, t in weights.items() if re.fullmatch(r"input\.\d+\.embedding", n))
+        fit = len(matrices) == 2 * description.layers and embedded == description.vocab
+        if not fit or set(matrices) != {(description.keys, description.model)}:
             raise ValueError(f"{description_path} describes another one")
     except (OSError, ValueError, TypeError, KeyError, SafetensorError) as error:
         hint = rebuild_hint(weights_path, description_path)
         raise UserError(f"{weights_path}: not a readable model ({error})", hint) from None
     return description, weights
-
-
-def _describes(description: Description, weights: Weights) -> bool:
-    """Whether a description is of these weights, as far as memory and shapes depend on it."""
-    matrices = [t.shape for n, t in weights.items() if re.fullmatch(r"layers\.\d+\.(keys|values)", n)]
-    embedded = sum(t.shape[0] for n, t in weights.items() if re.fullmatch(r"input\.\d+\.embedding", n))
-    return (
-        len(matrices) == 2 * description.layers
-        and all(shape == (description.keys, description.model) for shape in matrices)
-        and embedded == description.vocab
-    )
-
-
-def _makes_sense(description: Description) -> bool:
-    """Whether a model can have these sizes."""
-    names = ("layers", "model", "keys", "heads", "vocab", "parameters")
-    ends = (description.input_cutoffs, description.output_cutoffs)
-    return (
-        all(getattr(description, name) > 0 for name in names)
-        and description.model % description.heads == 0
-        and all(end and list(end) == sorted(set(end)) and end[0] > 0 and end[-1] == description.vocab for end in ends)
-    )

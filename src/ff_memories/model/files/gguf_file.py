@@ -63,10 +63,6 @@ ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma2", "gemma3", "gpt2")
 SCALED = (46, 62)  # layers of the two Gemmas of 27 B, whose attention is scaled by another number
 
 
-class Length(int):
-    """The length of an array, where the array itself isn't kept."""
-
-
 class Tensor(NamedTuple):
     """A tensor's type by name, its shape with rows first, and its bytes in the file."""
 
@@ -81,13 +77,17 @@ class Header:
     """A file's metadata and tensors."""
 
     path: Path
-    metadata: dict[str, Any]  # numbers and strings by key; of an array, its ``Length``
+    metadata: dict[str, Any]  # numbers and strings by key; of an array, its length in words
     arrays: dict[str, list[Any]]  # the tokenizer's (``TOKENS``)
     tensors: dict[str, Tensor] = field(default_factory=dict)  # by name, in the file's order
 
     @property
     def architecture(self) -> str:
         return str(self.metadata["general.architecture"])
+
+    def refusal(self, what: str, hint: str = FOLDER) -> UserError:
+        """Return the error for a file that is not read."""
+        return UserError(f"{self.path}: {what}", hint)
 
     def own(self, key: str, default: Any = None) -> Any:
         """Return the value of one of the architecture's keys."""
@@ -219,9 +219,9 @@ class _Reader:
             value: Any = self._value(self.number("<I"))
             if isinstance(value, list):
                 header.arrays.update({name: value} if name in TOKENS else {})
-                value = Length(len(value))
+                value = f"an array of {len(value)}"
             header.metadata[name] = value
-        header.tensors.update(self._tensors(count, header.metadata.get("general.alignment", 32), length))
+        header.tensors.update(self._tensors(header, count, length))
         return header
 
     def _value(self, kind: int) -> Any:
@@ -249,9 +249,10 @@ class _Reader:
             raise self._fault(f"an array of {len(numbers):,} numbers, which no tokenizer needs")
         return numbers.tolist()
 
-    def _tensors(self, count: int, alignment: object, length: int) -> dict[str, Tensor]:
+    def _tensors(self, header: Header, count: int, length: int) -> dict[str, Tensor]:
+        alignment = header.metadata.get("general.alignment", 32)
         if type(alignment) is not int or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
-            raise UserError(f"{self.path}: general.alignment is {str(alignment)[:40]}; expected a power of 2", AGAIN)
+            raise header.refusal(f"general.alignment is {str(alignment)[:40]}; expected a power of 2", AGAIN)
         plain: dict[str, Tensor] = {}
         for _ in range(count):
             name = self.name(plain, "tensor")
@@ -259,10 +260,8 @@ class _Reader:
                 raise self._fault(f"tensor {name} has {dimensions:,} dimensions")
             shape = [self.number() for _ in range(dimensions)]
             kind, begin = self.number("<I"), self.number()
-            if kind not in (types := _types(self.path)):
-                raise UserError(
-                    f"{self.path}: tensor {name} is of type {kind:,}, which `gguf` cannot dequantise", FOLDER
-                )
+            if kind not in (types := _types()):
+                raise header.refusal(f"tensor {name} is of type {kind:,}, which `gguf` cannot dequantise")
             called, block, size = types[kind]
             if not all(1 <= n <= 1 << 32 for n in shape) or shape[0] % block:
                 raise self._fault(f"tensor {name} is {shape} in {called}, which comes in blocks of {block}")
@@ -273,17 +272,16 @@ class _Reader:
         absolute = {n: t._replace(begin=start + t.begin, end=start + t.end) for n, t in plain.items()}
         for name, tensor in absolute.items():
             if tensor.end > length:
-                raise UserError(
-                    f"{self.path}: tensor {name} ends at byte {tensor.end:,}, the file at {length:,}: it was cut", AGAIN
-                )
+                what = f"tensor {name} ends at byte {tensor.end:,}, the file at {length:,}: it was cut"
+                raise header.refusal(what, AGAIN)
         for (name, one), (other, two) in pairwise(sorted(absolute.items(), key=lambda item: item[1].begin)):
             if two.begin < one.end:
-                raise UserError(f"{self.path}: tensors {name} and {other} overlap", AGAIN)
+                raise header.refusal(f"tensors {name} and {other} overlap", AGAIN)
         return absolute
 
 
 @cache
-def _types(path: Path) -> dict[int, tuple[str, int, int]]:
+def _types() -> dict[int, tuple[str, int, int]]:
     """Return what `gguf` dequantises: by number, a type's name, and the numbers and bytes of a block."""
     import gguf
 
@@ -300,57 +298,51 @@ def _types(path: Path) -> dict[int, tuple[str, int, int]]:
 
 def _check(header: Header) -> None:
     """Refuse an architecture, a tokenizer or an option that is not known, and what is missing."""
-    path, metadata = header.path, header.metadata
+    metadata = header.metadata
     if (parts := metadata.get("split.count", 1)) not in (0, 1):
-        raise UserError(f"{path}: a part of a model in {str(parts)[:20]} parts", "merge them: llama-gguf-split --merge")
+        raise header.refusal(f"a part of a model in {str(parts)[:20]} parts", "merge them: llama-gguf-split --merge")
     if (kind := metadata.get("general.architecture")) not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise UserError(f"{path}: architecture {str(kind)[:60]!r}; of GGUF files, {known} are read", FOLDER)
+        raise header.refusal(f"architecture {str(kind)[:60]!r}; of GGUF files, {known} are read")
     for name, value in metadata.items():
         key = name.removeprefix(f"{kind}.")
         if key == name or key in (*READ, *HARMLESS):
             continue
-        if isinstance(value, Length) or value not in OWN.get(kind, {}).get(key, PLAIN.get(key, ())):
-            raise UserError(f"{path}: {name} is {str(value)[:40]}, which is not read from a GGUF file", FOLDER)
+        if value not in OWN.get(kind, {}).get(key, PLAIN.get(key, ())):
+            raise header.refusal(f"{name} is {str(value)[:40]}, which is not read from a GGUF file")
     for key in ("rope.dimension_count", "attention.value_length"):
         if kind != "gpt2" and (value := header.own(key, header.heads[2])) != header.heads[2]:
-            raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}; heads are {header.heads[2]} wide", FOLDER)
+            raise header.refusal(f"{kind}.{key} is {str(value)[:40]}; heads are {header.heads[2]} wide")
     for key in ("rope.freq_base", "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"):
         if type(value := header.own(key, 1.0)) is not float or not value > 0:
-            raise UserError(f"{path}: {kind}.{key} is {str(value)[:40]}; expected a number above 0", AGAIN)
+            raise header.refusal(f"{kind}.{key} is {str(value)[:40]}; expected a number above 0", AGAIN)
     _check_tokenizer(header)
     gemma, window = str(kind).startswith("gemma"), header.own("attention.sliding_window", 0)
     if gemma and header.layers in SCALED:
-        raise UserError(f"{path}: a Gemma of {header.layers} layers, whose attention is scaled otherwise", FOLDER)
+        raise header.refusal(f"a Gemma of {header.layers} layers, whose attention is scaled otherwise")
     if not gemma and window != 0:
-        raise UserError(f"{path}: {kind}.attention.sliding_window is {str(window)[:40]}; only Gemma's is read", FOLDER)
+        raise header.refusal(f"{kind}.attention.sliding_window is {str(window)[:40]}; only Gemma's is read")
 
 
 def _check_tokenizer(header: Header) -> None:
-    path, metadata, arrays = header.path, header.metadata, header.arrays
+    metadata, arrays = header.metadata, header.arrays
     model, cut = metadata.get("tokenizer.ggml.model"), metadata.get("tokenizer.ggml.pre")
     if model not in ("llama", "gpt2"):
-        raise UserError(
-            f"{path}: tokenizer {str(model)[:60]!r}; llama (SentencePiece) and gpt2 (byte-level) are read", FOLDER
-        )
+        raise header.refusal(f"tokenizer {str(model)[:60]!r}; llama (SentencePiece) and gpt2 (byte-level) are read")
     if model == "gpt2" and cut not in CUTS and not (cut is None and header.architecture in ("gpt2", "qwen2", "qwen3")):
-        raise UserError(
-            f"{path}: tokenizer.ggml.pre is {str(cut)[:60]!r}; known ways to cut text are {', '.join(CUTS)}", FOLDER
-        )
+        raise header.refusal(f"tokenizer.ggml.pre is {str(cut)[:60]!r}; known ways to cut text are {', '.join(CUTS)}")
     kinds = {"tokens": str, "scores": float, "token_type": int, "merges": str}
     for key in ("tokens", "token_type", "merges" if model == "gpt2" else "scores"):
         entries = arrays.get(f"tokenizer.ggml.{key}")
         if not entries or not isinstance(entries[0], kinds[key]):
-            raise UserError(f"{path}: tokenizer.ggml.{key} is missing or of another type", FOLDER)
+            raise header.refusal(f"tokenizer.ggml.{key} is missing or of another type")
         if key != "merges" and len(entries) != len(arrays["tokenizer.ggml.tokens"]):
-            raise UserError(f"{path}: tokenizer.ggml.{key} and tokenizer.ggml.tokens differ in length", AGAIN)
+            raise header.refusal(f"tokenizer.ggml.{key} and tokenizer.ggml.tokens differ in length", AGAIN)
     types = len(arrays["tokenizer.ggml.tokens"])
     for key in ("bos", "eos", "unknown", "padding"):
         number = metadata.get(f"tokenizer.ggml.{key}_token_id", 0)
         if type(number) is not int or not 0 <= number < types:
-            raise UserError(
-                f"{path}: tokenizer.ggml.{key}_token_id is {str(number)[:40]}, none of {types} types", AGAIN
-            )
+            raise header.refusal(f"tokenizer.ggml.{key}_token_id is {str(number)[:40]}, none of {types} types", AGAIN)
 
 
 def looks_like(name: str | Path) -> bool:

@@ -68,13 +68,6 @@ def kinds(folder: Path) -> Iterator[tuple[str, str]]:
                     yield name, file.get_slice(name).get_dtype()
 
 
-def refuse_other_types(folder: Path, where: str) -> None:
-    """Raise ``UserError`` for weights that are no floats of 16 bits or more; ``where``: the folder, for messages."""
-    for name, kind in kinds(folder):
-        if kind not in FLOATS:
-            raise UserError(f"{where}: {name} is of type {kind}, no float of 16 bits or more", PLAIN)
-
-
 def refuse_odd_numbers(folder: Path) -> None:
     """Raise ``UserError`` for weights that are infinite or no numbers; more than ``SCANNED`` bytes are not read."""
     paths = [path for path in files(folder) if path.is_file()]

@@ -43,7 +43,6 @@ def describe(
         raise UserError(f"triggers.signs: {what}", "set triggers.signs: positive")
     window = getattr(settings, "sliding_window", None) if getattr(settings, "use_sliding_window", True) else None
     positions = min([n for n in (positions_of(settings), window, longest) if n])
-    unique = {p.data_ptr(): p.numel() for p in model.parameters()}
     return TransformerDescription(
         layers=len(layers),
         model=head.shape[1],
@@ -58,7 +57,7 @@ def describe(
         final_norm=True,
         max_positions=positions,
         embedding_scale=1.0,
-        parameters=sum(unique.values()),
+        parameters=sum(p.numel() for p in model.parameters()),
         aliases={},
         model_type=config["model_type"],
         start=start,

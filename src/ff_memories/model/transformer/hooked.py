@@ -6,7 +6,6 @@ no attention function of ours, those of equal length together.
 
 import contextlib
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -49,7 +48,10 @@ class State(threading.local):
 
 
 class HookedLayer:
-    """One block of the model, read by hooks: ``handles`` remove them."""
+    """One block of the model, read by hooks: ``handles`` remove them.
+
+    Where the model takes no attention function, sentences of each length run together, and no forest.
+    """
 
     def __init__(self, module: Any, family: Family, index: int, state: State, signs: int):
         self.module, self.family, self.index, self.state, self.signs = module, family, index, state, signs
@@ -71,7 +73,7 @@ class HookedLayer:
             raise Stop
 
     def _update(self, _: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
-        self.state.seen["update"] = out
+        self.state.seen["update"] = out if self.family.packed else out.clone()  # Falcon adds attention to it in place
 
     @property
     def keys(self) -> Tensor:
@@ -121,10 +123,16 @@ class HookedLayer:
 
     def _over(self, x: Tensor, batch: Rows, last: bool) -> dict[str, Tensor]:
         """Return what the hooks read, (rows, n) each, and if not last o, for the layer's input (rows, d)."""
-        arguments = _first_rows(self.state.arguments[self.index], len(x), self.state.rows)
-        with packed.over(batch, self.state.factor):
-            tensors = self.run(x[None], arguments, last)
-        return {name: part.flatten(0, -2) for name, part in tensors.items()}
+        if self.family.packed:
+            arguments = _first_rows(self.state.arguments[self.index], len(x), self.state.rows)
+            with packed.over(batch, self.state.factor):
+                tensors = self.run(x[None], arguments, last)
+            return {name: part.flatten(0, -2) for name, part in tensors.items()}
+        parts = [
+            self.run(x[rows].unflatten(0, (-1, length)), arguments[self.index], last)
+            for rows, length, arguments in self.state.groups
+        ]
+        return {n: torch.cat([part[n].flatten(0, -2) for part in parts]) for n in parts[0]}
 
     def run(self, x: Tensor, arguments: Arguments, last: bool) -> dict[str, Tensor]:
         """Run the model's own layer on (sentences, tokens, d); return what the hooks read and, if not last, o."""
@@ -138,20 +146,6 @@ class HookedLayer:
         finally:
             self.state.last = False
         return self.state.seen
-
-
-class GroupedLayer(HookedLayer):
-    """A block of a model that takes no attention function: sentences of each length run together, and no forest."""
-
-    def _update(self, _: nn.Module, args: tuple[Tensor, ...], out: Tensor) -> None:
-        super()._update(_, args, out.clone())  # Falcon adds attention to it in place
-
-    def _over(self, x: Tensor, batch: Rows, last: bool) -> dict[str, Tensor]:
-        parts = [
-            self.run(x[rows].unflatten(0, (-1, length)), arguments[self.index], last)
-            for rows, length, arguments in self.state.groups
-        ]
-        return {n: torch.cat([part[n].flatten(0, -2) for part in parts]) for n in parts[0]}
 
 
 def _first_rows(given: Any, rows: int, of: int) -> Any:
@@ -185,9 +179,9 @@ class HookedModel(LanguageModel):
         self.path, self._stack = describe.layers_of(model, description.layers)
         self._state, self._alone = State(torch.bfloat16 if precision == "bfloat16" else None), threading.Lock()
         self._changes = contextlib.ExitStack()
-        own = self._changes.enter_context(contextlib.ExitStack())
-        own.enter_context(describe.attention(model, packed.NAME if family.packed else None))
-        weakref.finalize(self, own.close)  # before Python ends, when `transformers` is half gone
+        if family.packed:
+            self._changes.callback(model.set_attn_implementation, model.config._attn_implementation)
+            model.set_attn_implementation(packed.NAME)
         if precision == "bfloat16":
             hold_matrices(model.float(), torch.bfloat16)
             self._changes.callback(hold_matrices, model, torch.float32)
@@ -195,8 +189,7 @@ class HookedModel(LanguageModel):
             self._changes.enter_context(multiplied_by_ours(model))
         self.forests, self.parallel = family.packed, family.wiring == "parallel"
         self._pairs = not family.packed and returns_pairs(model, self._stack[0])
-        kind = HookedLayer if family.packed else GroupedLayer
-        self.layers = [kind(module, family, index, self._state, self.signs) for index, module in enumerate(self._stack)]
+        self.layers = [HookedLayer(module, family, i, self._state, self.signs) for i, module in enumerate(self._stack)]
         for layer in self.layers:
             for handle in layer.handles:
                 self._changes.push(handle)
@@ -337,14 +330,10 @@ def multiplied_by_ours(model: nn.Module) -> Iterator[None]:
         return linear(x.flatten(0, -2), describe.rows_of(module), module.bias).unflatten(0, x.shape[:-1])
 
     matrices = [module for module in model.modules() if describe.matrix(module)]
-    before = [vars(module).get("forward") for module in matrices]
     for module in matrices:
         module.forward = partial(forward, module)
     try:
         yield
     finally:
-        for module, original in zip(matrices, before, strict=True):
-            if original is None:
-                del module.forward
-            else:
-                module.forward = original
+        for module in matrices:
+            del module.forward

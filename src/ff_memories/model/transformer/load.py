@@ -2,7 +2,6 @@
 
 import sys
 import tempfile
-from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -28,18 +27,14 @@ def read_description(path: Path) -> TransformerDescription:
 
 
 def load(
-    folder: Path,
-    description: TransformerDescription,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype = torch.float32,
-    precision: Precision = "float32",
+    folder: Path, description: TransformerDescription, device: str = "cpu", precision: Precision = "float32"
 ) -> HookedModel:
-    """Load a model from a folder that the model step wrote; ``dtype`` float64 is for tests.
+    """Load a model from a folder that the model step wrote.
 
     Raises ``UserError`` where the weights are not those of the description.
     """
     family = row(description.config, str(folder))
-    model = load_weights(folder, description.config, family.architecture, dtype)
+    model = load_weights(folder, description.config, family.architecture, torch.float32)
     return HookedModel(model.to(device), description, family, precision)
 
 
@@ -132,7 +127,10 @@ def check(folder: Path, config: dict[str, Any], architecture: str, where: str) -
         raise UserError(f"{where}: {what} between them a value by itself predicts nothing", hint)
     paths = safetensors_check.files(folder)
     if paths and all(path.exists() for path in paths):
-        safetensors_check.refuse_other_types(folder, where)
+        for name, kind in safetensors_check.kinds(folder):
+            if kind not in safetensors_check.FLOATS:
+                what = f"{name} is of type {kind}, no float of 16 bits or more"
+                raise UserError(f"{where}: {what}", safetensors_check.PLAIN)
         _from_files(folder, config, architecture, where, dtype=torch.float32, device_map="meta")
     return wanted
 
@@ -143,9 +141,7 @@ def sizes(config: dict[str, Any], signs: str, where: str) -> TransformerDescript
     Raises ``UserError`` where there is no row for the model, or the config is not that of such a model.
     """
     family = row(config, where)
-    model = without_weights(config, family.architecture, where)
-    description = describe(model, config, family, 0, signs, sys.maxsize)
-    return replace(description, parameters=sum(p.numel() for p in model.parameters()))
+    return describe(without_weights(config, family.architecture, where), config, family, 0, signs, sys.maxsize)
 
 
 def without_weights(config: dict[str, Any], architecture: str, where: str) -> Any:
@@ -153,11 +149,3 @@ def without_weights(config: dict[str, Any], architecture: str, where: str) -> An
     model_config = config_file.as_class(config, where)
     with torch.device("meta"), config_file.understood(f"{where}: not the config of a {config['model_type']} model"):
         return getattr(transformers, architecture)._from_config(model_config)
-
-
-def own_weights(model: Any) -> dict[str, torch.Tensor]:
-    """Return a model's weights as they are saved, tied ones once."""
-    once: dict[tuple[int, tuple[int, ...]], tuple[str, torch.Tensor]] = {}
-    for name, tensor in model.state_dict().items():
-        once.setdefault((tensor.data_ptr(), tuple(tensor.shape)), (name, tensor))
-    return dict(once.values())

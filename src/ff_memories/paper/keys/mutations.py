@@ -141,7 +141,7 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
             trees = prefix_tree.PrefixTree(texts, *reads, decoder.device, decoder.start)
             x = decoder.embed(trees)
         else:
-            trees = prefix_tree.PlainPaths(texts, *reads, decoder.pack_unsorted)
+            trees = prefix_tree.PlainPaths(*decoder.pack_unsorted(texts), *reads)
             x = decoder.embed(trees.batch)
         out[indices] = _read(decoder, x, trees, layer[indices], key[indices])
         progress.step(len(indices))
@@ -201,9 +201,9 @@ def _read(decoder: LanguageModel, x: torch.Tensor, trees: Trees, layer: np.ndarr
 
     out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)
     for index, block in enumerate(decoder.layers[: trees.depth]):
-        level, rows = trees.level(index + 1), trees.level_rows(index + 1)
+        level, rows = trees.level(index + 1), trees.level_rows[index + 1]
         last = index + 1 == trees.depth
-        layer_output = block(x[:rows], level, last=last, needed=None if last else trees.level_rows(index + 2))
+        layer_output = block(x[:rows], level, last=last, needed=None if last else trees.level_rows[index + 2])
         here = np.flatnonzero(layer == index + 1)
         out[send(here)] = signed_coefficients(layer_output.coefficients, send(trees.row[here]), send(key[here]))
         x = layer_output.output

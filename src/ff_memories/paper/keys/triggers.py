@@ -94,14 +94,14 @@ def trigger_examples(
     total = int(sum(corpus.offsets[end] - corpus.offsets[first] for first, end in blocks))
     if shard != WHOLE:
         parts = share(list(parts), shard)
-        total = sum(part.size(corpus)[0] for part in parts)
+        total = sum(batching.tokens_and_sentences(part, corpus)[0] for part in parts)
     with torch.inference_mode(), Progress(total, "tokens", "triggers") as progress:
         for part in parts:
             batching.retry_smaller(run, part)
             if best.again:
                 best.finish()
                 best.again = False
-            progress.step(*part.size(corpus))
+            progress.step(*batching.tokens_and_sentences(part, corpus))
         best.finish()
     return best
 
@@ -124,7 +124,8 @@ def run_batch(
     """
     depth = len(columns)
     cut = None if high == 0 else high  # rows are </s>, w_1 ... w_(N+high)
-    batch = decoder.pack([corpus.sentence(s)[:cut] for s in part.sentences])
+    sentences = [equal[0] for equal in part]
+    batch = decoder.pack([corpus.sentence(s)[:cut] for s in sentences])
     rows = BatchRows(part, starts, batch, low, decoder.signs)
     x, counts = decoder.embed(batch), torch.zeros_like(best.fired)
     for index, layer in enumerate(decoder.layers[:depth]):
@@ -137,7 +138,7 @@ def run_batch(
                 fired_counts
             )
         x = layer_output.output
-    what = f"sentences {min(part.sentences)} to {max(part.sentences)}: numbers that the model computes"
+    what = f"sentences {min(sentences)} to {max(sentences)}: numbers that the model computes"
     require_finite(what, layer_output.residual, layer_output.coefficients.amax(), layer_output.coefficients.amin())
     best.fired += counts
 
@@ -198,7 +199,7 @@ class BatchRows:
 
     def __init__(self, part: batching.Plan, starts: np.ndarray, batch: Batch, low: int, signs: int = 1):
         device = batch.tokens.device
-        counts = np.array([len(c) for c in part.copies])
+        counts = np.array([len(c) for c in part])
         self.groups = batch.groups
         begins, length = batch.sentences()
 
@@ -208,7 +209,7 @@ class BatchRows:
         self.sentences = len(counts)
         self.all_single = bool((counts == 1).all())
         self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
-        self.start = send(starts[np.concatenate(part.copies)] + low)
+        self.start = send(starts[np.concatenate(part)] + low)
         self.first, self.length = send(begins + low), send(length - low)
         # where each sentence's rows before its prefixes begin, then its prefixes, and so on
         self.parts = send(np.append(np.stack([begins, begins + low], 1), len(batch.tokens)))
