@@ -2,6 +2,7 @@
 
 import itertools
 from itertools import pairwise
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
@@ -192,7 +193,7 @@ TRIGGERS = {(1, 0): [5, 1, 0, 2], (1, 1): [1, 0, 1, 7], (1, 3): [2, 3, 9], (2, 2
 def test_mutated_triggers_are_those_that_can_be_and_the_others_are_counted(single_token, random):
     """Of each key the first three triggers; two keys of layer 1, two of layer 2, five keys to a layer."""
     options = Mutations(keys_per_layer=2, top=3, random=random, single_token=single_token)
-    made, counts = mutations.sample(listed(TRIGGERS), 2, 5, options, 3)
+    made, counts = mutations.sample(listed(TRIGGERS), 2, 5, options, 3, 10)
     keys = made.select("layer", "key").unique().sort("layer", "key").rows()
     shortest = 2 if single_token == "skip" else 1
     may = {cell for cell, lengths in TRIGGERS.items() if max(lengths[:3]) >= shortest}
@@ -213,15 +214,15 @@ def test_mutated_triggers_are_those_that_can_be_and_the_others_are_counted(singl
 
 def test_nothing_to_mutate_gives_no_coefficient():
     options = Mutations(keys_per_layer=1, top=1, random="any", single_token="skip")
-    nothing, _ = mutations.sample(listed({(1, 0): [0]}), 1, 1, options, 1)
-    assert mutations.mutated_coefficients(None, corpus([[4]]), nothing, 9).shape == (0,)
+    nothing, _ = mutations.sample(listed({(1, 0): [0]}), 1, 1, options, 1, 1)
+    assert mutations.table(Mock(forests=True), corpus([[4]]), nothing, options, 9).is_empty()
 
 
 @pytest.mark.parametrize("random, inner", [("any", 0), ("inner", 1)])
 def test_the_random_token_is_any_as_often(random, inner):
     lengths = [2, 3, 6] * 600
     options = Mutations(keys_per_layer=1, top=1800, random=random, single_token="skip")
-    made, _ = mutations.sample(listed({(1, 0): lengths}), 1, 1, options, 3)
+    made, _ = mutations.sample(listed({(1, 0): lengths}), 1, 1, options, 3, 1)
     rows = made.filter(mutation="random")
     for n in (2, 3, 6):
         drawn, choices = rows.filter(position=n)["removed"].to_list(), range(1 + inner, n + 1 - inner)

@@ -79,12 +79,12 @@ def test_no_mutated_text_is_the_beginning_of_another():
     corpus = Corpus(np.array([4, 5, 6, 4, 5, 6, 6, 5, 6], np.int32), np.array([0, 3, 7, 9]), 3)
     rows = pl.DataFrame(
         {"sentence": [0, 0, 0, 1, 1, 1, 2], "position": [3, 3, 3, 4, 4, 2, 2], "removed": [1, 2, 3, 4, 2, 2, 1]}
-    )
+    ).with_columns(removed_tokens=pl.lit(1))
     paths, path = mutated_paths(corpus, rows)
     texts = [tuple(p) for p in paths]
     assert texts == sorted(set(texts))
     assert not any(a != b and b[: len(a)] == a for a in texts for b in texts)
     for row, at in zip(rows.iter_rows(), path, strict=True):
-        sentence, position, removed = row
+        sentence, position, removed, _ = row
         mutated = np.delete(corpus.sentence(sentence)[:position], removed - 1)
         assert texts[at][: position - 1] == tuple(mutated)

@@ -265,7 +265,8 @@ def test_mutated_prefixes_give_what_each_gives_alone(name):
         "layer": rng.integers(1, tiny.LAYERS + 1, n), "key": rng.integers(0, tiny.KEYS, n), "sentence": sentence,
         "position": position, "removed": [rng.integers(1, p + 1) for p in position],
     })  # fmt: skip
-    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, rows, 40)
+    whole = rows.with_columns(rank=pl.lit(1), mutation=pl.lit("random"), coefficient=pl.lit(1.0), removed_tokens=1)
+    found = mutations.table(tiny.analysed(made), corpus, whole, Mutations(), 40)["mutated"].to_numpy()
     truth, known = [], {}
     for layer, key, s, p, removed in rows.iter_rows():
         prefix = tuple(np.delete(sentences[s][:p], removed - 1))
@@ -330,11 +331,12 @@ def test_prefixes_without_a_word_give_what_each_gives_alone(name, random, single
     offsets = np.cumsum([0, *map(len, sentences)])
     corpus = Corpus(np.concatenate(sentences).astype(np.int32), offsets, len(sentences), begins)
     triggers = listed_prefixes(sentences, 8, 5, rng)
-    options = Mutations(keys_per_layer=8, top=4, random=random, single_token=single_token)
-    chosen, counts = mutations.sample(triggers, tiny.LAYERS, tiny.KEYS, options, 1, words=Words(corpus))
-    found = mutations.mutated_coefficients(tiny.analysed(made), corpus, chosen, 40)
+    options = Mutations(keys_per_layer=8, top=4, random=random, single_token=single_token, unit="word")
+    shape = tiny.LAYERS, tiny.KEYS
+    chosen, counts = mutations.sample(triggers, *shape, options, 1, math.prod(shape), Words(corpus))
+    mutated = mutations.table(tiny.analysed(made), corpus, chosen, options, 40)
     seen, known, expected, short = set(), {}, 0, {"one": 0, "inner": 0}
-    rows = mutations.table(chosen, found).join(triggers, on=["layer", "key", "rank"])
+    rows = mutated.join(triggers, on=["layer", "key", "rank"])
     for row in rows.iter_rows(named=True):
         left, words = row["position"], []
         for word in texts[row["sentence"]]:  # the prefix, its last word perhaps cut short

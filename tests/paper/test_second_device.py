@@ -205,9 +205,9 @@ def test_triggers_whose_lists_overflow(weights, monkeypatch, per_sentence):
 def test_mutations(weights, random, single_token):
     description, table = weights[0], found(model(weights))
     options = Mutations(keys_per_layer=10, top=5, random=random, single_token=single_token)
-    rows, _ = mutations.sample(table, description.layers, description.keys, options, 1)
-    work = lambda place: mutations.mutated_coefficients(model(weights, place), TEXT, rows, BATCH)
-    both(lambda place: mutations.table(rows, work(place)))
+    shape = description.layers, description.keys
+    rows, _ = mutations.sample(table, *shape, options, 1, shape[0] * shape[1])
+    both(lambda place: mutations.table(model(weights, place), TEXT, rows, options, BATCH))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_values_in_all_readings(weights, projection, target):
         decoder = model(weights, place)
         vocabulary = decoder.vocabulary.reading(projection, 7)
         made = values.table(decoder, vocabulary, table, TEXT, Values(target=target))
-        return made, values.value_tops(decoder, vocabulary), vocabulary.word_vectors().cpu().numpy()
+        return made, values.every_top(decoder, vocabulary, None, Values(), ()), vocabulary.word_vectors().cpu().numpy()
 
     both(work)
 
@@ -233,7 +233,7 @@ def test_composition_and_refinement(weights, projection, layer_prediction, memor
     def work(place):
         decoder = model(weights, place)
         decoder.vocabulary = decoder.vocabulary.reading(projection)
-        tops = values.value_tops(decoder, decoder.vocabulary)
+        tops = values.every_top(decoder, decoder.vocabulary, None, Values(), ())
         return composition.frames(examples(), observed(decoder, tops, layer_prediction, memories), TEXT)
 
     both(work)

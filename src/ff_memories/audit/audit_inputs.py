@@ -9,6 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
@@ -126,8 +127,8 @@ class AuditInputs:
     def looked_at(self) -> pl.DataFrame:
         """The keys that the run looks at, ``layer`` and ``key``; those of a sample are drawn again from its seed."""
         (layers, keys), signs = self.oracle.keys, self.oracle.signs
-        chosen = memory_selection.memories(self.config.looked_at, layers, keys // signs, self.config)
-        pairs = memory_selection.keys(chosen or [np.arange(keys // signs)] * layers, keys // signs, signs)
+        pairs = memory_selection.looked_at(self.config.looked_at, layers, keys // signs, signs, self.config)
+        pairs = list(product(range(1, layers + 1), range(keys))) if pairs is None else pairs
         return pl.DataFrame(pairs, schema={"layer": pl.UInt8, "key": pl.UInt16}, orient="row")
 
     @cached_property

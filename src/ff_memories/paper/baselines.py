@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 from ff_memories.base.draws import generator
 from ff_memories.judge.evidence import Evidence, Missing
@@ -58,16 +59,12 @@ def unigram(run: Frames, targets: pl.DataFrame, counts: np.ndarray) -> Frames:
 
     ``counts``: (vocab,) of each type in the training text.
     """
-    order = np.lexsort((np.arange(len(counts)), -counts))
-    rank = np.empty(len(counts), dtype=np.int64)
-    rank[order] = np.arange(len(counts))
+    order = np.argsort(-counts, kind="stable")
+    rank = np.argsort(order)
     values, refinement = run["values"], run["refinement"]
-    wanted = values["next_token"].fill_null(0).to_numpy()
-    predicted = Predicted(
-        np.full(len(values), order[0]),
-        values["top_probability"].to_numpy(),  # so the most predictive values stay the same
-        np.where(values["next_token"].is_null().to_numpy(), -1, rank[wanted]),
-    )
+    unknown, wanted = values["next_token"].is_null().to_numpy(), values["next_token"].fill_null(0).to_numpy()
+    probability = values["top_probability"].to_numpy()  # so the most predictive values stay the same
+    predicted = Predicted(np.full(len(values), order[0]), probability, np.where(unknown, -1, rank[wanted]))
     return {
         "values": with_tops(values, targets, predicted),
         "refinement": _with_residuals(refinement, np.full(len(refinement), order[0])),
@@ -96,15 +93,12 @@ def guesses(run: Frames, targets: pl.DataFrame, counts: np.ndarray, seed: int) -
 
 def together(models: Sequence[Frames]) -> Frames:
     """Return the tables of several models as those of one, with keys and examples of its own for each."""
-
-    def renumbered(table: pl.DataFrame, model: int) -> pl.DataFrame:
-        ids = [
-            pl.col(name).cast(pl.Int64) * len(models) + model for name in ("key", "example") if name in table.columns
-        ]
-        return table.with_columns(ids)
-
     shared = set.intersection(*map(set, models)) if models else set()
-    return {name: pl.concat(renumbered(tables[name], i) for i, tables in enumerate(models)) for name in sorted(shared)}
+    ids = cs.by_name("key", "example", require_all=False).cast(pl.Int64) * len(models)
+    return {
+        name: pl.concat(tables[name].with_columns(ids + i) for i, tables in enumerate(models))
+        for name in sorted(shared)
+    }
 
 
 def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[str, Frames]]) -> pl.DataFrame:
@@ -175,13 +169,11 @@ def _by_layer(tables: Frames, keys: int, seed: int) -> dict[str, pl.DataFrame]:
 def control(untrained: Sequence[Frames], layers: int, keys: int, seed: int) -> pl.DataFrame:
     """Return the table ``control``: measures of the untrained models by layer, as mean, minimum and maximum."""
     out = pl.DataFrame({"layer": range(1, layers + 1)}, schema={"layer": pl.UInt8})
-    fires = pl.concat(
-        out.join(t["values"].drop_nulls("agrees").group_by("layer").len(), on="layer", how="left") for t in untrained
-    )
+    compared = (tables["values"].drop_nulls("agrees").group_by("layer").len() for tables in untrained)
+    fires = pl.concat(out.join(of_model, on="layer", how="left") for of_model in compared)
     least = fires.with_columns(pl.col("len").fill_null(0)).group_by("layer").agg(keys=pl.col("len").min())
-    out = out.join(least, on="layer", how="left", maintain_order="left").with_columns(
-        examples=pl.lit(min(t["examples"].height for t in untrained))
-    )
+    examples = pl.lit(min(tables["examples"].height for tables in untrained))
+    out = out.join(least, on="layer", how="left", maintain_order="left").with_columns(examples=examples)
     measured = [_by_layer(tables, keys, seed) for tables in untrained]
     for name in measured[0]:
         of_models = spread((of_model[name] for of_model in measured), ["layer"], "value", name)

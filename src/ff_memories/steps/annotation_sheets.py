@@ -44,18 +44,16 @@ def run(
     write_whole(distances, distance_form(config.run, cases))
 
 
-def _render(template: str, data: dict[str, Any], **context: object) -> str:
+def _render(template: str, data: dict[str, Any]) -> str:
     # the browser's saved answers apply to exactly these items
     data["storage"] = f"{data['run']} {template} {content_hash(' '.join(i['item'] for i in data['items']))}"
-    return environment("annotate").get_template(template).render(data=data, **context)
+    return environment("annotate").get_template(template).render(data=data)
 
 
 def pattern_form(run: str, items: Iterable[Item]) -> str:
     """Return the form for the patterns of keys."""
     shown = [{"item": i.item, "prefixes": [[" ".join(p[:-1]), p[-1] if p else ""] for p in i.prefixes]} for i in items]
-    return _render(
-        "patterns.html.j2", {"run": run, "items": shown, "fewest": FEWEST, "columns": PATTERNS}, fewest=FEWEST
-    )
+    return _render("patterns.html.j2", {"run": run, "items": shown, "fewest": FEWEST, "columns": PATTERNS})
 
 
 def distance_form(run: str, cases: Iterable[Compared]) -> str:

@@ -49,9 +49,8 @@ def run(
     sets.append((TOGETHER, measured.together(untrained)))
     schemas.write(measured.table(register(), evidence, sets), baselines)
     schemas.write(measured.control(untrained, described["layers"], described["keys"], config.seed), control)
-    cases = layers_measures.agreeing_cases(
-        run_tables["composition"], run_tables["examples"], evidence.stop_words, evidence.prediction
-    )
+    composition, examples = run_tables["composition"], run_tables["examples"]
+    cases = layers_measures.agreeing_cases(composition, examples, evidence.stop_words, evidence.prediction)
     short = next(claim.parameters["shorter_than"] for claim in register() if "shorter_than" in claim.parameters)
     schemas.write(layers_measures.agreeing_by_layer(cases, short), agreeing)
 

@@ -53,15 +53,10 @@ def run(
         "too_long": keys.too_long,
         "tokenize": text.moses() if keys.tokenizer == "moses" else None,
     }
-    splits = {
-        split: text.sentences(
-            paths,
-            segmenter=_segmenter(keys, paths, pipeline[0].parent if pipeline else None, threads or 1),
-            max_sentences=getattr(keys, split).max_sentences,
-            **options,
-        )
-        for split, paths in split_files.items()
-    }
+    folder, splits = pipeline[0].parent if pipeline else None, {}
+    for split, paths in split_files.items():
+        cut, most = _segmenter(keys, paths, folder, threads or 1), getattr(keys, split).max_sentences
+        splits[split] = text.sentences(paths, segmenter=cut, max_sentences=most, **options)
     frames = [splits["train"].frame("train", 0), splits["validation"].frame("validation", len(splits["train"]))]
     store.write(splits["train"], splits["validation"], corpus)
     reasons = {f"{split}_{reason}": n for split, part in splits.items() for reason, n in part.counts.items()}

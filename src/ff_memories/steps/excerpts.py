@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ff_memories import tables as schemas
-from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
 from ff_memories.base.parameters import Input, Param, Params, Tables
 from ff_memories.config import Settings
@@ -24,8 +23,6 @@ def run(
     """
     texts = Texts.read(tables["sentences"], corpus, dictionary)
     for excerpt in excerpts:
-        if excerpt not in EXCERPTS:
-            raise UserError(f"--excerpts {excerpt}: no such table", f"choose from {', '.join(EXCERPTS)}")
         read = {name: schemas.read(tables[name]) for name in EXCERPTS[excerpt].tables}
         formats = EXCERPTS[excerpt].write(read, texts, read_info(info), config)
         for suffix, text in zip(("html", "csv", "tex"), formats, strict=True):

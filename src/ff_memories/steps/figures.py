@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ff_memories import tables as schemas
-from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write
 from ff_memories.base.parameters import AnyInputs, Input, Param, Params, Tables
 from ff_memories.config import Settings
@@ -38,8 +37,6 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
     for path in models:
         of_models.setdefault(path.parent.parent.name, {})[schemas.name_of(path)] = schemas.read(path)
     for figure in figures:
-        if figure not in DRAWN:
-            raise UserError(f"--figures {figure}: no such figure", f"choose from {', '.join(DRAWN)}")
         entry = DRAWN[figure]
         options = config.figures.get(figure, FigureOptions())
         values = vars(config).get("values")  # of a figure that compares predictions
@@ -48,8 +45,7 @@ def run(figures: Params, config: Settings, info: Input, tables: Tables, models: 
             figure, facts["layers"], keys, facts["vocab"], facts["scope"], options, target, has_inactive(facts)
         )
         run_tables = {name: schemas.read(tables[name]) for name in entry.tables}
-        beside = of_models if entry.untrained else {}
-        frame = draw.data(run_tables, config, context, beside)
+        frame = draw.data(run_tables, config, context, of_models if entry.untrained else {})
         files = render.files(draw.chart(frame, context), figure) | {".csv": frame.write_csv().encode()}
         files[".html"] = figure_page(figure, json.loads(files[".vl.json"])).encode()
         with ExitStack() as whole:  # all files of a figure, or none

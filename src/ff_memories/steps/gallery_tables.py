@@ -39,11 +39,9 @@ def run(
     options = config.gallery
     decoder, text = load_model(weights, description, execution, config.precision), store.read(corpus)
     rows = trigger_table.read(triggers, decoder, text, decoder.precision)
-    predicted, shape = tables.read(values), decoder.description
+    predicted, shape = tables.read(values), (decoder.description.layers, decoder.description.keys)
     if options.keys is not None:
-        shown = memory_selection.shown(
-            options.keys, predicted, tables.read(causal), shape.layers, shape.keys, config.seed
-        )
+        shown = memory_selection.shown(options.keys, predicted, tables.read(causal), *shape, config.seed)
         rows, predicted = memory_selection.rows(shown, rows), memory_selection.rows(shown, predicted)
     shaded = rows.filter(pl.col("rank") <= (max(options.shaded, options.triggers) if options.shaded else 0))
     shaded = shades.of_shard(shaded, execution.batch_tokens, shard)

@@ -91,18 +91,15 @@ def jobs_of(run: Run, target: str, cores: int) -> list[StepJob]:
 
     Raises ``UserError`` if no job of the run makes the target.
     """
-    jobs = []
+    needed, wanted = list[StepJob](), {target}
     with workflow(run, forceall=True, cores=cores) as opened:
-        for job in (job for level in opened.dag.toposorted() for job in sorted(level, key=str)):
-            words = shlex.split(job.shellcmd or "")
+        for job in reversed([job for level in opened.dag.toposorted() for job in sorted(level, key=str)]):
+            words, inputs, outputs = shlex.split(job.shellcmd or ""), [*map(str, job.input)], [*map(str, job.output)]
             on_own_model = not job.wildcards_dict.get("model") and not job.rule.name.startswith(LEFT_OUT)
-            if job.output and tuple(words[:2]) == PREFIX and on_own_model:
+            if wanted & {*outputs} and tuple(words[:2]) == PREFIX and on_own_model:
                 config, command = dict(job.params.items())["config"], tuple(words[2 : words.index(REDIRECTION)])
-                jobs.append(StepJob(tuple(map(str, job.input)), tuple(map(str, job.output)), config, command))
-    needed: list[StepJob] = []
-    for job in reversed(jobs):
-        if {target, *(path for later in needed for path in later.inputs)} & {*job.outputs}:
-            needed.insert(0, job)
+                needed.insert(0, StepJob(tuple(inputs), tuple(outputs), config, command))
+                wanted |= {*inputs}
     if not needed:
         hint = "give its path from the project's top folder"
         raise UserError(f"{target}: no step of {run.file} makes this file", hint)
@@ -128,11 +125,8 @@ def evaluate(
         for path in outputs.values():
             Path(path).parent.mkdir(parents=True, exist_ok=True)
         run([replaced.get(word, word) for word in job.command])
-        moved |= {
-            path: new
-            for path, new in outputs.items()
-            if not (Path(path).exists() and filecmp.cmp(path, new, shallow=False))
-        }
+        same = {path for path, new in outputs.items() if Path(path).exists() and filecmp.cmp(path, new, shallow=False)}
+        moved |= {path: new for path, new in outputs.items() if path not in same}
     return moved
 
 

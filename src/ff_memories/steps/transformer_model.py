@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 from safetensors.torch import save_file
 
-from ff_memories.base.errors import UserError
 from ff_memories.base.files import atomic_write, write_json
 from ff_memories.base.parameters import Inputs, Output
 from ff_memories.config import Settings
@@ -30,8 +29,7 @@ def run(config: Settings, files: Inputs, weights: Output, description: Output, i
         types: types.json: its tokenizer, and how many types it has
     """
     folder, model = files[0].parent, config.model
-    if not isinstance(model, TransformersModel):
-        raise UserError("--config: a fairseq checkpoint; this step reads models of transformers only")
+    assert isinstance(model, TransformersModel), "the rule of a fairseq checkpoint runs another step"
     model_folder.check_digests(folder, model.files)
     model_and_proof, origin = take_in(folder, model.start, config.triggers.signs), model_folder.made_from(folder)
     shape, proof = model_and_proof.description, model_and_proof.proof

@@ -18,6 +18,7 @@ from ff_memories.base import sections
 from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
+from ff_memories.base.parameters import WHOLE, Shard
 from ff_memories.schema import KEY as KEY
 from ff_memories.schema import SIGN, Schema
 from ff_memories.tables import annotation, gallery, results
@@ -186,6 +187,7 @@ def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
     )
 
 
-def write_counts(step: str, reasons: dict[str, int], path: str | Path) -> None:
-    """Write one step's rows of the ``counts`` table."""
+def write_counts(step: str, reasons: dict[str, int], path: str | Path, shard: Shard = WHOLE) -> None:
+    """Write one step's rows of the ``counts`` table; of reasons that hold for all shards, the first one's alone."""
+    reasons = reasons if shard[0] == 1 else dict.fromkeys(reasons, 0)
     save(conform(counts(step, reasons), TABLES["counts"]), path)

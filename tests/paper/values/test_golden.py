@@ -15,7 +15,7 @@ from refusing import ended
 from ff_memories import tables
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
-from ff_memories.corpus.store import Sentences
+from ff_memories.corpus.store import Corpus, Sentences
 from ff_memories.inputs.registry import OWN
 from ff_memories.model.loading import read_model
 from ff_memories.paper.keys.golden_triggers import endings
@@ -149,9 +149,9 @@ def test_what_comes_with_the_project_names_every_key_that_the_checks_read(known)
 def test_a_prefix_without_tokens_ends_in_no_word_known_or_unknown():
     triggers = pl.DataFrame({"layer": [1, 1], "key": [3, 3], "rank": [1, 2], "sentence": [0, 1], "position": [0, 2]})
     dictionary = Dictionary(["of", "substitutes"])
-    last = lambda sentence, position: dictionary.ids["of"] if position else None
+    corpus = Corpus(np.full(3, dictionary.ids["of"]), np.array([0, 1, 3]), 2)
     known = {"endings": [{"layer": 1, "key": 3, "words": ["of", "unlisted"]}]}
-    assert [(at["found"], at["n"]) for at in endings(triggers, last, dictionary, known)] == [(0.5, 2)]
+    assert [(at["found"], at["n"]) for at in endings(triggers, corpus, dictionary, known)] == [(0.5, 2)]
 
 
 def step(folder, *more):

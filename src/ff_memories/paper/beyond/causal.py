@@ -159,7 +159,6 @@ def table(
     corpus: Corpus,
     options: Causal,
     values: Any,
-    *,
     seed: int,
     batch_tokens: int,
     looked_at: Sequence[tuple[int, int]] | None = None,

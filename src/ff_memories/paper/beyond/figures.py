@@ -35,9 +35,8 @@ SHAPES = {"reproduced": "circle", "holds": "circle", "not_reproduced": CROSS, "f
 def effects(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure B1: share of the direct effect that is left, per layer and ``series``, over memories."""
     shares = removal.shares(tables["causal"], context.layers, settings.seed)
-    return shares.with_columns(pl.col("control").replace_strict(SERIES, return_dtype=pl.String)).rename(
-        {"control": "series"}
-    )
+    series = pl.col("control").replace_strict(SERIES, return_dtype=pl.String)
+    return shares.with_columns(series).rename({"control": "series"})
 
 
 def effects_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
@@ -71,7 +70,7 @@ def effects_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 def memories(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure B2: each memory's mean ``direct`` and ``total``; ``n`` is the number of memories of its layer."""
     memories = removal.effects(tables["causal"], context.layers).filter(pl.col("control") == "none")
-    key = (pl.col("memory") % removal.SIGNS // 2).alias("key")
+    key = (pl.col("memory") % removal.KEYS).alias("key")
     return memories.select("layer", key, "direct", "total", n=pl.len().over("layer"))
 
 
@@ -103,11 +102,6 @@ def memories_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"The layers above keep the sign of the direct effect for {marks.percent(kept)} of the memories"
 
 
-def predictions(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure B3: share of prefixes whose prediction changes, per layer, ``series`` and number ``removed``."""
-    return removal.lost(tables["removals"], settings.seed)
-
-
 def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure B3: lines coloured by layer, in two panels side by side on one pair of axes."""
     numbers = frame["removed"].unique().sort().to_list() or [1]
@@ -115,9 +109,8 @@ def predictions_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     places = {n: i for i, n in enumerate(numbers)}
     position = pl.col("removed").cast(pl.Int64).replace_strict(places, return_dtype=pl.Int64)
     panel = pl.when(pl.col("series") == "model").then(second + 1).otherwise(0)
-    shown, whole = (
-        part.with_columns(place=position + panel) for part in (marks.linked(frame, context.figure), _whole(frame))
-    )
+    shown = marks.linked(frame, context.figure).with_columns(place=position + panel)
+    whole = _whole(frame).with_columns(place=position + panel)
     x = alt.X(
         "place:Q",
         title=marks.x_title(context, "memories removed, the largest ones"),
@@ -172,9 +165,8 @@ def predictions_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 def sensitivity(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Return claims and choices with the change from the run's own measurement; of unmeasured claims, new verdicts."""
-    frame = changes(tables["sensitivity"]).filter(
-        pl.col("measured").is_not_null() | pl.col("changed") | pl.col("refused")
-    )
+    shown = pl.col("measured").is_not_null() | pl.col("changed") | pl.col("refused")
+    frame = changes(tables["sensitivity"]).filter(shown)
     label = pl.col("choice") + ": " + pl.col("value")
     return frame.select("claim", label.alias("choice"), pl.exclude("claim", "choice", "value"))
 
@@ -224,21 +216,23 @@ def sensitivity_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Our own figure of analysis choices: which verdicts change under any of them, and how many numbers move."""
     claims, moved = frame["claim"].n_unique(), frame.filter("beyond")["claim"].n_unique()
     changed = frame.filter("changed")["claim"].unique(maintain_order=True).to_list()
-    named = f" ({', '.join(changed)})" if len(changed) <= NAMED else ""
-    verdicts = (
-        f"{len(changed)} of {claims} verdicts {'changes' if len(changed) == 1 else 'change'} under some choice{named}"
-    )
     refused = frame.filter("refused")["choice"].n_unique()
-    return (
-        f"{verdicts if changed else 'No verdict changes under any choice'}; "
-        f"{moved} of {claims} numbers {'moves' if moved == 1 else 'move'}"
-        + (f"; {refused} of the choices cannot be run" if refused else "")
-    )
+    parts = ["No verdict changes under any choice"]
+    if changed:
+        named = f" ({', '.join(changed)})" if len(changed) <= NAMED else ""
+        change = "changes" if len(changed) == 1 else "change"
+        parts = [f"{len(changed)} of {claims} verdicts {change} under some choice{named}"]
+    parts.append(f"{moved} of {claims} numbers {'moves' if moved == 1 else 'move'}")
+    return "; ".join([*parts, f"{refused} of the choices cannot be run"] if refused else parts)
 
 
 DRAWINGS = {
     "figureb1": Drawing(effects, effects_chart, effects_headline),
     "figureb2": Drawing(memories, memories_chart, memories_headline),
-    "figureb3": Drawing(predictions, predictions_chart, predictions_headline),
+    "figureb3": Drawing(
+        lambda tables, settings, _: removal.lost(tables["removals"], settings.seed),
+        predictions_chart,
+        predictions_headline,
+    ),
     "sensitivity": Drawing(sensitivity, sensitivity_chart, sensitivity_headline),
 }

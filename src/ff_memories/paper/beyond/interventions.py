@@ -25,26 +25,13 @@ def run(
     """Measure one shard of the changed coefficients and of the prefixes; the first one counts what was left out."""
     text = store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
-    tested, changed = changes.table(
-        decoder,
-        text,
-        config.causal,
-        config.values,
-        seed=config.seed,
-        batch_tokens=execution.batch_tokens,
-        looked_at=memory_selection.of_model(config.looked_at, decoder, config),
-        shard=shard,
-    )
-    without = removed.table(
-        decoder, text, config.removals, seed=config.seed, batch_tokens=execution.batch_tokens, shard=shard
-    )
+    looked_at = memory_selection.of_model(config.looked_at, decoder, config)
+    seed, batch_tokens = config.seed, execution.batch_tokens
+    tested, changed = changes.table(decoder, text, config.causal, config.values, seed, batch_tokens, looked_at, shard)
+    without = removed.table(decoder, text, config.removals, seed, batch_tokens, shard)
     layers, keys = decoder.description.layers, decoder.description.keys
     zero = sum(int((block.added[:keys] == 0).all(1).sum()) for block in decoder.layers)  # both signs counted once
-    left_out = (
-        ("causal", changes.reasons(tested, layers, zero, config.causal), causal_counts),
-        ("removals", removed.reasons(text, config.seed, config.removals, keys), removal_counts),
-    )
-    for table, reasons, path in left_out:
-        tables.write_counts(table, reasons if shard[0] == 1 else dict.fromkeys(reasons, 0), path)
+    tables.write_counts("causal", changes.reasons(tested, layers, zero, config.causal), causal_counts, shard)
+    tables.write_counts("removals", removed.reasons(text, seed, config.removals, keys), removal_counts, shard)
     tables.write(changed, causal, decoder.precision, decoder.neurons)
     tables.write(without, removals, decoder.precision)

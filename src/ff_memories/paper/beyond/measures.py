@@ -14,7 +14,7 @@ from ff_memories.base.draws import RESAMPLES
 from ff_memories.judge.measures import means
 from ff_memories.judge.statistics import share_interval
 
-SIGNS = 1 << 20  # more than twice the keys of a layer: numbers memories, both signs of a key apart
+KEYS = 1 << 20  # more than the keys of a layer, to number memories
 SIZES = 20  # of direct effects that are told apart
 CONTROLS = ("none", "matched", "direction")  # that change something at the memory's own prefix
 
@@ -22,14 +22,13 @@ CONTROLS = ("none", "matched", "direction")  # that change something at the memo
 def tested(causal: pl.DataFrame, layers: int) -> pl.DataFrame:
     """Return the rows of the intervention that controls take, below the last layer, of which ``direct`` is not zero.
 
-    They gain ``memory``, a number of layer, key and sign.
+    They gain ``memory``, a number of layer and key.
     """
     first = causal.filter(pl.col("control") != "none")["intervention"].head(1)
     rows = causal.filter((pl.col("layer") < layers) & (pl.col("direct") != 0))
     if len(first):
         rows = rows.filter(pl.col("intervention") == first[0])
-    below = (pl.col("sign") < 0) if "sign" in causal.columns else pl.lit(False)
-    number = pl.col("layer").cast(pl.Int64) * SIGNS + pl.col("key").cast(pl.Int64) * 2 + below.cast(pl.Int64)
+    number = pl.col("layer").cast(pl.Int64) * KEYS + pl.col("key").cast(pl.Int64)
     return rows.with_columns(memory=number).sort("memory", "prefix", "control")
 
 
@@ -69,9 +68,8 @@ def at_equal_size(pairs: pl.DataFrame, seed: int | None) -> tuple[float, np.ndar
         with np.errstate(invalid="ignore", divide="ignore"):
             own, other = (hit[memories].sum(1) / row[memories].sum(1) for hit, row in zip(hits, rows, strict=True))
         of = np.where(np.isnan(own - other), 0, weight)
-        return np.divide(
-            (np.nan_to_num(own - other) * of).sum(1), of.sum(1), where=of.sum(1) > 0, out=np.zeros(len(of))
-        )
+        total = (np.nan_to_num(own - other) * of).sum(1)
+        return np.divide(total, of.sum(1), where=of.sum(1) > 0, out=np.zeros(len(of)))
 
     every = np.arange(shape[0])[None]
     return float(difference(every)[0]), difference(drawn_memories(shape[0], seed)), int(weight.sum())

@@ -53,46 +53,37 @@ def reasons(corpus: Corpus, seed: int, options: Any, neurons: int) -> dict[str, 
 
 
 def table(
-    decoder: LanguageModel, corpus: Corpus, options: Any, *, seed: int, batch_tokens: int, shard: Shard = WHOLE
+    decoder: LanguageModel, corpus: Corpus, options: Any, seed: int, batch_tokens: int, shard: Shard = WHOLE
 ) -> pl.DataFrame:
     """Return the table ``removals`` of a shard; ``options``: the config's section."""
-    numbers = asked(options.memories, decoder.description.keys)
+    layers, numbers = decoder.description.layers, asked(options.memories, decoder.description.keys)
     sentence, position = tested(corpus, seed, options.prefixes)
+    prefix, following = corpus.offsets[sentence] + position - 1, corpus.following(sentence, position)
     parts: list[pl.DataFrame] = []
 
     def run(part: np.ndarray) -> None:
-        parts.append(_measured(decoder, corpus, sentence[part], position[part], numbers))
+        texts = [corpus.sentence(sentence[i])[: position[i]] for i in part]
+        gone, share, changed = zip(*chosen(decoder, texts, numbers), strict=True)
+        layer, which, row = (axis.ravel() for axis in np.indices((layers, len(texts), 1 + len(numbers))))
 
-    rows = decoder.description.layers * (1 + len(numbers))
-    batches = batching.by_length(position, batch_tokens, shard, rows)
-    batching.run_batches(run, batches, "prefixes without memories", "removals", of="prefix")
-    return tables.concat("removals", parts)
+        def vectors(number: int, _: np.ndarray, m: torch.Tensor) -> torch.Tensor:
+            return _lost(decoder.layers[number - 1], gone[number - 1], m)
 
-
-def _measured(
-    decoder: LanguageModel, corpus: Corpus, sentence: np.ndarray, position: np.ndarray, numbers: Sequence[int]
-) -> pl.DataFrame:
-    """Return the table of some prefixes, which come by length."""
-    texts = [corpus.sentence(s)[:p] for s, p in zip(sentence, position, strict=True)]
-    gone, share, changed = zip(*chosen(decoder, texts, numbers), strict=True)
-    shape = decoder.description.layers, len(texts), 1 + len(numbers)
-    layer, which, row = (axis.ravel() for axis in np.indices(shape))
-
-    def vectors(number: int, _: np.ndarray, m: torch.Tensor) -> torch.Tensor:
-        return _lost(decoder.layers[number - 1], gone[number - 1], m)
-
-    ends = run_changed(decoder, texts, which, layer + 1, vectors)
-    return pl.DataFrame(
-        {
+        ends = run_changed(decoder, texts, which, layer + 1, vectors)
+        rows = {
             "layer": layer + 1,
-            "prefix": (corpus.offsets[sentence] + position - 1)[which],
+            "prefix": prefix[part][which],
             "by": np.array([MARGIN, *[SIZE] * len(numbers)])[row],
             "removed": np.array([1, *numbers])[row],
             "share": np.stack(share).ravel(),
             "layer_top_changed": np.stack(changed).ravel(),
-            **prediction_changes(decoder.vocabulary, ends, corpus.following(sentence, position)[which]),
+            **prediction_changes(decoder.vocabulary, ends, following[part][which]),
         }
-    ).with_columns(pl.col("loss").fill_nan(None))
+        parts.append(pl.DataFrame(rows).with_columns(pl.col("loss").fill_nan(None)))
+
+    batches = batching.by_length(position, batch_tokens, shard, layers * (1 + len(numbers)))
+    batching.run_batches(run, batches, "prefixes without memories", "removals", of="prefix")
+    return tables.concat("removals", parts)
 
 
 # --------------------------------------------------------------------------------------------------- what is removed
@@ -119,9 +110,8 @@ def chosen(
         along = margin_vectors(vocabulary, block, m, y, top, second(vocabulary, y, top))
         best = (m * linear(widened(along).to(m.dtype), added)).argmax(1)  # of what each memory adds to the margin
         picked = [best[:, None], *(order[:, :n] for n in numbers)]
-        gone = torch.stack(
-            [torch.zeros_like(m, dtype=torch.bool).scatter_(1, memories, True) for memories in picked], 1
-        )
+        none = torch.zeros_like(m, dtype=torch.bool)
+        gone = torch.stack([none.scatter(1, memories, True) for memories in picked], 1)
         whole, lost = sizes.double().sum(1, keepdim=True), torch.where(gone, sizes[:, None].double(), 0).sum(2)
         each = torch.arange(len(m), device=m.device).repeat_interleave(len(picked))
         without = vocabulary.read_tops(y[each] + added_to_output(block, m[each], _lost(block, gone, m[each]))[0])

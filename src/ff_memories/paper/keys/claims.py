@@ -26,6 +26,10 @@ from ff_memories.judge.statistics import (
 )
 from ff_memories.paper.keys.measures import TRIMMED, between_ends, key_changes, near_zero_keys, pattern_shares
 
+KEY = ["layer", "key"]  # what is resampled, with the answers of all its annotators
+ANY_SEMANTIC = "with any semantic pattern"
+FEWEST = 10  # keys with a semantic pattern: with fewer, resampled keys do not say how sure their share is
+
 
 def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit, ties: bool = False) -> Measurement:
     """K1, K2, K3: one mutation lowers the mean coefficient more than another, in so many of 16 layers.
@@ -35,14 +39,11 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     """
     mutations = evidence.table("mutations")
     keys = key_changes(between_ends(mutations) if "random" in (stronger, weaker) else mutations, evidence.mean)
-    sides = (
-        keys.filter(pl.col("mutation") == m).select("layer", "key", pl.col("change").alias(side))
-        for m, side in ((stronger, "stronger"), (weaker, "weaker"))
-    )
-    paired = next(sides).join(next(sides), on=["layer", "key"]).sort("layer", "key")
+    strong, weak = (keys.filter(pl.col("mutation") == name).select(*KEY, "change") for name in (stronger, weaker))
+    paired = strong.join(weak, on=KEY, suffix="_of_weaker").sort(KEY)
     if paired.is_empty():
         return Measurement(reason="no key has mutated triggers")
-    paired = paired.with_columns(margin=pl.col("stronger") - pl.col("weaker"))
+    paired = paired.with_columns(margin=pl.col("change") - pl.col("change_of_weaker"))
     margins = by_layer(paired.group_by("layer").agg(pl.col("margin").mean()).sort("layer"), "margin")
 
     tests = {}
@@ -52,13 +53,8 @@ def weakens_more(evidence: Evidence, *, stronger: str, weaker: str, limit: Limit
     differences = paired["margin"].to_numpy()
     draws = resamples(differences, evidence.seed)
     small = near_zero_keys(mutations, evidence.near_zero)
-    judged, text = in_layers(
-        {layer: m < 0 or (ties and m == 0) for layer, m in margins.items()},
-        tests,
-        evidence.layers,
-        limit,
-        is_clear(draws, below=True),
-    )
+    holding = {layer: margin < 0 or (ties and margin == 0) for layer, margin in margins.items()}
+    judged, text = in_layers(holding, tests, evidence.layers, limit, is_clear(draws, below=True))
     reason = f"{text}; median {measured(float(np.median(differences)), 'points')}"
     reason += f", trimmed mean {measured(float(trim_mean(differences, TRIMMED)), 'points')}"
     reason += f"; keys with coefficients near zero: {len(small)}" if len(small) else ""
@@ -89,10 +85,6 @@ def first_layer_loss(evidence: Evidence, *, limit: Limit) -> Measurement:
     if not len(first):
         return Measurement(reason="no mutated trigger in the first layer")
     return Measurement(float(first.mean()), n=len(first), limit=limit, draws=resamples(first, evidence.seed))
-
-
-KEY = ["layer", "key"]  # what is resampled, with the answers of all its annotators
-FEWEST = 10  # keys with a semantic pattern: with fewer, resampled keys do not say how sure their share is
 
 
 def _of_patterns(labels: pl.DataFrame, triggers: int, found: Measurement) -> Measurement:
@@ -157,8 +149,8 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
     """
     labels, by_proxy = evidence.labels("pattern_labels")
     bottom, top = between(lower, evidence.layers), between(upper, evidence.layers)
-    labels = labels.with_columns(any=pl.col("label").cast(pl.String).is_in(["semantic", "both"]))
-    kinds = {kind: pl.col("label") == kind for kind in ("shallow", "semantic")} | {"any": pl.col("any")}
+    any_semantic = pl.col("label").cast(pl.String).is_in(["semantic", "both"])
+    kinds = {kind: pl.col("label") == kind for kind in ("shallow", "semantic")} | {ANY_SEMANTIC: any_semantic}
     means: dict[tuple[str, str], float] = {}
     draws: dict[tuple[str, str], np.ndarray] = {}
     for kind, hit in kinds.items():
@@ -169,29 +161,21 @@ def shallow_then_semantic(evidence: Evidence, *, lower: list[int], upper: list[i
                 raise Missing("needs annotations in lower and upper layers")
             means[kind, part], draws[kind, part] = mean, mean_of(resampled, layers)
     margins = [(("shallow", "lower"), ("semantic", "lower")), (("semantic", "upper"), ("semantic", "lower")),
-               (("any", "upper"), ("any", "lower"))]  # fmt: skip
+               ((ANY_SEMANTIC, "upper"), (ANY_SEMANTIC, "lower"))]  # fmt: skip
     values = [means[more] - means[less] for more, less in margins]
     margin_draws = [draws[more] - draws[less] for more, less in margins]
     lows = [ends(resampled)[0] for resampled in margin_draws]
     # the smallest of three resampled would be biased; one of three upper ends is too low three times as often
     low, high = min(lows), min(ends(resampled, OUTSIDE / len(margins))[1] for resampled in margin_draws)
-    semantic = labels.filter("any").select(KEY).n_unique()
+    semantic = labels.filter(any_semantic).select(KEY).n_unique()
     smallest, least_clear = int(np.argmin(values)), int(np.argmin(lows))
     shares = {kind: [percent(means[kind, part]) for part in ("lower", "upper")] for kind in kinds}
+    reason = "in the lower layers and the upper: "
+    reason += ", ".join(f"{kind} {below} and {above}" for kind, (below, above) in shares.items())
+    few = f"only {semantic} keys have a semantic pattern, and {FEWEST} are needed" if semantic < FEWEST else ""
     estimate = values[smallest], low, high
-    return Measurement(
-        *estimate,
-        n=labels.height,
-        units=labels.select(KEY).n_unique(),
-        judged=Judged(*estimate, limit),
-        reason="in the lower layers and the upper: "
-        + ", ".join(f"{kind} {of[0]} and {of[1]}" for kind, of in shares.items()).replace(
-            "any", "with any semantic pattern"
-        ),
-        few=f"only {semantic} keys have a semantic pattern, and {FEWEST} are needed" if semantic < FEWEST else "",
-        proxy=by_proxy,
-        draws=margin_draws[least_clear],
-    )
+    measurement = Measurement(*estimate, n=labels.height, units=labels.select(KEY).n_unique(), proxy=by_proxy, few=few)
+    return replace(measurement, judged=Judged(*estimate, limit), reason=reason, draws=margin_draws[least_clear])
 
 
 def _share_draws(labels: pl.DataFrame, hit: pl.Expr, seed: int | None) -> dict[int, np.ndarray]:
@@ -199,5 +183,5 @@ def _share_draws(labels: pl.DataFrame, hit: pl.Expr, seed: int | None) -> dict[i
     keys = labels.group_by(KEY).agg(hit.mean().alias("share"), pl.len().alias("rows")).sort(KEY)
     return {
         layer: resamples(part["share"].to_numpy(), None if seed is None else [seed, layer], part["rows"].to_numpy())
-        for (layer,), part in keys.sort("layer", maintain_order=True).group_by("layer", maintain_order=True)
+        for (layer,), part in keys.group_by("layer", maintain_order=True)
     }

@@ -1,6 +1,5 @@
 """Check the triggers of the keys that the paper shows (G6)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -11,18 +10,20 @@ from ff_memories.base.files import write_json
 from ff_memories.base.parameters import Input, Output, Param, Params
 from ff_memories.corpus import store
 from ff_memories.corpus.dictionary import Dictionary
+from ff_memories.corpus.store import Corpus
 from ff_memories.inputs import registry as registries
 
 
 def endings(
-    triggers: pl.DataFrame, last_token: Callable[[int, int], int | None], dictionary: Dictionary, known: dict[str, Any]
+    triggers: pl.DataFrame, corpus: Corpus, dictionary: Dictionary, known: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Return, for each key of G6, the share of its triggers whose last word is one of the known words."""
     out = []
     for at in known.get("endings", []):
         listed = triggers.filter((pl.col("layer") == at["layer"]) & (pl.col("key") == at["key"])).sort("rank").head(25)
         ids = {dictionary.ids[word] for word in at["words"] if word in dictionary.ids}
-        hits = [last_token(row["sentence"], row["position"]) in ids for row in listed.iter_rows(named=True)]
+        prefixes = [corpus.sentence(s)[:j].tolist() for s, j in listed.select("sentence", "position").iter_rows()]
+        hits = [bool(prefix) and prefix[-1] in ids for prefix in prefixes]
         out.append({**at, "found": sum(hits) / len(hits) if hits else 0.0, "n": len(hits)})
     return out
 
@@ -37,12 +38,7 @@ def run(source: Param, registry: Params, dictionary: Input, corpus: Input, trigg
     """
     others = registry[0] if registry else None
     known = registries.golden(registries.source(source, others, "model"), others)
-    text, types = store.read(corpus), Dictionary.read(dictionary)
-
-    def last(sentence: int, position: int) -> int | None:
-        return int(text.sentence(sentence)[position - 1]) if position else None
-
-    measured = endings(tables.read(triggers), last, types, known)
+    measured = endings(tables.read(triggers), store.read(corpus), Dictionary.read(dictionary), known)
     if wrong := [at for at in measured if at["found"] < at["share"]]:
         lines = "\n  ".join(
             f"key {at['key']} of layer {at['layer']}: {at['found']:.0%} of {at['n']} triggers end in "

@@ -60,9 +60,8 @@ def mutation_changes(
         small_.sum().alias("near_zero"),
         change.filter(~small_).mean().alias("others"),
     )
-    return means(keys, ["layer", "mutation"], "change", seed).join(
-        robust, on=["layer", "mutation"], how="left", maintain_order="left"
-    )
+    changes = means(keys, ["layer", "mutation"], "change", seed)
+    return changes.join(robust, on=["layer", "mutation"], how="left", maintain_order="left")
 
 
 def pattern_shares(labels: pl.DataFrame, seed: int | None) -> pl.DataFrame:

@@ -10,22 +10,29 @@ from ff_memories.base.draws import generator
 from ff_memories.base.errors import UserError
 
 Asked = int | dict[int, list[int]] | None  # what the config says: how many of each layer, or which; None for all
-Chosen = list[np.ndarray]  # by layer, ascending
 
 
-def memories(asked: Asked, layers: int, neurons: int, settings: Any) -> Chosen | None:
-    """Return the memories that a run looks at (``triggers.keys``), without their signs; ``None`` for all.
+def looked_at(asked: Asked, layers: int, neurons: int, signs: int, settings: Any) -> list[tuple[int, int]] | None:
+    """Return (layer, key) of the memories that a run looks at (``triggers.keys``), all their signs; ``None`` for all.
 
-    Every layer has its own random stream, and a smaller sample is part of a larger one. The seed of ``settings`` is
-    read only if there is one to draw. Raises ``UserError`` if there are not so many memories, or no such one.
+    Key ``d_m + i`` is memory i with its sign changed. Every layer has its own random stream, and a smaller sample is
+    part of a larger one. The seed of ``settings`` is read only if there is one to draw. Raises ``UserError`` if there
+    are not so many memories, or no such one.
     """
     if asked is None:
         return None
     if isinstance(asked, int):
         _refuse_more(asked, neurons, "triggers.keys", "look at all memories")
         draws = (generator(settings.seed, f"trigger keys of layer {layer}") for layer in range(1, layers + 1))
-        return [np.sort(draw.permutation(neurons)[:asked]) for draw in draws]
-    return _listed(asked, layers, neurons, "triggers.keys")
+        chosen = [np.sort(draw.permutation(neurons)[:asked]) for draw in draws]
+    else:
+        chosen = _listed(asked, layers, neurons, "triggers.keys")
+    return [
+        (layer, int(memory) + sign * neurons)
+        for layer, layer_memories in enumerate(chosen, 1)
+        for sign in range(signs)
+        for memory in layer_memories
+    ]
 
 
 def shown(
@@ -65,8 +72,8 @@ def _refuse_more(asked: int, neurons: int, name: str, otherwise: str) -> None:
         raise UserError(f"{name}: {asked:,} is more than the {neurons:,} memories of a layer", hint)
 
 
-def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -> Chosen:
-    """Return the memories that a config lists. Raises ``UserError`` for a layer or memory that does not exist."""
+def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -> list[np.ndarray]:
+    """Return the memories that a config lists, by layer. Raises ``UserError`` for one that the model does not have."""
     if beyond := [layer for layer in asked if not 1 <= layer <= layers]:
         raise UserError(f"{name}: there is no layer {beyond[0]}", f"the model has the layers 1 to {layers}")
     for layer, listed in asked.items():
@@ -77,27 +84,15 @@ def _listed(asked: dict[int, list[int]], layers: int, neurons: int, name: str) -
 
 
 def of_model(asked: Asked, decoder: Any, settings: Any) -> list[tuple[int, int]] | None:
-    """Return (layer, key) of what a run looks at in a model, see ``memories`` and ``keys``; ``None`` for all."""
-    shape = decoder.description
-    chosen = memories(asked, shape.layers, shape.keys, settings)
-    return None if chosen is None else keys(chosen, shape.keys, decoder.signs)
+    """Return what a run looks at in a model, as of ``looked_at``."""
+    return looked_at(asked, decoder.description.layers, decoder.description.keys, decoder.signs, settings)
 
 
-def keys(chosen: Chosen, neurons: int, signs: int) -> list[tuple[int, int]]:
-    """Return (layer, key) of chosen memories, all their signs: key ``d_m + i`` is memory i with its sign changed."""
-    return [
-        (layer, int(memory) + sign * neurons)
-        for layer, layer_memories in enumerate(chosen, 1)
-        for sign in range(signs)
-        for memory in layer_memories
-    ]
-
-
-def count(asked: Asked, layers: int, neurons: int) -> int:
-    """Return how many memories a run looks at, both signs of one counted once, in all layers."""
+def count(asked: Asked, decoder: Any) -> int:
+    """Return how many keys a run looks at in a model, both signs of a memory as two."""
     if isinstance(asked, dict):
-        return sum(map(len, asked.values()))
-    return layers * (neurons if asked is None else asked)
+        return decoder.signs * sum(map(len, asked.values()))
+    return decoder.description.layers * (decoder.memories if asked is None else decoder.signs * asked)
 
 
 def rows(shown: list[tuple[int, int]] | pl.DataFrame | None, frame: pl.DataFrame) -> pl.DataFrame:

@@ -6,13 +6,16 @@ often than not: removing the last token leaves a prefix of the sentence itself, 
 u - 1 tokens. So every distinct prefix runs once, and only up to the highest layer that is read at it or behind it.
 """
 
+from functools import partial
+from itertools import zip_longest
+
 import numpy as np
 import polars as pl
 import torch
 
 from ff_memories import tables
 from ff_memories.base.draws import generator
-from ff_memories.base.parameters import Execution, Input, Output, Shard, share
+from ff_memories.base.parameters import WHOLE, Execution, Input, Output, Shard, share
 from ff_memories.base.progress import Progress
 from ff_memories.config import Settings
 from ff_memories.config.sections import Mutations
@@ -50,12 +53,13 @@ def sample(
     keys: int,
     options: Mutations,
     seed: int,
-    looked_at: int | None = None,
+    looked_at: int,
     words: Words | None = None,
 ) -> tuple[pl.DataFrame, dict[str, int]]:
     """Choose keys, triggers and the tokens, or words, to remove.
 
-    Return rows of the ``mutations`` table without ``mutated``, and what the ``counts`` table says of what is left out.
+    Return rows of the ``mutations`` table without ``mutated``, all with ``removed_tokens``, how many tokens are
+    removed; and what the ``counts`` table says of what is left out.
 
     Args:
         triggers: the ``triggers`` table.
@@ -63,9 +67,9 @@ def sample(
         options: the config's section ``mutations``; with ``single_token: bos``, the coefficient of a prefix of one
             token is read at the first token (``</s>``).
         seed: of keys and random tokens.
-        looked_at: how many keys have a list of triggers, which may be empty; ``None``: all.
+        looked_at: how many keys have a list of triggers, which may be empty.
         words: of the triggers' corpus, to remove them instead of tokens: a prefix then has as many parts as it has
-            words. With them, or ``random: earlier``, rows have ``removed_tokens``: how many tokens are removed.
+            words.
     """
     shortest, unit = 2 if options.single_token == "skip" else 1, "token" if words is None else "word"
     shown = triggers.filter(pl.col("rank") <= options.top)
@@ -74,12 +78,10 @@ def sample(
     mutable = shown.filter(pl.col("parts") >= shortest)
     chosen = sample_keys(mutable, layers, keys, options.keys_per_layer, seed)
     rows = shown.join(chosen, on=["layer", "key"]).sort("layer", "key", "rank")
+    immutable = shown.join(mutable, on=["layer", "key"], how="anti")
     counts = {
-        "keys_without_triggers": (layers * keys if looked_at is None else looked_at)
-        - triggers.select("layer", "key").unique().height,
-        "keys_without_mutable_prefix": shown.join(mutable, on=["layer", "key"], how="anti")
-        .select("layer", "key")
-        .n_unique(),
+        "keys_without_triggers": looked_at - triggers.select("layer", "key").n_unique(),
+        "keys_without_mutable_prefix": immutable.select("layer", "key").n_unique(),
         "keys_missing": layers * options.keys_per_layer - len(chosen),
         "prefixes_of_no_token": rows.filter(pl.col("position") == 0).height,
         f"prefixes_of_one_{unit}": rows.filter(pl.col("parts") == 1).height,
@@ -93,43 +95,43 @@ def sample(
         removed = np.where(length > 2, 2 + np.floor(draw * (length - 2)).astype(np.int64), 0)
     counts[f"prefixes_without_inner_{unit}"] = int((removed == 0).sum())
     plain = rows.select("layer", "key", "rank", "coefficient", "sentence", pl.col("position").cast(pl.Int64))
+    plain = plain.with_columns(removed_tokens=pl.lit(1))
     parts = [
         plain.with_columns(pl.lit(name).alias("mutation"), pl.Series("removed", token, dtype=pl.Int64))
         for name, token in (("first", np.ones_like(length)), ("last", length), ("random", removed))
     ]
     mutated = pl.concat(parts).filter(pl.col("removed") > 0).sort("layer", "key", "rank", "mutation")
     if words is not None:
-        first, tokens = words.span(
-            *(mutated[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position", "removed"))
-        )
+        places = (mutated[name].cast(pl.Int64).to_numpy() for name in ("sentence", "position", "removed"))
+        first, tokens = words.span(*places)
         mutated = mutated.with_columns(pl.Series("removed", first), pl.Series("removed_tokens", tokens))
     if options.random == "earlier":
         rest = pl.when(pl.col("mutation") == "random").then(pl.col("position") - pl.col("removed") + 1)
-        mutated = _removed_tokens(mutated).with_columns(removed_tokens=rest.otherwise("removed_tokens"))
+        mutated = mutated.with_columns(removed_tokens=rest.otherwise("removed_tokens"))
     return mutated, counts
 
 
-def of_shard(
-    decoder: LanguageModel, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int, shard: Shard
+def table(
+    decoder: LanguageModel,
+    corpus: Corpus,
+    rows: pl.DataFrame,
+    options: Mutations,
+    batch_tokens: int,
+    shard: Shard = WHOLE,
 ) -> pl.DataFrame:
-    """Return a shard's rows of those of ``mutated_coefficients``: whole batches, which run as they would with all."""
-    if rows.is_empty():
-        return rows
+    """Return a shard of the ``mutations`` table, of rows of ``sample``: ``change`` = mutated / coefficient − 1.
+
+    Every mutated trigger's memory coefficient is read at its last position. A shard has whole batches, which run as
+    they would with all.
+    """
     paths, path = mutated_paths(corpus, rows)
     parts = share(list(prefix_tree.cut(paths, batch_tokens, decoder.forests)), shard)
     first, end = (parts[0].start, parts[-1].stop) if parts else (0, 0)
-    return rows.filter(pl.Series((path >= first) & (path < end), dtype=pl.Boolean))
-
-
-def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFrame, batch_tokens: int) -> np.ndarray:
-    """Return the memory coefficient (rows,) float32 of every mutated trigger, of ``sample``, at its last position."""
-    if rows.is_empty():
-        return np.zeros(0, dtype=np.float32)
-    paths, path = mutated_paths(corpus, rows)
-    rows = _removed_tokens(rows)
+    in_shard = (path >= first) & (path < end)
+    rows, path = rows.filter(in_shard), path[in_shard]
     position = (rows["position"].cast(pl.Int64) - rows["removed_tokens"].cast(pl.Int64)).to_numpy()
     layer, key = (rows[c].to_numpy().astype(np.int64) for c in ("layer", "key"))
-    out = np.empty(len(rows), dtype=np.float32)
+    mutated = np.empty(len(rows), dtype=np.float32)
     by_path = np.argsort(path, kind="stable")
 
     def run(part: range) -> None:
@@ -143,19 +145,18 @@ def mutated_coefficients(decoder: LanguageModel, corpus: Corpus, rows: pl.DataFr
         else:
             trees = prefix_tree.PlainPaths(*decoder.pack_unsorted(texts), *reads)
             x = decoder.embed(trees.batch)
-        out[indices] = _read(decoder, x, trees, layer[indices], key[indices])
+        mutated[indices] = _read(decoder, x, trees, layer[indices], key[indices])
         progress.step(len(indices))
 
     with torch.inference_mode(), Progress(len(rows), "mutated triggers", "mutations") as progress:
-        for part in prefix_tree.cut(paths, batch_tokens, decoder.forests):
+        for part in parts:
             retry_smaller(run, part, "text")
-    require_finite("memory coefficients of mutated triggers", torch.from_numpy(out))
-    return out
-
-
-def _removed_tokens(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return rows with ``removed_tokens``: 1 where tokens are removed."""
-    return rows if "removed_tokens" in rows.columns else rows.with_columns(removed_tokens=pl.lit(1))
+    require_finite("memory coefficients of mutated triggers", torch.from_numpy(mutated))
+    several = ["removed_tokens"] if options.unit == "word" or options.random == "earlier" else []
+    change = relative_change(*(pl.col(name).cast(pl.Float64) for name in ("mutated", "coefficient")))
+    return rows.with_columns(mutated=mutated).select(
+        "layer", "key", "rank", "mutation", "removed", *several, "coefficient", "mutated", change.alias("change")
+    )
 
 
 def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray], np.ndarray]:
@@ -166,7 +167,7 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
     prefix of 2, without its last  a               a b c            0
     prefix of 4, without its first b c d           b c d            1
     """
-    rows = _removed_tokens(rows).with_columns(pl.col("position", "removed", "removed_tokens").cast(pl.Int64))
+    rows = rows.with_columns(pl.col("position", "removed", "removed_tokens").cast(pl.Int64))
     last = pl.col("removed") + pl.col("removed_tokens") - 1 == pl.col("position")
     runs = rows.select(
         "sentence",
@@ -185,7 +186,7 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
     order = sorted(range(len(texts)), key=texts.__getitem__)
     path_of = np.empty(len(texts), dtype=np.int64)
     paths: list[np.ndarray] = []
-    for i, following in zip(order, [*order[1:], None], strict=True):
+    for i, following in zip_longest(order, order[1:]):
         path_of[i] = len(paths)
         if following is None or not texts[following].startswith(texts[i]):
             paths.append(np.frombuffer(texts[i], dtype=">u4").astype(np.int64))
@@ -195,10 +196,7 @@ def mutated_paths(corpus: Corpus, rows: pl.DataFrame) -> tuple[list[np.ndarray],
 
 def _read(decoder: LanguageModel, x: torch.Tensor, trees: Trees, layer: np.ndarray, key: np.ndarray) -> np.ndarray:
     """Run a forest, or plain paths, from the first layer's input (rows, d); return the coefficients of its reads."""
-
-    def send(array: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(array).to(decoder.device)
-
+    send = partial(torch.as_tensor, device=decoder.device)
     out = torch.empty(len(layer), device=decoder.device, dtype=decoder.dtype)
     for index, block in enumerate(decoder.layers[: trees.depth]):
         level, rows = trees.level(index + 1), trees.level_rows[index + 1]
@@ -208,15 +206,6 @@ def _read(decoder: LanguageModel, x: torch.Tensor, trees: Trees, layer: np.ndarr
         out[send(here)] = signed_coefficients(layer_output.coefficients, send(trees.row[here]), send(key[here]))
         x = layer_output.output
     return out.cpu().numpy()
-
-
-def table(rows: pl.DataFrame, mutated: np.ndarray) -> pl.DataFrame:
-    """Return the ``mutations`` table: ``change`` = mutated / coefficient − 1."""
-    many = [name for name in ("removed_tokens",) if name in rows.columns]
-    change = relative_change(*(pl.col(name).cast(pl.Float64) for name in ("mutated", "coefficient")))
-    return rows.with_columns(pl.Series("mutated", mutated)).select(
-        "layer", "key", "rank", "mutation", "removed", *many, "coefficient", "mutated", change.alias("change")
-    )
 
 
 def run(
@@ -233,17 +222,10 @@ def run(
     """Run one shard of the mutated triggers; the first one counts what was left out of all of them."""
     options, text = config.mutations, store.read(corpus)
     decoder = load_model(weights, description, execution, config.precision)
-    chosen, left_out = sample(
-        trigger_table.read(triggers, decoder, text, decoder.precision),
-        decoder.description.layers,
-        decoder.memories,
-        options,
-        config.seed,
-        looked_at=decoder.signs
-        * memory_selection.count(config.looked_at, decoder.description.layers, decoder.description.keys),
-        words=Words(text) if options.unit == "word" else None,
-    )
-    rows = of_shard(decoder, text, chosen, execution.batch_tokens, shard)
-    mutated = mutated_coefficients(decoder, text, rows, execution.batch_tokens)
-    tables.write_counts("mutations", left_out if shard[0] == 1 else dict.fromkeys(left_out, 0), counts)
-    tables.write(table(rows, mutated), mutations, decoder.precision, decoder.neurons)
+    listed = trigger_table.read(triggers, decoder, text, decoder.precision)
+    layers, looked_at = decoder.description.layers, memory_selection.count(config.looked_at, decoder)
+    words = Words(text) if options.unit == "word" else None
+    chosen, left_out = sample(listed, layers, decoder.memories, options, config.seed, looked_at, words)
+    mutated = table(decoder, text, chosen, options, execution.batch_tokens, shard)
+    tables.write_counts("mutations", left_out, counts, shard)
+    tables.write(mutated, mutations, decoder.precision, decoder.neurons)

@@ -57,11 +57,8 @@ def run(
 
     machine = {tables.name_of(path): tables.read(path) for path in proxy}
     patterns, labelled = scoring.annotations(records, asked), scoring.item_labels(records, asked)
-    people = pl.DataFrame(
-        [(j.annotator, example_of[j.item], j.label) for j in judged],
-        schema=tables.TABLES["distance_labels"].columns,
-        orient="row",
-    )
+    answers = [(j.annotator, example_of[j.item], j.label) for j in judged]
+    people = pl.DataFrame(answers, schema=tables.TABLES["distance_labels"].columns, orient="row")
     rows = scoring.distance_scores(pl.concat([machine["distance_labels"], people]), config.seed)
     if labelled.height:
         rows += scoring.scores(patterns, labelled, machine["pattern_labels"], config.seed)

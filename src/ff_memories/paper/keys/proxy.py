@@ -54,15 +54,12 @@ def run(
     decoder, seed, options = read_model(weights, description), config.seed, config.patterns
     text, types, shape = store.read(corpus), read_types(dictionary), decoder.description
     triggered = tables.read(triggers)
-    if len(types) != shape.vocab:
-        hint = "set model.dictionary to the dict.txt that the checkpoint was trained with"
-        raise UserError(f"{dictionary}: has {len(types)} types, but the model has {shape.vocab}", hint)
     keys = study.read_keys(triggered, text, options.keys_per_layer, options.top, seed)
     annotator = proxy.Annotator(text, types, decoder.embedding.float(), triggered, seed)
     patterns, labelled = proxy.annotate(annotator, keys)
-    looked_at = decoder.signs * memory_selection.count(config.looked_at, shape.layers, shape.keys)
     reasons = {
-        "keys_with_too_few_triggers": looked_at - study.keys_with_enough(triggered).height,
+        "keys_with_too_few_triggers": memory_selection.count(config.looked_at, decoder)
+        - study.keys_with_enough(triggered).height,
         "keys_sampled": len(keys),
         "keys_short_of_the_sample": shape.layers * options.keys_per_layer - len(keys),
         "keys_without_pattern": len(keys) - patterns.select("layer", "key").n_unique(),

@@ -1,16 +1,13 @@
 """Tables of section 3: triggers, how often keys fire, and what removing a token changes."""
 
-from typing import TypeVar
-
 import polars as pl
 
 from ff_memories.schema import KEY, LAYER, POSITION, RANK, SENTENCE, TOKEN, Column, Schema
 
 MUTATION = pl.Enum(["first", "last", "random"])
-Number = TypeVar("Number", float, pl.Expr, pl.Series)
 
 
-def relative_change(mutated: Number, coefficient: Number) -> Number:
+def relative_change(mutated: pl.Expr, coefficient: pl.Expr) -> pl.Expr:
     """Return how much of a coefficient a mutation adds to it, as the column ``change`` has it: -0.5 halves it."""
     return mutated / coefficient - 1
 

@@ -37,11 +37,6 @@ class Entries:
     text: torch.Tensor
 
     @classmethod
-    def none(cls, device: torch.device | str = "cpu") -> "Entries":
-        empty = torch.zeros(0, dtype=torch.int64, device=device)
-        return cls(empty, torch.zeros(0, device=device), empty, empty)
-
-    @classmethod
     def cat(cls, parts: list["Entries"]) -> "Entries":
         return cls(*(torch.cat([getattr(p, n) for p in parts]) for n in COLUMNS))
 
@@ -138,7 +133,8 @@ class TopTriggers:
         self.top, self.copies = top, top if copies is None else copies
         self.keys = keys
         self.again = False  # whether prefixes may come a second time: then lists are levelled before they are cut
-        self.lists = [Entries.none(device) for _ in range(layers)]
+        empty = torch.zeros(0, dtype=torch.int64, device=device)
+        self.lists = [Entries(empty, empty.float(), empty, empty)] * layers
         self.gate = torch.full((layers, keys), torch.finfo(torch.float32).smallest_normal, device=device)
         self.fired = torch.zeros(layers, keys, dtype=torch.int64, device=device)
         self._log: list[list[Entries]] = [[] for _ in range(layers)]
@@ -167,10 +163,14 @@ class TopTriggers:
             self.gate[layer, keys] = torch.maximum(self.gate[layer, keys], bar)
 
     def offer(self, layer: int, entries: Entries) -> None:
-        """Offer candidates with positive coefficients."""
+        """Offer candidates with positive coefficients; of a long log, drop what can't be among a key's t best."""
         self._add(layer, entries)
-        if self._logged[layer] >= self._limit:
-            self._trim(layer)
+        if self._logged[layer] < self._limit:
+            return
+        if self._cuts:
+            self._cut(layer)
+        if not self._cuts or len(self.lists[layer]) > self._bound:
+            self._compact(layer)
 
     def _add(self, layer: int, entries: Entries) -> None:
         if len(entries):
@@ -214,13 +214,6 @@ class TopTriggers:
     def _cuts(self) -> bool:
         """Whether a key's t-th largest coefficient tells what can't matter: no prefix twice, all copies count."""
         return self.copies == self.top and not self.again
-
-    def _trim(self, layer: int) -> None:
-        """Drop what can't be among a key's t best, and level a list that is still long."""
-        if self._cuts:
-            self._cut(layer)
-        if not self._cuts or len(self.lists[layer]) > self._bound:
-            self._compact(layer)
 
     def _cut(self, layer: int) -> None:
         """Drop what lies below its key's t-th coefficient by more than the slack, whatever its text; one plain sort.

@@ -43,19 +43,16 @@ def table(best: TopTriggers, corpus: Corpus) -> pl.DataFrame:
         prefixes = entries.prefix.cpu().numpy()
         sentence = np.searchsorted(starts, prefixes, side="right") - 1
         position = prefixes - starts[sentence]
-        parts.append(
-            pl.DataFrame(
-                {
-                    "layer": np.full(len(entries), layer + 1, dtype=np.int64),
-                    "key": entries.key.cpu().numpy(),
-                    "rank": rank.cpu().numpy(),
-                    "coefficient": entries.coefficient.cpu().numpy(),
-                    "sentence": sentence,
-                    "position": position,
-                    "next_token": pl.Series(corpus.following(sentence, position)).replace({-1: None}),
-                }
-            )
-        )
+        rows = {
+            "layer": np.full(len(entries), layer + 1, dtype=np.int64),
+            "key": entries.key.cpu().numpy(),
+            "rank": rank.cpu().numpy(),
+            "coefficient": entries.coefficient.cpu().numpy(),
+            "sentence": sentence,
+            "position": position,
+            "next_token": pl.Series(corpus.following(sentence, position)).replace({-1: None}),
+        }
+        parts.append(pl.DataFrame(rows))
     return pl.concat(parts)
 
 
@@ -77,10 +74,7 @@ def repeated(triggers: pl.DataFrame, corpus: Corpus) -> int:
     """Return how many rows of the ``triggers`` table repeat the prefix text of a better one of their key."""
     numbers: dict[bytes, int] = {}
     prefixes = triggers.select("sentence", "position").unique(maintain_order=True)
-    same = [
-        numbers.setdefault(corpus.sentence(sentence)[:position].tobytes(), len(numbers))
-        for sentence, position in prefixes.iter_rows()
-    ]
+    same = [numbers.setdefault(corpus.sentence(s)[:j].tobytes(), len(numbers)) for s, j in prefixes.iter_rows()]
     texts = triggers.join(prefixes.with_columns(text=pl.Series(same, dtype=pl.UInt32)), on=["sentence", "position"])
     return texts.height - texts.select("layer", "key", "text").n_unique()
 
@@ -89,9 +83,7 @@ def firing(counts: np.ndarray, prefixes: int, keys: list[tuple[int, int]] | None
     """Return the ``firing`` table of (layer, key), ``None`` for all, from counts (layers, memories) int64."""
     every = np.indices(counts.shape).reshape(2, -1) + np.array([[1], [0]])
     layer, key = every if keys is None else np.array(keys, dtype=np.int64).reshape(-1, 2).T
-    return pl.DataFrame({"layer": layer, "key": key, "fired": counts[layer - 1, key]}).with_columns(
-        prefixes=pl.lit(prefixes, pl.UInt64)
-    )
+    return pl.DataFrame({"layer": layer, "key": key, "fired": counts[layer - 1, key], "prefixes": prefixes})
 
 
 def read(path: str | Path, decoder: LanguageModel, corpus: Corpus, precision: Precision = "float32") -> pl.DataFrame:

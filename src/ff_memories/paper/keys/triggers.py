@@ -4,6 +4,7 @@ One forward pass serves all layers and keys. No vocabulary projection is made, n
 """
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -133,10 +134,8 @@ def run_batch(
         if columns[index].count:
             coefficients = columns[index].of(layer_output.coefficients)
             offer_hits(index, coefficients, rows, best, per_sentence, columns[index])
-            fired_counts = fired(coefficients, rows.weights, decoder.signs)
-            counts[index, columns[index].names(torch.arange(len(fired_counts), device=fired_counts.device))] = (
-                fired_counts
-            )
+            hits = fired(coefficients, rows.weights, decoder.signs)
+            counts[index, columns[index].names(torch.arange(len(hits), device=hits.device))] = hits
         x = layer_output.output
     what = f"sentences {min(sentences)} to {max(sentences)}: numbers that the model computes"
     require_finite(what, layer_output.residual, layer_output.coefficients.amax(), layer_output.coefficients.amin())
@@ -202,10 +201,7 @@ class BatchRows:
         counts = np.array([len(c) for c in part])
         self.groups = batch.groups
         begins, length = batch.sentences()
-
-        def send(array: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(array).to(device)
-
+        send = partial(torch.as_tensor, device=device)
         self.sentences = len(counts)
         self.all_single = bool((counts == 1).all())
         self.count, self.copy = send(counts), send(np.cumsum(counts) - counts)
@@ -335,11 +331,10 @@ def run(
         hint = "check that checkpoint, dictionary and text belong together"
         raise UserError("no memory coefficient in the training text is positive", hint)
     neurons = best.neurons or best.keys
-    asked = memory_selection.memories(options.keys, len(best.lists), neurons, config)
-    keys = best.keys // neurons * memory_selection.count(options.keys, len(best.lists), neurons)
+    looked_at = memory_selection.looked_at(options.keys, len(best.lists), neurons, best.keys // neurons, config)
+    keys = best.fired.numel() if looked_at is None else len(looked_at)
     tables.write_counts("triggers", trigger_table.reasons(table, text, options, keys), counts)
     tables.write(table, triggers, best.precision, best.neurons)
     total = int(store.available(text, options.positions).sum())
-    looked_at = None if asked is None else memory_selection.keys(asked, neurons, best.keys // neurons)
     fired = trigger_table.firing(best.fired.cpu().numpy(), total, looked_at)
     tables.write(fired, firing, best.precision, best.neurons)

@@ -75,14 +75,9 @@ def minority_active(evidence: Evidence, *, limit: Limit) -> Measurement:
     if not medians:
         return Measurement(reason=EMPTY)
     middle, draws = float(np.median(list(medians.values()))), np.median(_active_draws(evidence), axis=1)
-    return Measurement(
-        middle,
-        *ends(draws),
-        n=evidence.table("composition").height,
-        units=evidence.table("composition")["example"].n_unique(),
-        judged=by_draws(middle, draws, limit),
-        reason=f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer",
-    )
+    reason = f"medians from {percent(min(medians.values()))} to {percent(max(medians.values()))} by layer"
+    judged, examples = by_draws(middle, draws, limit), evidence.table("composition")["example"]
+    return Measurement(middle, *ends(draws), n=len(examples), units=examples.n_unique(), judged=judged, reason=reason)
 
 
 def _fewest_effective(medians: dict[int, float]) -> str:
@@ -101,13 +96,10 @@ def active_dip(evidence: Evidence, *, bottom: list[int], limit: Limit) -> Measur
         return Measurement(reason=EMPTY if not medians else "too few layers")
     lowest = min(medians, key=lambda layer: (medians[layer], layer))
     draws = np.array(list(medians))[_active_draws(evidence).argmin(1)].astype(np.float64)
-    return Measurement(
-        lowest,
-        *ends(draws),
-        n=evidence.table("composition")["example"].n_unique(),
-        judged=by_draws(lowest, draws, Limit(min(dip), max(dip))),
-        reason=f"{percent(medians[lowest])} there, {percent(below)} in the bottom layers",
-    )
+    reason = f"{percent(medians[lowest])} there, {percent(below)} in the bottom layers"
+    judged = by_draws(lowest, draws, Limit(min(dip), max(dip)))
+    n = evidence.table("composition")["example"].n_unique()
+    return Measurement(lowest, *ends(draws), n=n, judged=judged, reason=reason)
 
 
 def _of_active(evidence: Evidence, measurement: Measurement) -> Measurement:
@@ -131,10 +123,8 @@ def zero_agreement_dominates(evidence: Evidence, *, limit: Limit) -> Measurement
     by_chance = zero_agreement_by_chance(evidence.table("composition"), values, evidence.prediction)
     rows = zero.join(by_chance, on=["example", "layer"], maintain_order="left")
     hit, chance = (rows[name].cast(pl.Float64).to_numpy() for name in ("hit", "chance"))
-    reason = (
-        f"{found.reason}; in all layers, a memory agrees in {percent(1 - hit.mean())} of the cases, and if as many "
-    )
-    reason += f"were active at random, one would in {percent(1 - chance.mean())}"
+    reason = f"{found.reason}; in all layers, a memory agrees in {percent(1 - hit.mean())} of the cases, "
+    reason += f"and if as many were active at random, one would in {percent(1 - chance.mean())}"
     return replace(found, expected=float(chance[rows["layer"].to_numpy() == layer].mean()), reason=reason)
 
 
@@ -170,9 +160,8 @@ def _in_the_text(evidence: Evidence) -> str:
 
 def agreeing_short_prefixes(evidence: Evidence, *, shorter_than: int, limit: Limit) -> Measurement:
     """K22: the share of short prefixes where a memory agrees with its layer, compared with all pairs."""
-    pairs = evidence.table("composition").join(
-        evidence.table("examples").select("example", "position"), on="example", how="inner"
-    )
+    positions = evidence.table("examples").select("example", "position")
+    pairs = evidence.table("composition").join(positions, on="example", how="inner")
     return _agreeing_share(evidence, pairs, pl.col("position") < shorter_than, limit)
 
 
@@ -247,15 +236,17 @@ def residual_stands(evidence: Evidence, *, limit: Limit) -> Measurement:
     return _of_examples(evidence, table, hit, limit=limit, null=MOST, reason=reason, draws=draws)
 
 
-def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, dict[int, bool], dict[int, Sides]]:
+def _compared(
+    evidence: Evidence, most: str, least: str, neither: str
+) -> tuple[Measurement, dict[int, bool], dict[int, Sides]]:
     """Compare two kinds: the share of ``most`` among both, and in which layers it is larger, with tests of that.
 
-    Layers with neither kind do not count.
+    Layers with neither kind do not count. ``neither``: the reason if no layer has any.
     """
     table = evidence.table("refinement")
     both, larger = table.filter(pl.col("kind").is_in([most, least])), pl.col("kind") == most
     if both.is_empty():
-        return Measurement(n=0, reason="no layer changes a prediction" if len(table) else EMPTY), {}, {}
+        return Measurement(n=0, reason=neither if len(table) else EMPTY), {}, {}
     counts = both.group_by("layer").agg(more=larger.sum(), of=pl.len()).sort("layer").iter_rows()
     rows = {layer: (more, of) for layer, more, of in counts}
     draws = pooled_draws(both, larger, "example", evidence.seed)
@@ -266,18 +257,17 @@ def _compared(evidence: Evidence, most: str, least: str) -> tuple[Measurement, d
 
 def feed_forward_disagrees(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K27: when the residual's prediction is unchanged, the feed-forward usually predicts another, by layers."""
-    measurement, holding, tests = _compared(evidence, "residual", "agreement")
+    neither = "no layer leaves a prediction unchanged"
+    measurement, holding, tests = _compared(evidence, "residual", "agreement", neither)
     if measurement.value is None:
-        return replace(
-            measurement, reason="no layer leaves a prediction unchanged" if measurement.reason != EMPTY else EMPTY
-        )
+        return measurement
     judged, text = in_layers(holding, tests, evidence.layers, limit, is_clear(measurement.draws, MOST))
     return replace(measurement, judged=judged, reason=f"the larger share {text}")
 
 
 def compromise(evidence: Evidence, *, limit: Limit) -> Measurement:
     """K28: the share of compositions, in which a third token wins, among changed predictions."""
-    measurement, holding, _ = _compared(evidence, "composition", "ffn")
+    measurement, holding, _ = _compared(evidence, "composition", "ffn", "no layer changes a prediction")
     if measurement.value is None:
         return measurement
     _, text = in_layers(holding, {}, evidence.layers, Limit(0), None)

@@ -25,7 +25,7 @@ from ff_memories.model.batches import batching
 from ff_memories.model.decoder import LanguageModel
 from ff_memories.model.loading import load_model
 from ff_memories.model.matmul import require_finite
-from ff_memories.paper.values.values import every_top, value_tops
+from ff_memories.paper.values.values import every_top
 
 SHARES = {"share:0.9": 0.9}  # of the energy, for ``composition.memories``
 READ: dict[str, type[np.generic]] = {  # at the end of a prefix in every layer
@@ -34,9 +34,6 @@ READ: dict[str, type[np.generic]] = {  # at the end of a prefix in every layer
 }
 # shortest prefix, and what is added to N for the longest
 POSITIONS = {"1..N": (1, 0), "0..N": (0, 0), "1..N-1": (1, -1)}
-# of the tokens that each layer predicts: the top token (layers, d_m) of every value where it is among them, for each
-# choice of ``values.types``
-TopsAmong = Callable[[list[np.ndarray]], dict[str, np.ndarray]]
 
 
 def sample_examples(lengths: np.ndarray, first: int, options: Composition, seed: int) -> pl.DataFrame:
@@ -69,18 +66,11 @@ def sample_examples(lengths: np.ndarray, first: int, options: Composition, seed:
     return pl.DataFrame({"example": np.arange(len(chosen)), "sentence": first + chosen, "position": position})
 
 
-def of_shard(examples: pl.DataFrame, batch_tokens: int, shard: Shard) -> pl.DataFrame:
-    """Return a shard's examples: whole batches, which run as they would with all."""
-    position = examples["position"].to_numpy().astype(np.int64)
-    batches = batching.by_length(position, batch_tokens, shard)
-    return examples[np.sort(np.concatenate([np.zeros(0, np.int64), *batches]))]
-
-
 def observe(
     decoder: LanguageModel,
     corpus: Corpus,
     examples: pl.DataFrame,
-    tops_among: TopsAmong,
+    tops_among: Callable[[list[np.ndarray]], dict[str, np.ndarray]],
     config: Settings,
     batch_tokens: int,
 ) -> dict[str, np.ndarray]:
@@ -94,7 +84,8 @@ def observe(
         residual: r is what y is ``added`` to, or what the feed-forward layer's block ``read``s: in a parallel block its
             input. A sequential block reads what y is added to.
 
-    ``agreeing_memories`` of the other choice than ``values.types`` has its suffix.
+    ``tops_among``: given the tokens that each layer predicts, returns the top token (layers, d_m) of every value where
+    it is among them, for each choice of ``values.types``; ``agreeing_memories`` of the other choice has its suffix.
     """
     options = config.composition
     beside = options.residual == "read" and decoder.parallel
@@ -173,8 +164,7 @@ def _run(
     inputs, residuals, updates, fires, effective = [], [], [], [], []
     x = decoder.embed(batch)
     for number, layer in enumerate(decoder.layers, 1):
-        if beside:
-            inputs.append(x[batch.last])
+        inputs.append(x[batch.last])
         layer_output = layer(x, batch)
         x = layer_output.output
         residuals.append(layer_output.residual[batch.last])
@@ -225,10 +215,8 @@ def frames(examples: pl.DataFrame, seen: dict[str, np.ndarray], corpus: Corpus) 
     sentence, position = (examples[c].to_numpy().astype(np.int64) for c in ("sentence", "position"))
     following = pl.Series("next_token", corpus.following(sentence, position)).replace({-1: None})
     (count, layers), model_top = seen["output_top"].shape, seen["output_top"][:, -1]
-    key = {
-        "example": np.repeat(examples["example"].to_numpy(), layers),
-        "layer": np.tile(np.arange(1, layers + 1), count),
-    }
+    example = np.repeat(examples["example"].to_numpy(), layers)
+    key = {"example": example, "layer": np.tile(np.arange(1, layers + 1), count)}
     rows = pl.DataFrame(key | {name: grid.ravel() for name, grid in seen.items()})
     refinement = rows.select(*key, "residual_top", "ffn_top", "output_top", "residual_probability")
     return {
@@ -240,13 +228,11 @@ def frames(examples: pl.DataFrame, seen: dict[str, np.ndarray], corpus: Corpus) 
 
 def reasons(refinement: pl.DataFrame, examples: int, missing: int) -> dict[str, int]:
     """Return what the ``counts`` table says of the examples; ``missing``: how many fewer than the config asks for."""
-    both = pl.col("residual_top") == pl.col("ffn_top")
+    third = (pl.col("residual_top") == pl.col("ffn_top")) & (pl.col("output_top") != pl.col("residual_top"))
     return {
         "examples": examples,
         "examples_missing": missing,
-        "residual_and_ffn_agree_output_differs": refinement.filter(
-            both & (pl.col("output_top") != pl.col("residual_top"))
-        ).height,
+        "residual_and_ffn_agree_output_differs": refinement.filter(third).height,
     }
 
 
@@ -280,18 +266,16 @@ def run(
         prefixes = samples.read(sample[0], of_sentences(validation, tokenizer), text.lengths)
     else:
         prefixes = sample_examples(text.lengths[text.train :], text.train, options, config.seed)
-    if config.values.projection == "random":  # in the released code, only the agreement script draws projections
-        decoder.vocabulary.leave_out(never_trained(dictionary))
-        tops_among: TopsAmong = partial(value_tops, decoder, decoder.vocabulary)
-    else:
+    decoder.vocabulary.leave_out(never_trained(dictionary))
+    values_table = None  # in the released code, only the agreement script draws projections
+    if config.values.projection != "random":
         values_table = tables.read(values)
-        if len(values_table) < decoder.description.layers * decoder.memories:  # then the others are predicted here
-            decoder.vocabulary.leave_out(never_trained(dictionary))
-        decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
         tables.require_precision(values, decoder.precision)
-        tops_among = partial(every_top, decoder, decoder.vocabulary, values_table, config.values)
+        decoder.vocabulary = decoder.vocabulary.reading(config.values.projection)
+    tops_among = partial(every_top, decoder, decoder.vocabulary, values_table, config.values)
     missing = 0 if sample or shard[0] > 1 else options.examples - len(prefixes)  # the first shard counts them
-    prefixes = of_shard(prefixes, execution.batch_tokens, shard)
+    batches = batching.by_length(prefixes["position"].to_numpy().astype(np.int64), execution.batch_tokens, shard)
+    prefixes = prefixes[np.sort(np.concatenate([np.zeros(0, np.int64), *batches]))]  # batches run as they would in all
     seen = observe(decoder, text, prefixes, tops_among, config, execution.batch_tokens)
     observed = frames(prefixes, seen, text)
     if text.numbers is not None:  # sentences of a sample have their numbers in the run's corpus

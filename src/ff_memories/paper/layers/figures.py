@@ -44,41 +44,16 @@ def active_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     return f"Active memories: median {extremes(frame, 'median')}"
 
 
-def probabilities(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 10: quartiles of the output token's probability under the residual per layer."""
-    return boxes(tables["refinement"], "residual_probability")
-
-
 def probabilities_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
     """Figure 10: boxes."""
     y = alt.Y("low:Q", title="probability", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=6))
     return box_chart(frame, context, y, [counted(frame, context, "examples"), BOXES])
 
 
-def probabilities_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 10: the residual's probability of the output in the lowest and the highest layer."""
-    return f"The residual's median probability of the output: {both_ends(frame, 'median')}"
-
-
-def zero_agreement(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
-    """Figure 8: share of examples with zero agreement per layer."""
-    return measures.zero_agreement(tables["composition"], settings.seed)
-
-
-def zero_agreement_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 8: how often no memory makes its layer's prediction."""
-    return f"No active memory predicts what its layer predicts: {extremes(frame, 'mean')}"
-
-
 def residual_predicts(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
     """Figure 9: share of examples per layer whose residual predicts the model's output, and the ``chance`` level."""
     shares = measures.residual_predicts(tables["refinement"], settings.seed)
     return controls.with_chance(shares, tables["refinement"], "residual_top", "model_top")
-
-
-def residual_predicts_headline(frame: pl.DataFrame, context: FigureContext) -> str:
-    """Figure 9: how often the residual predicts the output in the lowest and the highest layer."""
-    return f"The residual predicts the output: {both_ends(frame, 'mean')}"
 
 
 def kinds(tables: Frames, settings: Settings, context: FigureContext) -> pl.DataFrame:
@@ -91,11 +66,6 @@ def kinds(tables: Frames, settings: Settings, context: FigureContext) -> pl.Data
     return stacked(shares, "kind", measures.KINDS)
 
 
-def kinds_chart(frame: pl.DataFrame, context: FigureContext) -> Drawn:
-    """Figure 11: stacked bars."""
-    return stack_chart(frame, context, "examples", KIND_NAMES, KIND_COLOURS, EDGES)
-
-
 def kinds_headline(frame: pl.DataFrame, context: FigureContext) -> str:
     """Figure 11: the kind with the largest share over all layers."""
     top = frame.group_by("series").agg(pl.col("mean").mean()).sort("mean", "series")["series"][-1]
@@ -104,14 +74,27 @@ def kinds_headline(frame: pl.DataFrame, context: FigureContext) -> str:
 
 DRAWINGS = {
     "figure7": Drawing(active, active_chart, active_headline),
-    "figure8": rates(zero_agreement, zero_agreement_headline, ["examples with", "zero agreement"], "examples"),
+    "figure8": rates(
+        lambda tables, settings, _: measures.zero_agreement(tables["composition"], settings.seed),
+        lambda frame, _: f"No active memory predicts what its layer predicts: {extremes(frame, 'mean')}",
+        ["examples with", "zero agreement"],
+        "examples",
+    ),
     "figure9": rates(
         residual_predicts,
-        residual_predicts_headline,
+        lambda frame, _: f"The residual predicts the output: {both_ends(frame, 'mean')}",
         ["residual predicts", "the output"],
         "examples",
         "residual and output",
     ),
-    "figure10": Drawing(probabilities, probabilities_chart, probabilities_headline),
-    "figure11": Drawing(kinds, kinds_chart, kinds_headline),
+    "figure10": Drawing(
+        lambda tables, _, __: boxes(tables["refinement"], "residual_probability"),
+        probabilities_chart,
+        lambda frame, _: f"The residual's median probability of the output: {both_ends(frame, 'median')}",
+    ),
+    "figure11": Drawing(
+        kinds,
+        lambda frame, context: stack_chart(frame, context, "examples", KIND_NAMES, KIND_COLOURS, EDGES),
+        kinds_headline,
+    ),
 }

@@ -71,16 +71,13 @@ def agreeing_by_layer(cases: pl.DataFrame, shorter_than: int) -> pl.DataFrame:
         "next_stop_word": pl.col("next_is_stop_word"),
         "short": pl.col("position") < shorter_than,
     }
-    return (
-        cases.group_by("layer")
-        .agg(
-            pl.len().alias("pairs"),
-            pl.col("agrees").sum().alias("agreeing"),
-            *(hit.filter(pl.col("agrees")).mean().alias(f"agreeing_{name}") for name, hit in hits.items()),
-            *(hit.mean().alias(f"every_{name}") for name, hit in hits.items()),
-        )
-        .sort("layer")
+    by_layer = cases.group_by("layer").agg(
+        pl.len().alias("pairs"),
+        pl.col("agrees").sum().alias("agreeing"),
+        *(hit.filter(pl.col("agrees")).mean().alias(f"agreeing_{name}") for name, hit in hits.items()),
+        *(hit.mean().alias(f"every_{name}") for name, hit in hits.items()),
     )
+    return by_layer.sort("layer")
 
 
 def residual_predicts(refinement: pl.DataFrame, seed: int | None) -> pl.DataFrame:

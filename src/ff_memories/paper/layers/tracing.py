@@ -7,6 +7,7 @@ bias of the second matrix is no memory and has no share.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -99,12 +100,8 @@ def layer_tops(vocabulary: Vocabulary, h: Tensor, n: int) -> TopTokens:
 
     The first is that of ``Vocabulary.read``, as the experiments have it.
     """
-    reading = vocabulary.read(h, rank=False)
-
-    def log_probabilities(part: Tensor) -> Tensor:
-        return vocabulary.log_probabilities(vocabulary.output(part), whole=True)
-
-    return _tops(log_probabilities, h, n, vocabulary.size, reading.top, reading.probability)
+    reading, log_probabilities = vocabulary.read(h, rank=False), partial(vocabulary.log_probabilities, whole=True)
+    return _tops(log_probabilities, vocabulary.output(h), n, vocabulary.size, reading.top, reading.probability)
 
 
 def value_tops(
@@ -121,13 +118,11 @@ def value_tops(
             return _tops(vocabulary.log_probabilities, values, n, vocabulary.size, predicted.top, predicted.probability)
         never = vocabulary.never[vocabulary.never < vocabulary.size]
 
-        def log_probabilities(part: Tensor) -> Tensor:
+        def log_p(part: Tensor) -> Tensor:
             return vocabulary.log_probabilities(part).index_fill(1, never, -torch.inf)
 
         n = min(n, vocabulary.size - len(never))
-        return _tops(
-            log_probabilities, values, n, vocabulary.size, predicted.trained_top, predicted.trained_probability
-        )
+        return _tops(log_p, values, n, vocabulary.size, predicted.trained_top, predicted.trained_probability)
 
 
 def _tops(

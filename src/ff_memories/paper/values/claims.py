@@ -56,9 +56,8 @@ def _peak(evidence: Evidence, measured: tuple[pl.DataFrame, np.ndarray], layers:
     low, high = highest(rates["mean"].to_numpy(), rates["n"].to_numpy(), draws)
     peak = rates.sort("mean", "layer", descending=[True, False]).row(0, named=True) | {"low": low, "high": high}
     agree, expected = over_chance(evidence.table("values"), layers)
-    return peak | {
-        "pooled": f"all together, {agree:,} of {rates['n'].sum():,} agree, and {expected:.3g} in random pairs"
-    }
+    pooled = f"all together, {agree:,} of {rates['n'].sum():,} agree, and {expected:.3g} in random pairs"
+    return peak | {"pooled": pooled}
 
 
 def near_zero_below(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -95,16 +94,9 @@ def contrast(evidence: Evidence, *, lower: list[int], upper: list[int], limit: L
     under, over = (mean_of(layer_draws, between(bounds, evidence.layers)) for bounds in (lower, upper))
     ratio = np.divide(over, under, out=np.full(len(under), np.inf), where=under > 0)
     low, high = np.percentile(ratio, [2.5, 97.5], method="inverted_cdf") if len(ratio) else (np.nan, np.nan)
-    estimate, differences = (above / below, low, high), over - under
     open_ = np.isinf(high) and not limit.reached(low)
-    return Measurement(
-        *estimate,
-        n=n,
-        limit=limit,
-        reason=reason,
-        few="the lower layers agree so rarely that the ratio has no upper end" if open_ else "",
-        draws=differences,
-    )
+    few = "the lower layers agree so rarely that the ratio has no upper end" if open_ else ""
+    return Measurement(above / below, low, high, n=n, limit=limit, reason=reason, few=few, draws=over - under)
 
 
 def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Measurement:
@@ -124,15 +116,9 @@ def above_chance(evidence: Evidence, *, layers: list[int], limit: Limit) -> Meas
     estimate = agree / expected, *(ends(resampled) if agree else (0.0, NEVER / expected))
     others = f"in the other layers {below:,} agree, and {by_chance:.3g} in random pairs"
     uniform = f"the highest rate is {evidence.vocab * peak['mean']:.3g} × that of a random token, the paper's measure"
-    return Measurement(
-        *estimate,
-        n=int(rates.filter(pl.col("layer").is_in(upper))["n"].sum()),
-        limit=limit,
-        null=1.0,
-        expected=1.0,
-        reason=f"{peak['pooled']}; {others}; {uniform}",
-        draws=resampled,
-    )
+    n = int(rates.filter(pl.col("layer").is_in(upper))["n"].sum())
+    reason = f"{peak['pooled']}; {others}; {uniform}"
+    return Measurement(*estimate, n=n, limit=limit, null=1.0, expected=1.0, reason=reason, draws=resampled)
 
 
 def rank_improves(evidence: Evidence, *, lower: list[int], upper: list[int], limit: Limit) -> Measurement:
@@ -172,9 +158,8 @@ def rises_with_probability(evidence: Evidence, *, limit: Limit) -> Measurement:
     ranked = agree[np.argsort(-probability, kind="stable")]
     cuts = [0, *(max(1, round(share * len(ranked))) for share in (0.01, 0.1)), len(ranked)]
     top, next_, rest = (percent(float(ranked[a:b].mean())) if b > a else "none" for a, b in pairwise(cuts))
-    reason = (
-        f"of the hundredth with the highest probability {top} agree, {next_} of the next nine, {rest} of the others"
-    )
+    reason = f"of the hundredth with the highest probability {top} agree, "
+    reason += f"{next_} of the next nine, {rest} of the others"
     over, draws = area - chance, draws - chance
     judged = by_draws(over, draws, limit)
     return Measurement(*estimate, n=values.height, judged=judged, expected=chance, reason=reason, few=few, draws=draws)

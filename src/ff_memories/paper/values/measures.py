@@ -32,6 +32,5 @@ def in_random_pairs(values: pl.DataFrame) -> np.ndarray:
 def predictive_values(values: pl.DataFrame, most: int = 100) -> pl.DataFrame:
     """E7, Table 2: the values with the highest top probability, with ``precision`` = agreeing_triggers / triggers."""
     ordered = values.sort(["top_probability", "layer", "key"], descending=[True, False, False]).head(most)
-    return ordered.with_columns(
-        pl.when(pl.col("triggers") > 0).then(pl.col("agreeing_triggers") / pl.col("triggers")).alias("precision")
-    )
+    precision = pl.when(pl.col("triggers") > 0).then(pl.col("agreeing_triggers") / pl.col("triggers"))
+    return ordered.with_columns(precision=precision)

@@ -45,13 +45,11 @@ def keys_of_shard(
     """Return (layer, key) of a shard's values, of those asked for: whole tiles, with both signs; None for all."""
     if shard == WHOLE:
         return keys
-    neurons = decoder.description.keys
-    tiles: dict[tuple[int, int], list[tuple[int, int]]] = {}
     if keys is None:
         keys = [(layer, key) for layer in range(1, decoder.description.layers + 1) for key in range(decoder.memories)]
-    for layer, key in keys:
-        tiles.setdefault((layer, key % neurons // TILE), []).append((layer, key))
-    return [key for tile in share(sorted(tiles), shard) for key in tiles[tile]]
+    tiles = [(layer, key % decoder.description.keys // TILE) for layer, key in keys]
+    in_shard = set(share(sorted(set(tiles)), shard))
+    return [key for key, tile in zip(keys, tiles, strict=True) if tile in in_shard]
 
 
 def mean_length(decoder: LanguageModel) -> torch.Tensor:
@@ -124,28 +122,26 @@ def value_predictions(
     return {"all": Predicted(*parts[:3]), "trained": Predicted(*parts[3:])}
 
 
-def value_tops(decoder: LanguageModel, vocabulary: Vocabulary, _: Sequence[np.ndarray] = ()) -> dict[str, np.ndarray]:
-    """Return the top token (layers, d_m) int64 of every value as it is, for both ``values.types``."""
-    with torch.inference_mode():
-        predictions = [vocabulary.predict(layer.values) for layer in decoder.layers]
-    columns = {"all": "top", "trained": "trained_top"}
-    return {t: np.stack([getattr(p, name).cpu().numpy() for p in predictions]) for t, name in columns.items()}
-
-
 def every_top(
-    decoder: LanguageModel, vocabulary: Vocabulary, values: pl.DataFrame, options: Values, tokens: Sequence[np.ndarray]
+    decoder: LanguageModel,
+    vocabulary: Vocabulary,
+    values: pl.DataFrame | None,
+    options: Values,
+    tokens: Sequence[np.ndarray],
 ) -> dict[str, np.ndarray]:
     """Return the top token (layers, d_m) int64 of every value for both ``values.types``, as the table has them.
 
     ``options``: those of the table. Of values that it lacks, only tops among each layer's ``tokens`` (n,) are computed;
-    the others are -1.
+    the others are -1. Without a table, all values are read as they are.
     """
-    grid, values = (decoder.description.layers, decoder.memories), values.sort("layer", "key")
+    grid = decoder.description.layers, decoder.memories
+    if values is None:
+        predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64))
+        return {types: of_all.top for types, of_all in predicted.items()}
     names = {options.types: "top_token", (rest := other(options.types)): f"top_token_{rest}"}
     if len(values) < grid[0] * grid[1]:
-        known = np.unique(
-            np.concatenate([values[n].to_numpy().astype(np.int64) for n in names.values() if n in values])
-        )
+        tops = [values[name].to_numpy().astype(np.int64) for name in names.values() if name in values]
+        known = np.unique(np.concatenate(tops))
         may = np.stack([_may_predict(decoder, vocabulary, *layer, known) for layer in enumerate(tokens)])
         keys = [(int(layer) + 1, int(key)) for layer, key in np.argwhere(may)]
         predicted = value_predictions(decoder, vocabulary, np.full(grid, -1, dtype=np.int64), keys, options.length)
@@ -218,14 +214,9 @@ def table(
     wanted = np.full((decoder.description.layers, decoder.memories), -1, dtype=np.int64)
     wanted[first["layer"].to_numpy() - 1, first["key"].to_numpy()] = first["target"].to_numpy()
     predicted = value_predictions(decoder, vocabulary, wanted, keys, options.length)
-    layer, key = np.indices(wanted.shape)
-    values = pl.DataFrame(
-        {
-            "layer": (layer.ravel() + 1).astype(np.uint8),
-            "key": key.ravel().astype(np.uint16),
-            "next_token": pl.Series(wanted.ravel()).replace({-1: None}),
-        }
-    )
+    layer, key = (axis.ravel() for axis in np.indices(wanted.shape))
+    target = pl.Series(wanted.ravel()).replace({-1: None})
+    values = pl.DataFrame({"layer": (layer + 1).astype(np.uint8), "key": key.astype(np.uint16), "next_token": target})
     with_targets = with_targets.drop_nulls("target")
     counts = with_targets.group_by("layer", "key").agg(pl.len().alias("triggers"))
     values = values.join(counts, on=["layer", "key"], how="left", maintain_order="left")
@@ -252,9 +243,8 @@ def with_predictions(
         compared = compared.with_columns(alike=class_of(compared["target"]) == class_of(compared["top"]))
         counts["agreeing_triggers_folded" + suffix] = pl.col("alike")
     agreeing = compared.group_by("layer", "key").agg(hits.sum().alias(name) for name, hits in counts.items())
-    return values.join(agreeing, on=["layer", "key"], how="left", maintain_order="left").with_columns(
-        pl.col(*counts).fill_null(0)
-    )
+    values = values.join(agreeing, on=["layer", "key"], how="left", maintain_order="left")
+    return values.with_columns(pl.col(*counts).fill_null(0))
 
 
 def run(
