@@ -62,9 +62,9 @@ def _default(field: FieldInfo) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a description as a cell, in which ``<name>`` outside code is text and not a tag."""
-    plain = lambda part: part.replace("|", "/").replace("<", "&lt;")
-    return "`".join(part.replace("|", "\\|") if i % 2 else plain(part) for i, part in enumerate(text.split("`")))
+    """Return a description as a cell, in one line, in which ``<name>`` outside code is text and not a tag."""
+    plain, line = lambda part: part.replace("|", "/").replace("<", "&lt;"), " ".join(text.split())
+    return "`".join(part.replace("|", "\\|") if i % 2 else plain(part) for i, part in enumerate(line.split("`")))
 
 
 def _values(kind: Any) -> str:

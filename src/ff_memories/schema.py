@@ -38,7 +38,7 @@ class Schema:
     by: Columns  # that tell its rows apart, with their types; rows are sorted by them
     fields: Mapping[str, Column]  # the other columns
     about: str = ""  # its description
-    compared: Rule | None = "exact"  # how cells compare in columns that do not say it; ``None``: no table of a run
+    compared: Rule = "exact"  # how cells compare in columns that do not say it
     measured: bool = False  # whether its numbers are the model's, so its file states their precision
     # the column that ranks a list's entries: two runs' agree place by place, whatever the entry
     score: str | None = None
@@ -66,7 +66,7 @@ class Schema:
     @property
     def rules(self) -> dict[str, Rule]:
         """How two runs' cells compare, by column; keys have no rule."""
-        return {name: said.compared or self.compared or "exact" for name, said in self.fields.items()}
+        return {name: said.compared or self.compared for name, said in self.fields.items()}
 
     @property
     def may_be_null(self) -> frozenset[str]:

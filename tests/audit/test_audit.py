@@ -28,7 +28,6 @@ from ff_memories.audit.recompute import ROWS, faults, recomputed
 from ff_memories.audit.sampling import Aim
 from ff_memories.base.arithmetic import Precision
 from ff_memories.base.errors import UserError
-from ff_memories.corpus import store
 from ff_memories.paper.values import audit as values_audit
 from ff_memories.workflow.run import Run
 
@@ -48,7 +47,6 @@ RUNS = {
     ),
 }  # fmt: skip
 ALL = Aim(0.95, 0.0005)  # more rows than these tables have
-NO_TEXT = store.Corpus(np.zeros(0, np.uint32), np.zeros(1, np.int64), 0)
 
 
 def tables_of(said):
@@ -385,7 +383,7 @@ def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():
     rows = examples.join(pl.DataFrame({"layer": range(1, 17)}), how="cross").sort("example", "layer")
     frames = {"examples": examples, "composition": rows, "refinement": rows, "triggers": rows}
     for rounds in (1, 8):
-        works, found = draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames), rounds)
+        works, found = draw("own", frames, Aim(seed=2), rounds)
         for number in range(rounds):
             text = [row for work in works if work.round == number for row in work.rows if row[0] != "triggers"]
             seen = {name: [i if name == "examples" else i // 16 for of, i in text if of == name] for name in frames}
@@ -396,7 +394,7 @@ def test_tables_of_examples_are_looked_at_in_rows_of_the_same_prefixes():
 
 def test_with_a_limit_of_time_the_same_rows_are_looked_at_in_rounds():
     frames = {"triggers": pl.DataFrame({"layer": [1] * 5000, "key": range(5000)})}
-    once, rounds = (draw("own", frames, NO_TEXT, "inner", Aim(seed=2), list(frames), n)[0] for n in (1, 8))
+    once, rounds = (draw("own", frames, Aim(seed=2), n)[0] for n in (1, 8))
     drawn = lambda works: sorted(row for work in works for row in work.rows)
     assert drawn(rounds) == drawn(once) and {work.round for work in once} == {0}
     filled = [work for work in rounds if work.rows]

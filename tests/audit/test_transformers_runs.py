@@ -55,7 +55,7 @@ def test_the_reference_sees_what_transformers_computes(name, tmp_path):
     oracle = TransformersOracle(tmp_path, f"w{tiny.START}", "auto")
     tokens = torch.randint(0, 97, (12,), generator=torch.Generator().manual_seed(3)).tolist()
     truths, logits = tiny.alone(made, row, torch.tensor(tokens).numpy())
-    seen = oracle.layers(tokens)
+    seen = oracle.several([tokens])[0]
     near = lambda ours, theirs: float((ours - theirs).abs().max() / theirs.abs().max()) < FLOAT32_INSIDE
     assert oracle.keys == (tiny.LAYERS, len(truths[0].coefficients[0]) * (2 if row.gated else 1))
     for layer, (own, truth) in enumerate(zip(seen, truths, strict=True), 1):
@@ -89,13 +89,13 @@ def test_changes_give_what_all_layers_give_with_them(name, tmp_path):
     oracle, changes, expected = TransformersOracle(tmp_path, f"w{tiny.START}", "auto"), [], []
     for layer in range(1, tiny.LAYERS + 1):
         tokens = [3, 9, 4, 4, 7][: 5 - 2 * (layer % 2)]
-        seen = oracle.layers(tokens)
+        seen = oracle.several([tokens])[0]
         vector = torch.randn(tiny.MODEL, dtype=torch.float64, generator=torch.Generator().manual_seed(layer))
         down = oracle.blocks[layer - 1].get_submodule(oracle.family.down)
         add = torch.zeros(len(tokens) + 1, tiny.MODEL, dtype=torch.float64)
         add[-1] = vector
         hook = down.register_forward_hook(lambda _, args, out, add=add: out + add)
-        again = oracle.layers(tokens)
+        again = oracle.several([tokens])[0]
         hook.remove()
         changes.append(Change(tokens, seen, layer, vector))
         expected.append((again[-1].output[-1], again[layer - 1].ffn[-1]))
@@ -103,7 +103,7 @@ def test_changes_give_what_all_layers_give_with_them(name, tmp_path):
     close = partial(torch.testing.assert_close, rtol=FLOAT32_INSIDE, atol=FLOAT32_INSIDE)
     close([oracle.changed(change)[0] for change in changes], expected)
     close(oracle.changed(*changes[::-1])[::-1], expected)
-    assert torch.equal(oracle.layers(tokens)[-1].output, seen[-1].output)
+    assert torch.equal(oracle.several([tokens])[0][-1].output, seen[-1].output)
 
 
 def test_values_are_read_by_the_output_matrix_alone_and_scaled_by_the_final_norm(tmp_path):
@@ -140,7 +140,7 @@ def test_sentences_that_run_together_give_what_each_gives_by_itself(name, tmp_pa
     saved(name, tmp_path)
     oracle, texts = TransformersOracle(tmp_path, f"w{tiny.START}", "auto"), [[3, 9, 4, 4, 7], [8], [], [5, 3, 9]]
     for text, together in zip(texts, oracle.several(texts, 2), strict=True):
-        for one, other in zip(oracle.layers(text, 2), together, strict=True):
+        for one, other in zip(oracle.several([text], 2)[0], together, strict=True):
             assert len(one.m) == len(text) + 1
             for part in ("residual", "m", "ffn", "output"):
                 torch.testing.assert_close(getattr(one, part), getattr(other, part), rtol=1e-6, atol=1e-9)
@@ -150,7 +150,7 @@ def test_signs_and_the_first_token_are_the_configs(tmp_path):
     saved("gpt2", tmp_path)
     both, own = (TransformersOracle(tmp_path, "w5", signs) for signs in ("both", "positive"))
     assert both.start == 5 and both.keys == (tiny.LAYERS, 2 * tiny.KEYS) and own.keys == (tiny.LAYERS, tiny.KEYS)
-    assert torch.equal(both.layers([3])[0].coefficients()[:, tiny.KEYS :], -own.layers([3])[0].m)
+    assert torch.equal(both.several([[3]])[0][0].coefficients()[:, tiny.KEYS :], -own.several([[3]])[0][0].m)
 
 
 def test_a_sign_is_unsure_where_a_factor_is_or_where_gelu_vanishes():
@@ -204,7 +204,7 @@ def test_firing_rates_of_a_run_are_the_reference_models(sound):
     prefixes, (surely, maybe) = 0, torch.zeros(2, *sound.oracle.keys, dtype=torch.int64)
     for sentence in range(corpus.train):
         tokens = corpus.sentence(sentence).tolist()
-        m = torch.stack([own.coefficients()[low : len(tokens) + high + 1] for own in sound.oracle.layers(tokens)])
+        m = torch.stack([own.coefficients()[low : len(tokens) + high + 1] for own in sound.oracle.several([tokens])[0]])
         eps = 1e-6 * m.abs().amax()
         surely, maybe, prefixes = surely + (m > eps).sum(1), maybe + (m > -eps).sum(1), prefixes + m.shape[1]
     layer, key, fired = firing.select("layer", "key", "fired").cast(pl.Int64).to_numpy().T
@@ -260,12 +260,12 @@ def test_a_row_may_be_as_far_off_as_float32_is_where_massive_activations_cancel(
     assert [finding.differ for finding in found] == [[], [], []]
     assert found[0].largest_difference > 1e-4, "told as it is"
     rows = [row for row in given.tables["triggers"].sample(40, seed=1).iter_rows(named=True) if row["layer"] > 1]
-    before = given.oracle.layers([1, 2])[-1].m
+    before = given.oracle.several([[1, 2]])[0][-1].m
     for row in rows:
         largest = given.layer(given.corpus.sentence(row["sentence"]), row["layer"]).m[1:].abs().max()
         forged = {**row, "coefficient": row["coefficient"] + 2e-3 * float(largest)}
         assert recomputed("triggers", given, row).state != DIFFERS == recomputed("triggers", given, forged).state
-    assert torch.equal(given.oracle.layers([1, 2])[-1].m, before), "float32 was left again"
+    assert torch.equal(given.oracle.several([[1, 2]])[0][-1].m, before), "float32 was left again"
 
 
 def test_a_rows_own_error_widens_its_noise_up_to_a_limit_and_an_overflow_does_not(sound):

@@ -11,7 +11,6 @@ from scipy.stats import binom, norm
 
 from ff_memories import tables
 from ff_memories.base.draws import interval
-from ff_memories.base.errors import UserError
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.judge import statistics
 from ff_memories.judge.evidence import Evidence, stop_words
@@ -619,12 +618,6 @@ def test_stop_words_are_whole_words_in_any_case():
     assert stop_words("top50", dictionary) == {4, 5, 6, 8, 10}
     many = Dictionary([f"w{'x' * i}" for i in range(120)])
     assert [len(stop_words(name, many)) for name in ("top50", "top100")] == [50, 100]
-
-
-def test_spacy_is_asked_for_by_name_when_it_is_not_there(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "spacy.lang.en.stop_words", None)
-    with pytest.raises(UserError, match="spacy"):
-        stop_words("spacy", Dictionary(["the"]))
 
 
 CONFIG = {

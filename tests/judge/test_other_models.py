@@ -17,7 +17,7 @@ INFO = {"scope": "model", "gated": True, "signs": 2, "activation": "silu", "fina
 
 
 def of(**more):
-    table = verdicts(register(), Evidence({"composition": COMPOSITION}, 2, 100, 50, scope="model", **more), "model")
+    table = verdicts(register(), Evidence({"composition": COMPOSITION}, 2, 100, 50, **more), "model")
     return {row["claim"]: row for row in table.iter_rows(named=True)}
 
 

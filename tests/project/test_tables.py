@@ -5,7 +5,7 @@ import json
 import polars as pl
 import pytest
 
-from ff_memories import tables
+from ff_memories import schema, tables
 from ff_memories.base.errors import UserError
 from ff_memories.model.info import NEEDED, read_info
 
@@ -86,7 +86,7 @@ def test_keys_of_both_signs_are_told_apart_on_the_disk_and_counted_on_in_memory(
     assert pl.read_parquet(path).select("key", "sign").rows() == [(0, -1), (0, 1), (0, 1), (2, -1), (2, 1)]
     assert tables.neurons_of(path) == 3
     assert tables.read(path)["key"].to_list() == [0, 0, 2, 3, 5]
-    assert tables.read(path)["key"].dtype == tables.KEY
+    assert tables.read(path)["key"].dtype == schema.KEY
     tables.write(frame, path)
     assert "sign" not in pl.read_parquet(path).columns and tables.neurons_of(path) is None
     assert tables.read(path)["key"].to_list() == frame["key"].to_list()

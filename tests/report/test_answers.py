@@ -17,6 +17,7 @@ from ff_memories.judge.wording import control, sentence
 from ff_memories.report import outline
 from ff_memories.report.answers import answer, clause, first_lines, tally
 from ff_memories.report.page import markdown
+from ff_memories.tables.results import VERDICTS
 
 N = sum(not claim.beyond for claim in register())
 INFO = {"scope": "surrogate", "layers": 16, "keys": 64, "parameters": 1234567}
@@ -128,7 +129,7 @@ def test_what_the_run_leaves_open_is_said():
     assert first(rows("paper", **every), PAPER)["open"] == "Nothing was left open."
 
 
-@pytest.mark.parametrize("verdict", tables.VERDICTS)
+@pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("section", [section.number for section in outline.SECTIONS])
 def test_every_section_has_an_answer_for_every_verdict(section, verdict):
     scope = "paper" if "reproduced" in verdict else "surrogate"

@@ -116,7 +116,7 @@ class Forger:
     def verdict(self, claim: Claim, edited: dict[str, pl.DataFrame]) -> str:
         """Return the verdict on a claim with some tables edited."""
         evidence = dataclasses.replace(self.evidence, tables=self.tables | edited)
-        return str(verdicts([claim], evidence, self.evidence.scope)["verdict"][0])
+        return str(verdicts([claim], evidence, self.info["scope"])["verdict"][0])
 
     def forge(self, claim: Claim) -> list[object] | None:
         """Return a line on the edit with the fewest rows that turns the verdict; ``None`` if no edit does."""

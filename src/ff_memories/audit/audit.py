@@ -11,7 +11,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -38,14 +38,13 @@ from ff_memories.base.errors import UserError
 from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
 from ff_memories.corpus import store
-from ff_memories.corpus.store import Corpus, available
 from ff_memories.model.info import read_info
 from ff_memories.paper.keys.audit import Unlisted
 from ff_memories.workflow.run import Run
 
 OWN = "own"  # the run's own model
 LEFT_OUT = "sentences"  # the check of whole sentences for triggers that the table lacks
-EXAMPLE, PREFIX = "example", "prefix"  # columns that name prefixes which tables share (``TableAudit.prefixes``)
+EXAMPLE, PREFIX = "example", "prefix"  # keys that name prefixes, which tables with such a key share
 TOGETHER = 5 / 8  # of the tokens whose activations are kept, how many run together
 BATCH = 4  # times these tokens, of changes that run together
 AT_ONCE = 100  # rows of one piece of work
@@ -111,26 +110,21 @@ def statement(found: Sequence[Finding], aim: Aim) -> str:
 
 
 def draw(
-    model: str,
-    frames: Mapping[str, pl.DataFrame],
-    corpus: Corpus,
-    positions: str,
-    aim: Aim,
-    only: Iterable[str],
-    rounds: int = 1,
+    model: str, frames: Mapping[str, pl.DataFrame], aim: Aim, rounds: int = 1
 ) -> tuple[list[Piece], dict[str, Finding]]:
-    """Draw the rows of a model's tables to look at; return them in pieces, and a finding without a row for each table.
+    """Draw rows of a model's tables, and of ``LEFT_OUT`` sentences; return them in pieces, and a finding for each name.
 
     Rows that share prefixes are in one piece, because one process finds them once.
     """
-    sentences, drawn, findings = np.flatnonzero(available(corpus, positions)), dict[str, list[Drawn]](), {}
-    shared = {name: audit.prefixes for name, audit in ROWS.items()}
-    for name in (name for name in (*ROWS, LEFT_OUT) if name in only):
-        findings[name] = Finding(name, len(sentences) if name == LEFT_OUT else len(frames[name]), model)
-        rows = _of_examples(aim, model, frames[name]) if shared.get(name) == EXAMPLE else None
-        rows = aim.draw(f"{model} {name}", findings[name].rows) if rows is None else rows
+    drawn, findings = dict[str, list[Drawn]](), {}
+    shared = {name: next((key for key in (EXAMPLE, PREFIX) if key in tables.TABLES[name].key), None) for name in ROWS}
+    for name, frame in frames.items():
+        findings[name] = Finding(name, len(frame), model)
+        rows = _of_examples(aim, model, frame) if shared.get(name) == EXAMPLE else None
+        rows = aim.draw(f"{model} {name}", len(frame)) if rows is None else rows
         rows = generator(aim.seed, f"audit rounds {model} {len(rows)}").permutation(rows)
-        drawn[name] = [(name, row) for row in (sentences[rows] if name == LEFT_OUT else rows).tolist()]
+        numbers = frame["sentence"].to_numpy()[rows] if name == LEFT_OUT else rows
+        drawn[name] = [(name, row) for row in numbers.tolist()]
     works = []
     for number in range(rounds):
         some = {name: rows[number::rounds] for name, rows in drawn.items()}
@@ -189,8 +183,11 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
     needs = []
     for name, row in rows:
         until, texts = 1, list[np.ndarray]()
-        with suppress(*BROKEN):  # what a row names may not exist: its check says so
-            until, texts = _runs(inputs, name, row)
+        if name == LEFT_OUT:
+            until, texts = inputs.oracle.keys[0], [inputs.corpus.sentence(row)]
+        else:
+            with suppress(*BROKEN):  # what a row names may not exist: its check says so
+                until, texts = ROWS[name].runs(inputs, inputs.tables[name].row(row, named=True))
         needs.append((until, {text.tobytes(): text for text in texts}, (name, row)))
     needs.sort(key=lambda need: (need[0], max(map(len, need[1].values()), default=0), sorted(need[1]), need[2]))
     few, texts_ = list[Drawn](), dict[bytes, np.ndarray]()
@@ -205,7 +202,7 @@ def _together(inputs: AuditInputs, rows: Sequence[Drawn]) -> Iterator[list[Drawn
 def _change_together(inputs: AuditInputs, rows: Sequence[Drawn]) -> None:
     """Run together what rows change in the model: each first asks for its change, and finds it when it is looked at."""
     inputs.changes, inputs.asked = {}, {}
-    for name, row in (drawn for drawn in rows if drawn[0] != LEFT_OUT and ROWS[drawn[0]].prefixes == PREFIX):
+    for name, row in (drawn for drawn in rows if drawn[0] != LEFT_OUT and PREFIX in tables.TABLES[drawn[0]].key):
         with torch.inference_mode(), suppress(Later, *BROKEN):
             ROWS[name].row(inputs, inputs.tables[name].row(row, named=True))
     asked, inputs.asked = inputs.asked, None
@@ -213,13 +210,6 @@ def _change_together(inputs: AuditInputs, rows: Sequence[Drawn]) -> None:
     for few in (list(asked)[i : i + size] for i in range(0, len(asked), size)):
         with torch.inference_mode(), suppress(*BROKEN):  # then each runs by itself
             inputs.changes |= zip(few, inputs.oracle.changed(*map(asked.__getitem__, few)), strict=True)
-
-
-def _runs(inputs: AuditInputs, name: str, row: int) -> tuple[int, list[np.ndarray]]:
-    """Return what a row, or a sentence, needs the model to run: the last layer, and sentences or prefixes."""
-    if name == LEFT_OUT:
-        return inputs.oracle.keys[0], [inputs.corpus.sentence(row)]
-    return ROWS[name].runs(inputs, inputs.tables[name].row(row, named=True))
 
 
 def _broken(error: Exception) -> str:
@@ -232,7 +222,7 @@ def contradictions(inputs: AuditInputs, run: Run, at: At = Path) -> list[str]:
     for step, count in ((name, audit.counts) for name, audit in ROWS.items() if audit.counts):
         reasons, recorded = count(inputs), pl.read_parquet(at(run.path("counts", f"{step}.parquet")), glob=False)
         possible = min(reasons.values(), default=0) >= 0  # tables may give a number that cannot be
-        if not possible or not recorded.equals(tables.conform(tables.counts(step, reasons), tables.TABLES["counts"])):
+        if not possible or not recorded.equals(tables.counts(step, reasons)):
             lines.append(f"counts/{step}: not what the tables say")
     return lines
 
@@ -246,14 +236,16 @@ def audit_run(
     processes, if memory suffices. ``until``: the time (``time.monotonic``) from which no further round of random rows
     begins.
     """
-    corpus, positions = store.read(at(run.path("corpus", "corpus.safetensors"))), run.resolved["triggers"]["positions"]
+    corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
+    sentences = np.flatnonzero(store.available(corpus, run.resolved["triggers"]["positions"]))
     names, rounds = run.config.baselines.names, ROUNDS if until < math.inf else 1
     frames = {name: read_table(at(run.table(name))) for name in ROWS}
-    works, of_own = draw(OWN, frames, corpus, positions, aim, (*ROWS, LEFT_OUT), rounds)
+    works, of_own = draw(OWN, frames | {LEFT_OUT: pl.DataFrame({"sentence": sentences})}, aim, rounds)
     found = {OWN: of_own}
     for model in names:
         frames = {name: read_table(at(baselines.file(run, model, name))) for name in baselines.OWN}
-        some, found[model] = draw(model, frames, corpus, positions, aim.of_each(len(names)), baselines.ROWS, rounds)
+        measured = {name: frames[name] for name in ROWS if name in baselines.ROWS}
+        some, found[model] = draw(model, measured, aim.of_each(len(names)), rounds)
         found[model] |= {name: Finding(name, len(frames[name]), model) for name in baselines.LABELS}
         # a model is drawn once, so with a limit of time a quarter of its rows are looked at, whatever it takes
         works.append(Piece(model, tuple(row for work in some if work.round < max(1, rounds // 4) for row in work.rows)))
@@ -313,9 +305,8 @@ def _each(works: list[Piece], do: Callable[[Piece], Done], workers: int) -> Iter
                     process.kill()
                 raise
     except BrokenProcessPool:
-        raise UserError(
-            "the system ended a process of the audit, as it does when memory runs out; with --cores 1 it needs less"
-        ) from None
+        why = "the system ended a process of the audit, as it does when memory runs out"
+        raise UserError(f"{why}; with --cores 1 it needs less") from None
 
 
 def _begin() -> None:

@@ -26,7 +26,6 @@ from ff_memories.config import Settings
 from ff_memories.config.model import TransformersModel
 from ff_memories.corpus import sample, store, text
 from ff_memories.corpus.dictionary import Dictionary
-from ff_memories.corpus.store import POSITIONS, Corpus
 from ff_memories.corpus.tokenizer import Types, folded, read_types
 from ff_memories.inputs import model_folder
 from ff_memories.model import drawn
@@ -85,7 +84,7 @@ class AuditInputs:
     """What rows are recomputed from."""
 
     oracle: Reference
-    corpus: Corpus
+    corpus: store.Corpus
     config: Settings
     tables: dict[str, pl.DataFrame]  # a baseline records no ``triggers``: the engine finds its lists here
     surveyed: Callable[[], survey.Survey]  # how strongly memories fire where `causal` tests them, by the engine
@@ -202,9 +201,8 @@ class AuditInputs:
             judged({}, seen=rounded)
         pairs = zip(exact, rounded, strict=False)  # where rounding chooses among memories, one may have tried more
         gaps = (torch.where(one == other, 0.0, (one - other).abs()).max() for one, other in pairs)
-        return judged(
-            self._ran, errors=iter([ERRORS * float(gap.nan_to_num(0.0, 0.0)) for gap in gaps])
-        )  # no overflow counts
+        errors = iter([ERRORS * float(gap.nan_to_num(0.0, 0.0)) for gap in gaps])  # no overflow counts
+        return judged(self._ran, errors=errors)
 
     def prefix(self, row: TableRow) -> np.ndarray:
         return self.corpus.sentence(row["sentence"])[: row["position"]]
@@ -222,7 +220,7 @@ class AuditInputs:
 
     def lengths(self, sentence: int) -> range:
         """Return the prefix lengths of a sentence that ``triggers.positions`` allows."""
-        low, high = POSITIONS[self.config.triggers.positions]
+        low, high = store.POSITIONS[self.config.triggers.positions]
         return range(low, len(self.corpus.sentence(sentence)) + high + 1)
 
     def following(self, row: TableRow) -> int | None:
@@ -293,7 +291,6 @@ class TableAudit:
     # yields what the table contradicts, in all rows: other tables, the text and the config
     faults: Callable[[AuditInputs], Iterator[str]]
     counts: Callable[[AuditInputs], dict[str, int]] | None = None  # what its step's ``counts`` must say, if it has any
-    prefixes: str | None = None  # the column that names a row's prefix, where tables share these
 
 
 def reference(run: Run, types: Types, at: At, fresh: tuple[LanguageModel, int, str] | None = None) -> Reference:

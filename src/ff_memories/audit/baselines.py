@@ -18,18 +18,8 @@ from ff_memories import tables
 from ff_memories.annotate import distance, proxy, semantic
 from ff_memories.annotate.study import Prefix, SampledKey, read_keys
 from ff_memories.annotate.words import train_counts
-from ff_memories.audit.audit_inputs import (
-    BATCH,
-    BEYOND,
-    At,
-    AuditInputs,
-    Ends,
-    converted,
-    engine,
-    largest,
-    read_table,
-    reference,
-)
+from ff_memories.audit import audit_inputs
+from ff_memories.audit.audit_inputs import BATCH, BEYOND, At, AuditInputs, Ends
 from ff_memories.audit.near_equal import DIFFERS, FEW, NEAR_TIE, Result, RowResult, tolerances
 from ff_memories.audit.recompute import contradictions, place
 from ff_memories.base import foreign
@@ -37,7 +27,6 @@ from ff_memories.base.errors import UserError
 from ff_memories.config import Settings
 from ff_memories.config.sections import SAME_SAMPLE
 from ff_memories.corpus import store
-from ff_memories.corpus.store import Corpus
 from ff_memories.corpus.tokenizer import read_types
 from ff_memories.model import drawn
 from ff_memories.model.decoder import LanguageModel
@@ -90,9 +79,9 @@ class Baseline:
         self.run, self.name, self.at, self.types = run, name, at, read_types(at(run.dictionary))
         self.settings = Settings(run.config.baselines.of_a_model(run.resolved))
         self.corpus = store.read(at(run.path("corpus", "corpus.safetensors")))
-        self.own = model = engine(run, at)
+        self.own = model = audit_inputs.engine(run, at)
         if name != SAME_SAMPLE:
-            model = drawn.model_like(self.own, name, self.settings.seed, *converted(run, at))
+            model = drawn.model_like(self.own, name, self.settings.seed, *audit_inputs.converted(run, at))
         self.listed, self.unsure = lists(model, self.corpus, self.settings)
         self.surveyed = survey.survey(model, self.corpus, self.settings.seed, BATCH)
 
@@ -100,7 +89,7 @@ class Baseline:
         """Return the model's tables with the reference model that has its weights."""
         fresh = None if self.name == SAME_SAMPLE else (self.own, self.settings.seed, self.name)
         known = {name: frame for name, frame in frames.items() if name in ROWS} | {"triggers": self.listed}
-        oracle = reference(self.run, self.types, self.at, fresh)
+        oracle = audit_inputs.reference(self.run, self.types, self.at, fresh)
         inputs = AuditInputs(oracle, self.corpus, self.settings, known, lambda: self.surveyed)
         inputs.never, inputs.found_here, inputs.unsure = self.types.never_trained(), True, self.unsure
         return inputs
@@ -139,7 +128,7 @@ class Baseline:
         places = rows.select("sentence", "position").iter_rows()
         texts = [tuple(self.corpus.sentence(sentence)[:position].tolist()) for sentence, position in places]
         limits = tolerances(self.settings.precision)
-        noise = limits.noise * largest(self.listed)[layer]
+        noise = limits.noise * audit_inputs.largest(self.listed)[layer]
         every = orders(rows["coefficient"].to_list(), texts, len(sampled_key.ranks), limits.tie, noise)
         for prefixes in islice(every, ORDERS):
             again = self._of([replace(sampled_key, prefixes=prefixes)])
@@ -150,7 +139,7 @@ class Baseline:
 
 def read(run: Run, model: str, at: At = Path) -> tuple[AuditInputs, list[RowResult], list[str]]:
     """Return what rows of a model are recomputed from, the result of every label, and what contradicts other tables."""
-    frames = {name: read_table(at(file(run, model, name))) for name in OWN}
+    frames = {name: audit_inputs.read_table(at(file(run, model, name))) for name in OWN}
     baseline = Baseline(run, model, at)
     inputs = baseline.inputs(frames)
     lines = contradictions(inputs, {name: at(file(run, model, name)) for name in OWN})
@@ -166,7 +155,7 @@ def odd_perplexity(path: Path) -> Iterator[str]:
         yield f"perplexity: {str(error).removeprefix(f'{path}: ')}"
 
 
-def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.DataFrame, Ends]:
+def lists(decoder: LanguageModel, corpus: store.Corpus, config: Settings) -> tuple[pl.DataFrame, Ends]:
     """Find a model's triggers in a baseline's sample of the text; return them by the run's sentence numbers.
 
     Also return the ends of lists whose last trigger and the next one are a near-tie.
@@ -180,7 +169,7 @@ def lists(decoder: LanguageModel, corpus: Corpus, config: Settings) -> tuple[pl.
     ranked = ranked.with_columns(pl.Series("sentence", text.numbers[ranked["sentence"].to_numpy()].astype(np.uint32)))
     listed = ranked.filter(pl.col("rank") <= options.top)
     last = listed.group_by("layer", "key").agg(last=pl.col("coefficient").last())
-    limits, most = tolerances(config.precision), largest(listed)
+    limits, most = tolerances(config.precision), audit_inputs.largest(listed)
     noise = limits.noise * pl.col("layer").replace_strict(most, return_dtype=pl.Float64)
     gap = (pl.col("coefficient") - pl.col("last")).abs()
     close = gap <= limits.tie * pl.max_horizontal("coefficient", "last") + noise
@@ -235,5 +224,4 @@ def labelled(baseline: Baseline, frames: Mapping[str, pl.DataFrame]) -> Iterator
         for row in rows.iter_rows(named=True):
             state = NEAR_TIE if (row.get("layer"), row.get("key")) in tied else DIFFERS
             yield name, f"{name}, {place(name, row)}", Result(state, "not the label that the proxy gives")
-        for _ in range(len(frames[name]) - len(rows)):
-            yield name, name, Result()
+        yield from [(name, name, Result())] * (len(frames[name]) - len(rows))

@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import polars as pl
 
-from ff_memories import tables
 from ff_memories.audit import baselines, recompute
 from ff_memories.audit.audit import judged
 from ff_memories.audit.audit_inputs import AuditInputs, largest, read_table
@@ -29,7 +28,7 @@ from ff_memories.base.progress import Progress
 from ff_memories.base.text import counted
 from ff_memories.paper.keys.tables import relative_change
 from ff_memories.schema import Rule
-from ff_memories.tables import TABLES
+from ff_memories.tables import TABLES, precision_of
 from ff_memories.workflow import dvc_lock_file
 from ff_memories.workflow.dvc_yaml import is_kept, is_shared
 from ff_memories.workflow.opening import run_of
@@ -145,7 +144,7 @@ def compare(first: Path, second: Path, given: Run | None = None) -> Comparison:
     of_sides = [{n: read_table(f, table_of(f"{n}.parquet")) for n, f in side.tables().items()} for side in (a, b)]
     frames: dict[Letter, NamedTables] = {"a": of_sides[0], "b": of_sides[1]}
     outcomes = compare_tables(frames["a"], frames["b"], limits)
-    short = {name.removeprefix("tables/"): outcome for name, outcome in outcomes.items()}
+    short = {outcome.shown: outcome for outcome in outcomes.values()}
     out = Comparison(a.digests == b.digests != {}, short, precisions=precisions)
     if out.identical:
         return out
@@ -194,7 +193,7 @@ def table_of(path: str) -> str | None:
     if (match := TABLE.match(path)) is None:
         return None
     name = "counts" if match[1] == "counts" else match[2]
-    return name if name in TABLES and TABLES[name].compared is not None else None
+    return name if name in TABLES else None
 
 
 def model_of(folder: str) -> str | None:
@@ -221,9 +220,7 @@ def _folder(given: Path) -> RunFiles:
         path = file.relative_to(given).as_posix()
         if not (WITHIN.match(path) and is_shared(f"results/run/{path}")) or file.name == ".snakemake_timestamp":
             continue  # logs, text, and what can be made again
-        side.files[path] = file
-        if file.stem not in TABLES or TABLES[file.stem].compared is not None:
-            side.digests[path] = dvc_lock_file.digest(file)
+        side.files[path], side.digests[path] = file, dvc_lock_file.digest(file)
     side.digests |= {name: dvc_lock_file.content(given / name) for name in FOLDERS if (given / name).is_dir()}
     if not side.tables():
         raise UserError(f"{given}: has no tables of a run", GIVE)
@@ -424,7 +421,7 @@ def _alike(one: Any, other: Any) -> bool:
 def _precision(side: RunFiles) -> Precision:
     """Return the precision that a run's tables were measured in. Raises ``UserError`` if they differ in it."""
     measured = [f"tables/{name}" for name, schema in TABLES.items() if schema.measured]
-    stated = {tables.precision_of(file): name for name, file in side.tables().items() if name in measured}
+    stated = {precision_of(file): name for name, file in side.tables().items() if name in measured}
     if len(stated) > 1:
         names = " and ".join(f"{name} in {precision}" for precision, name in stated.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")
@@ -453,17 +450,18 @@ def page(found: Comparison) -> Iterator[str]:
             if differ:
                 near = f", {outcome.within[column]:,} within tolerance" if column in outcome.within else ""
                 yield f"    {column:18} {differ:,} of {outcome.rows[0]:,} cells differ{near}"
-        yield from _first(outcome.different)
-    yield from _first(found.others)
+        yield from first(outcome.different)
+    yield from first(found.others)
     if found.drawn:
         yield f"{counted(found.drawn, 'other file differs', 'other files differ')}, because tables do"
     yield f"{found.answer}" + (f": {found.summary}" if found.answer == "equal" else "")
 
 
-def _first(lines: list[str]) -> Iterator[str]:
-    yield from (f"  ! {line}" for line in lines[:SHOWN])
-    if len(lines) > SHOWN:
-        yield f"  ! and {len(lines) - SHOWN:,} more"
+def first(lines: list[str], most: int = SHOWN, indent: int = 2) -> Iterator[str]:
+    """Yield the first faults or differences, and how many more there are."""
+    yield from (f"{'':{indent}}! {line}" for line in lines[:most])
+    if len(lines) > most:
+        yield f"{'':{indent}}! and {len(lines) - most:,} more"
 
 
 def data(found: Comparison) -> dict[str, Any]:

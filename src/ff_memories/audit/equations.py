@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -156,15 +155,15 @@ class Equations:
 
     def _layer(self, x: torch.Tensor, block: int) -> Activations:
         """Run one layer, counted from 0, on its input (rows, d)."""
-        weight = partial(self._weight, block)
+
+        def weight(name: str) -> torch.Tensor:
+            return self.own[f"layers.{block}.{name}"]
+
         residual = x + self._attention(self._norm(x, f"layers.{block}.attention_norm"), weight)
         score = self._norm(residual, f"layers.{block}.norm") @ weight("keys").T + weight("key_bias")
         m = score.clamp(min=0)
         ffn = m @ weight("values") + weight("value_bias")
         return Activations(residual, m, (score,), ffn, residual + ffn)
-
-    def _weight(self, block: int, name: str) -> torch.Tensor:
-        return self.own[f"layers.{block}.{name}"]
 
     def _input(self, token: int, place: int) -> torch.Tensor:
         """Return a token's input vector (d,): its embedding, projected if its band is narrower, plus its place."""

@@ -46,10 +46,8 @@ class TransformersOracle:
     ):
         plain = config_file.read(folder)
         self.family = families.row(plain, str(folder / model_folder.CONFIG))
-        self.model: Any = drawn
-        if drawn is None:
-            self.model = load_folder(folder, plain, self.family.architecture, torch.float64)
-        self.model = self.model.double().requires_grad_(False)
+        model = load_folder(folder, plain, self.family.architecture, torch.float64) if drawn is None else drawn
+        self.model: Any = model.double().requires_grad_(False)
         self.head: Any = self.model.get_output_embeddings()
         self.norm: nn.Module = self.model.get_submodule(self.family.final_norm)
         self.blocks = list(layers_of(self.model, self.model.config.num_hidden_layers)[1])
@@ -156,10 +154,6 @@ class TransformersOracle:
             for block in below:
                 del block.forward
 
-    def layers(self, tokens: Collection[int], until: int | None = None) -> list[Activations]:
-        """Run one sentence (ids without the first token) by itself; return layers 1 to ``until`` (all)."""
-        return self.several([tokens], until)[0]
-
     @contextmanager
     def in_float32(self) -> Iterator[None]:
         """Compute in float32 meanwhile; the weights are float32's or narrower, so none loses bits."""
@@ -175,7 +169,7 @@ class TransformersOracle:
                 buffer.copy_(buffers[name])
 
     def several(self, texts: Sequence[Collection[int]], until: int | None = None) -> list[list[Activations]]:
-        """Run several sentences together, as ``layers`` does one."""
+        """Run several sentences (ids without the first token) together; return layers 1 to ``until`` (all) of each."""
         width = max(map(len, texts)) + 1  # tokens that fill a row stand behind its sentence, which does not see them
         ids = [[self.start, *map(int, tokens), *[self.start] * (width - 1 - len(tokens))] for tokens in texts]
         records = self._records(ids, self.blocks[:until])
@@ -263,8 +257,6 @@ class TransformersOracle:
         it the largest logit among a sample of words.
         """
         values = self.vectors("value", layer)
-        if token in left_out:
-            return torch.zeros_like(among), torch.zeros_like(among)
         asked = (layer, tuple(left_out), limit, values.dtype)
         if asked not in self._tops:
             counted = np.setdiff1d(np.arange(len(self.words)), left_out)

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
-from itertools import chain
+from functools import cached_property, partial
 from pathlib import Path
 from subprocess import DEVNULL, CalledProcessError, check_output
 from typing import Any
@@ -32,8 +31,7 @@ from ff_memories.base import machine
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import home, write_whole
 from ff_memories.base.progress import duration
-from ff_memories.base.text import counted
-from ff_memories.base.text import environment as templates
+from ff_memories.base.text import counted, environment
 from ff_memories.config import Settings
 from ff_memories.judge.evidence import Evidence, Missing
 from ff_memories.judge.register import register
@@ -193,7 +191,7 @@ def _recomputed(check: Check) -> CheckedPart | None:
     notes = [compared.summary] if compared.answer == "equal" else []
     notes += [f"recorded on {one}" for one in recorded] + [f"computed here on {one}" for one in here]
     line = f"{'different from' if compared.different else f'{compared.answer} to'} the record"
-    shown = templates("report").get_template("recomputed.html.j2")
+    shown = environment("report").get_template("recomputed.html.j2")
     write_whole(page, shown.render(found=compared, recorded=recorded, here=here, lines=list(compare.page(compared))))
     return CheckedPart("recomputed", line, notes, compared.different, compare.data(compared))
 
@@ -268,7 +266,7 @@ def _verdicts(check: Check) -> CheckedPart | None:
         people += [claim] if any(PEOPLE in said for said in on.values() if said) else []
         for name in (name for name in names if name not in how):
             lacking[name].append(claim)
-    checked = len(rests) - len(set(chain.from_iterable(lacking.values())))
+    checked = sum(None not in its["rests_on"].values() for its in rests.values())
     line = f"{checked} of {len(rests)} verdicts rest on tables that were checked"
     notes = [f"{', '.join(people)} rest on {PEOPLE}"] if people else []
     if beside := _beside(check):
@@ -321,9 +319,7 @@ def page(part: CheckedPart) -> Iterator[str]:
     mark = "FAIL" if part.faults else "note" if part.open else "ok"
     yield f"{mark:4} {part.name:12} {part.line}"
     yield from (f"{'':18}{note}" for note in [*part.notes, *part.open])
-    yield from (f"{'':16}! {fault}" for fault in part.faults[:SHOWN])
-    if len(part.faults) > SHOWN:
-        yield f"{'':16}! and {len(part.faults) - SHOWN} more"
+    yield from compare.first(part.faults, SHOWN, indent=16)
 
 
 def verdict(parts: list[CheckedPart], seconds: float) -> str:
@@ -375,11 +371,9 @@ def commit(folder: Path) -> str | None:
     ``None`` outside of git, or if the repository does not track the folder.
     """
 
-    def ask(*words: str) -> str:
-        return check_output(["git", "-C", folder, *words], text=True, stderr=DEVNULL).strip()
-
+    git = partial(check_output, cwd=folder, text=True, stderr=DEVNULL)
     try:
-        ask("ls-files", "--error-unmatch", ".")
-        return ask("rev-parse", "HEAD") + ("+" if ask("status", "--porcelain", "--untracked-files=no") else "")
+        git(["git", "ls-files", "--error-unmatch", "."])
+        return git(["git", "describe", "--always", "--exclude=*", "--abbrev=40", "--dirty=+"]).strip()
     except (OSError, CalledProcessError):
         return None

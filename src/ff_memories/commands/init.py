@@ -298,7 +298,8 @@ def render(data: dict[str, Any]) -> str:
 
 
 def _line(key: str, value: object, field: FieldInfo | None, indent: str) -> str:
-    comment = f"  # {field.description}" if field is not None and field.description else ""
+    meaning = " ".join((field.description or "").split()) if field is not None else ""
+    comment = f"  # {meaning}" if meaning else ""
     if isinstance(value, dict) and value and all(isinstance(part, str) for part in value.values()):
         below = [f"{indent}  {_plain(name)}: {_plain(part)}" for name, part in value.items()]
         return "\n".join([f"{indent}{key}:{comment}", *below])

@@ -4,7 +4,6 @@
 that its rule declares: a step cannot depend on a key that Snakemake and DVC do not watch.
 """
 
-import json
 import os
 from operator import attrgetter
 from pathlib import Path
@@ -19,26 +18,20 @@ from ff_memories.base.errors import UserError, did_you_mean
 from ff_memories.base.machine import IN_LOG
 from ff_memories.base.sections import declared
 from ff_memories.config import sections
-from ff_memories.config.model import KINDS, AnyModel
+from ff_memories.config.model import KINDS, ONE_ORIGIN, AnyModel
 
-# The value of every key set to `auto`, by `fidelity`.
+# What `auto` becomes in each key that may be set to it, with fidelity: paper and with fidelity: released.
+BY_FIDELITY = {
+    "corpus.tokenizer": ("native", "moses"),
+    "triggers.positions": ("inner", "released"),
+    "values.target": ("next", "last"),
+    "values.projection": ("adaptive", "random"),
+    "composition.positions": ("1..N", "0..N"),
+    "composition.layer_prediction": ("ffn", "output"),
+}
 FIDELITY = {
-    "paper": {
-        "corpus.tokenizer": "native",
-        "triggers.positions": "inner",
-        "values.target": "next",
-        "values.projection": "adaptive",
-        "composition.positions": "1..N",
-        "composition.layer_prediction": "ffn",
-    },
-    "released": {
-        "corpus.tokenizer": "moses",
-        "triggers.positions": "released",
-        "values.target": "last",
-        "values.projection": "random",
-        "composition.positions": "0..N",
-        "composition.layer_prediction": "output",
-    },
+    "paper": {path: paper for path, (paper, _) in BY_FIDELITY.items()},
+    "released": {path: released for path, (_, released) in BY_FIDELITY.items()},
 }
 
 # Required with fidelity: released, although these keys have no `auto`.
@@ -83,43 +76,32 @@ class Config(sections.Section):
         faults = []
         required = FIDELITY["released"] | RELEASED_ONLY if self.fidelity == "released" else {}
         for path, value in required.items():
-            if (given := self.at(path)) not in ("auto", value):
+            if (given := attrgetter(path)(self)) not in ("auto", value):
                 faults.append(f"{path}: {given!r} contradicts fidelity: released, which requires {value!r}")
-        faults += [f"{path}: {why}" for (path, value), why in self.model.refuses.items() if self.at(path) == value]
+        refuses = self.model.refuses.items()
+        faults += [f"{path}: {why}" for (path, value), why in refuses if attrgetter(path)(self) == value]
         if (precision := self.extraction.precision) != "float32":
             if self.values.projection == "random" or self.fidelity == "released":
                 faults.append(f"extraction.precision: the released code has no {precision!r}; use float32")
             if precision == "tf32" and self.execution.device == "cpu":
                 faults.append("extraction.precision: tf32 needs a GPU, but execution.device is cpu")
         for path in ("mutations.top", "patterns.top"):
-            if (given := self.at(path)) > self.triggers.top:
+            if (given := attrgetter(path)(self)) > self.triggers.top:
                 faults.append(f"{path}: {given} is more than triggers.top ({self.triggers.top})")
-        faults += self._faults_of_keys()
-        unknown = sorted(set(self.figures).difference(*declared("ff_memories.paper.*.figures.toml").values()))
-        faults += [f"figures.{name}: no such figure; expected figure2 to figure11, figureb1, ..." for name in unknown]
-        if faults:
-            raise ValueError("\n  ".join(faults))
-        return self
-
-    def _faults_of_keys(self) -> list[str]:
-        """Return which memories the gallery is to show that the run does not look at, or what needs all memories."""
-        looked, shown, faults = self.triggers.keys, self.gallery.keys, []
+        looked, shown = self.triggers.keys, self.gallery.keys
         if looked is not None and self.fidelity == "released":
             faults.append("triggers.keys: fidelity: released needs all memories, as the released code does")
         if isinstance(looked, int) and isinstance(shown, int) and shown > looked:
             faults.append(f"gallery.keys: {shown} is more than triggers.keys ({looked})")
         if isinstance(looked, dict) and isinstance(shown, dict):
-            faults += [
-                f"gallery.keys: memory {memory} of layer {layer} is not in triggers.keys"
-                for layer, own in shown.items()
-                for memory in own
-                if memory not in looked.get(layer, [])
-            ]
-        return faults
-
-    def at(self, path: str) -> Any:
-        """Return the value of a key, such as ``triggers.top``."""
-        return attrgetter(path)(self)
+            memories = ((layer, memory) for layer, own in shown.items() for memory in own)
+            lacking = [(layer, memory) for layer, memory in memories if memory not in looked.get(layer, [])]
+            faults += [f"gallery.keys: memory {m} of layer {layer} is not in triggers.keys" for layer, m in lacking]
+        unknown = sorted(set(self.figures).difference(*declared("ff_memories.paper.*.figures.toml").values()))
+        faults += [f"figures.{name}: no such figure; expected figure2 to figure11, figureb1, ..." for name in unknown]
+        if faults:
+            raise ValueError("\n  ".join(faults))
+        return self
 
     def resolved(self) -> dict[str, Any]:
         """Return the config as plain data, with every ``auto`` replaced by its value under ``fidelity``."""
@@ -150,23 +132,20 @@ ABSENT = object()  # the value of a key that a file does not have
 PROTOCOL = "protocol"  # a config's key: the file of the keys that several runs share
 
 
-def _keys_in(path: list[str]) -> list[str]:
-    """Return the keys of the section at a path; none if the path is not a section."""
-    keys: dict[str, FieldInfo] = Config.model_fields
-    for name in path:
-        keys = sections.FigureOptions.model_fields if path[0] == "figures" else sections.keys_of(keys.get(name))
-    return list(keys)
-
-
 def faults(error: ValidationError, prefix: str = "") -> str:
     lines = []
     for fault in error.errors():
         where = [prefix, *map(str, fault["loc"])]
-        path = [part for part in where if part and part not in KINDS.values()]
+        path = [part for part in where if part and part not in KINDS]
         *above, key = path or [""]
         message = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            message = "unknown key" + did_you_mean(key, _keys_in(above))
+            keys: dict[str, FieldInfo] = Config.model_fields
+            for name in above:
+                keys = sections.keys_of(keys.get(name))
+            keys = sections.FigureOptions.model_fields if above[:1] == ["figures"] else keys
+            of_other_kind = f"not a key of this kind of model; {ONE_ORIGIN}"
+            message = of_other_kind if key in keys else "unknown key" + did_you_mean(key, keys)
         elif fault["type"] == "missing":
             message = "missing key"
         elif "input" in fault and not isinstance(fault["input"], dict | list | BaseModel):
@@ -284,8 +263,5 @@ class Settings(_Keys):
     def from_argument(cls, text: str) -> "Settings":
         """Read ``--config``: a config file's path, or the declared sections themselves as JSON."""
         if text.lstrip().startswith("{"):
-            try:
-                return cls(json.loads(text))
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"--config: not valid JSON: {error}") from None
+            return cls(foreign.json_of(text, "--config", dict[str, Any]))
         return cls(load(text).resolved())

@@ -1,6 +1,5 @@
 """The config's section on the language model, which is of one of two kinds."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -9,8 +8,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from ff_memories.config.sections import OF_TRANSFORMERS, FilePath, Section
 
-FAIRSEQ, TRANSFORMERS = "fairseq", "transformers"
-KINDS = {library: f"<{library}>" for library in (FAIRSEQ, TRANSFORMERS)}  # as pydantic names them in a fault's place
+KINDS = FAIRSEQ, TRANSFORMERS = "<fairseq>", "<transformers>"  # as pydantic names them in a fault's place
 SHA256 = r"^[0-9a-f]{64}$"
 ONE_ORIGIN = "name one of folder, hub, gguf, source, or checkpoint and dictionary"
 
@@ -40,7 +38,6 @@ OF_FAIRSEQ_ALONE = {
 class ModelSection(Section):
     """The language model: a fairseq transformer_lm checkpoint and its dictionary, or a model of `transformers`."""
 
-    library: ClassVar[str]  # which computes with the model in its own files
     has_tokenizer: ClassVar[bool]  # whether it reads raw text with a tokenizer, or a text's tokens with a dictionary
     auto: ClassVar[dict[str, str]] = {}  # {key: what `auto` means}, where that differs from the paper's choice
     refuses: ClassVar[dict[tuple[str, str], str]]  # {(key, a value that this kind of model cannot have): why}
@@ -53,26 +50,16 @@ class ModelSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_the_other_kinds_keys(cls, given: Any) -> Any:
-        """Leave out keys of the other kind that say nothing."""
+    def _without_the_other_kinds_nulls(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        fields = {name: key for kind in (FairseqModel, TransformersModel) for name, key in kind.model_fields.items()}
-        others = {name: fields[name] for name in given if name in fields and name not in cls.model_fields}
-        if set_keys := [
-            name
-            for name, key in others.items()
-            if given[name] not in (None, key.get_default(call_default_factory=True))
-        ]:
-            ours = set_keys[0] in ("checkpoint", "dictionary")
-            raise ValueError(ONE_ORIGIN if ours else f"{set_keys[0]} is not a key of a model of {cls.library}")
-        return {name: value for name, value in given.items() if name not in others}
+        others = (FairseqModel.model_fields | TransformersModel.model_fields).keys() - cls.model_fields.keys()
+        return {key: value for key, value in given.items() if value is not None or key not in others}
 
 
 class FairseqModel(ModelSection):
     """A fairseq transformer_lm checkpoint and its dictionary."""
 
-    library: ClassVar[str] = FAIRSEQ
     has_tokenizer: ClassVar[bool] = False
     refuses: ClassVar[dict[tuple[str, str], str]] = OF_TRANSFORMERS_ALONE
 
@@ -109,7 +96,6 @@ class FairseqModel(ModelSection):
 class TransformersModel(ModelSection):
     """A model of `transformers`, from a folder, the Hugging Face hub, a GGUF file or a named source."""
 
-    library: ClassVar[str] = TRANSFORMERS
     has_tokenizer: ClassVar[bool] = True
     auto: ClassVar[dict[str, str]] = AUTO
     refuses: ClassVar[dict[tuple[str, str], str]] = OF_FAIRSEQ_ALONE
@@ -121,7 +107,7 @@ class TransformersModel(ModelSection):
     """a model of `transformers` on the Hugging Face hub, such as EleutherAI/pythia-160m"""
     revision: str | None = Field(None, pattern=r"^[0-9a-f]{40}$")
     """the hub's commit that the files come from; `init` writes it"""
-    files: dict[str, str] = Field(default_factory=dict)
+    files: dict[str, Annotated[str, Field(pattern=SHA256)]] = Field(default_factory=dict)
     """SHA-256 of each file of `folder` or `hub`, of the GGUF file, or of the file that a source is made from; `init`
     writes them"""
     start: str = Field("auto", json_schema_extra=OF_TRANSFORMERS)
@@ -139,8 +125,6 @@ class TransformersModel(ModelSection):
             raise ValueError("hub needs revision and files; write both with: ff-memories init")
         if odd := [n for n in self.files if "/" in n or n.startswith((".", "-")) or "{" in n]:
             raise ValueError(f"files: {odd[0]!r} is not the name of a file in the model's folder")
-        if odd := [n for n, digest in self.files.items() if not re.fullmatch("[0-9a-f]{64}", digest)]:
-            raise ValueError(f"files: the value of {odd[0]} is not a SHA-256")
         return self
 
     @property
@@ -177,11 +161,10 @@ class TransformersModel(ModelSection):
 def _kind(given: Any) -> str:
     """Return which kind of model a section is of."""
     if not isinstance(given, dict):
-        return KINDS[getattr(given, "library", FAIRSEQ)]
-    return KINDS[TRANSFORMERS if any(given.get(name) for name in ("folder", "hub", "gguf", "files")) else FAIRSEQ]
+        return TRANSFORMERS if getattr(given, "has_tokenizer", False) else FAIRSEQ
+    return TRANSFORMERS if any(given.get(name) for name in ("folder", "hub", "gguf", "files")) else FAIRSEQ
 
 
-AnyModel = Annotated[
-    Annotated[FairseqModel, Tag(KINDS[FAIRSEQ])] | Annotated[TransformersModel, Tag(KINDS[TRANSFORMERS])],
-    Discriminator(_kind),
-]
+OfFairseq = Annotated[FairseqModel, Tag(FAIRSEQ)]
+OfTransformers = Annotated[TransformersModel, Tag(TRANSFORMERS)]
+AnyModel = Annotated[OfFairseq | OfTransformers, Discriminator(_kind)]

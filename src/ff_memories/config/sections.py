@@ -45,11 +45,6 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
 
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        for field in cls.model_fields.values():
-            field.description = field.description and " ".join(field.description.split())
-
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:  # of a key that `Settings` left out, or of none
@@ -92,8 +87,6 @@ def _selection(given: Any) -> Any:
             raise ValueError(f"layer {layer}: {odd[0]!r} is not the number of a memory")
         if len(set(memories)) < len(memories):
             raise ValueError(f"layer {layer}: a memory is listed twice")
-    if len(out) < len(given):
-        raise ValueError("a layer is listed twice")
     return out
 
 

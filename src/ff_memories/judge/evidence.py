@@ -8,7 +8,6 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from ff_memories.base.errors import UserError, with_extra
 from ff_memories.config import Settings
 from ff_memories.corpus.dictionary import SPECIALS, Dictionary
 from ff_memories.corpus.tokenizer import Types, read_types
@@ -35,7 +34,6 @@ class Evidence:
     prediction: str = "ffn_top"  # the ``composition`` column of the layer's prediction, ``ffn_top`` or ``output_top``
     one_softmax: bool = False  # whether r, y and o share one softmax with linear logits, so the logits add up
     stop_words: frozenset[int] = field(default_factory=frozenset)  # token ids
-    scope: str = "paper"  # whose results these are (``model.info``)
     inactive: bool = True  # whether memories can be inactive (``model.info.has_inactive``)
     selects: bool = True  # whether the memories that can agree are fewer than all
     every: bool = False  # whether all can, active or not (``composition.memories``)
@@ -62,7 +60,6 @@ class Evidence:
             one_softmax=not info["final_norm"]
             and (config.values.projection in ("flat", "head") or not info["adaptive_output"]),
             stop_words=stop_words(config.composition.stop_words, read_types(dictionary)),
-            scope=info["scope"],
             inactive=inactive,
             selects=memories == "share:0.9" or (memories == "active" and inactive),
             every=memories == "all",
@@ -101,16 +98,12 @@ class Evidence:
 def stop_words(source: str, dictionary: Types) -> frozenset[int]:
     """Return the ids of the tokens that are stop words (section 5.1), comparing whole tokens in lower case.
 
-    From ``sklearn``, ``spacy`` (``UserError`` if not installed), or ``top50`` or ``top100`` alphabetic types.
+    From ``sklearn``, ``spacy`` (a run that chooses it is refused without it), ``top50`` or ``top100`` alphabetic types.
     """
     if source == "sklearn":
         from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS as words
     elif source == "spacy":
-        try:
-            from spacy.lang.en.stop_words import STOP_WORDS as words
-        except ImportError:
-            hint = f"{with_extra('spacy')}, or set composition.stop_words: sklearn"
-            raise UserError("composition.stop_words: spacy is not installed", hint) from None
+        from spacy.lang.en.stop_words import STOP_WORDS as words
     else:  # a dictionary file lists its types by decreasing frequency
         alphabetic = [word for word in dictionary.types[len(SPECIALS) :] if word.isalpha()]
         words = frozenset(word.lower() for word in alphabetic[: int(source.removeprefix("top"))])

@@ -61,7 +61,7 @@ class Judged:
         return "undecided" if not (below or above) else "too_small" if self.clear else "no"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measurement:
     """One claim, measured."""
 
@@ -85,16 +85,15 @@ class Measurement:
 
     def __post_init__(self, limit: Limit | None, null: float) -> None:
         if self.low is None and self.draws is not None:
-            for name, end in zip(("low", "high"), ends(self.draws), strict=True):
-                object.__setattr__(self, name, end)
+            self.low, self.high = ends(self.draws)
         for name in ("value", "low", "high", "expected"):
-            object.__setattr__(self, name, _finite(getattr(self, name)))
+            setattr(self, name, _finite(getattr(self, name)))
         if self.n is not None:
-            object.__setattr__(self, "n", int(self.n))
-            object.__setattr__(self, "units", int(self.n if self.units is None else self.units))
+            self.n = int(self.n)
+            self.units = int(self.n if self.units is None else self.units)
         if limit is not None and self.value is not None:
             clear = is_clear(self.draws, null, limit.low is None)
-            object.__setattr__(self, "judged", Judged(self.value, self.low, self.high, limit, clear))
+            self.judged = Judged(self.value, self.low, self.high, limit, clear)
 
     @property
     def error(self) -> float | None:

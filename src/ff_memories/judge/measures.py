@@ -81,6 +81,5 @@ def chance_agreement(frame: pl.DataFrame, prediction: str, target: str) -> pl.Da
     both = shares(prediction, "predicted").join(shares(target, "wanted"), on=["layer", "token"])
     chances = both.group_by("layer").agg((pl.col("predicted") * pl.col("wanted")).sort().sum().alias("chance"))
     layers = paired.select("layer").unique().sort("layer")
-    return layers.join(chances, on="layer", how="left", maintain_order="left").with_columns(
-        pl.col("chance").fill_null(0.0)
-    )
+    every = layers.join(chances, on="layer", how="left", maintain_order="left")
+    return every.with_columns(pl.col("chance").fill_null(0.0))

@@ -10,10 +10,8 @@ from ff_memories.judge.measurement import Limit
 from ff_memories.judge.statistics import wilson
 from ff_memories.judge.wording import natural
 
-UNTRAINED, SAME_SAMPLE, SHUFFLED, TOGETHER = MODELS = (  # baselines of every claim
-    "untrained", "same_sample", "shuffled", "together",
-)  # fmt: skip
-HUNDRED = 100
+MODELS = ("untrained", "same_sample", "shuffled", "together")  # baselines of every claim
+UNTRAINED, SAME_SAMPLE, SHUFFLED, TOGETHER = MODELS
 BEYOND = "beyond the paper"
 
 
@@ -48,7 +46,7 @@ class Claim:
     # 95 % interval of so many in a hundred. The whole interval must lie within, so a limit leaves room around the
     # paper's number: a run with exactly that number must be able to show the claim. Without a limit, it is measured and
     # not judged
-    limit: Any = None
+    limit: Limit | None = None
     limit_source: str | None = None  # paper (its text), figure (read off by eye) or ours
     limit_from: str = ""  # what that says
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -72,21 +70,10 @@ class Claim:
     null: float | None = None  # the value that the test compares the direction's number with
     alternative: str = "greater"  # the side that the claim states
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "baselines", tuple(dict.fromkeys((*MODELS, *self.baselines))))
-        object.__setattr__(self, "limit", _limit(self.id, self.limit))
-        object.__setattr__(self, "judged_as", self.judged_as or self.measured_as)
-        object.__setattr__(self, "judged_unit", self.judged_unit or self.unit)
-
     @property
     def beyond(self) -> bool:
         """Return whether the claim goes beyond the paper, so no model can reproduce it."""
         return self.known == BEYOND
-
-    @property
-    def judged_by_another(self) -> bool:
-        """Return whether the judged number is not the measured one."""
-        return self.judged_as != self.measured_as
 
     @property
     def paper(self) -> str:
@@ -94,26 +81,22 @@ class Claim:
         return self.paper_value if self.known == "stated" else f"{self.paper_value} ({self.known})"
 
 
-def _limit(claim: str, given: Any) -> Limit | None:
+def _limit(at_least: float | None = None, at_most: float | None = None, at_least_like: int | None = None) -> Limit:
     """Return a limit as the file has it; ``at_least_like``: the lower end of the interval of so many in a hundred."""
-    if given is None or isinstance(given, Limit):
-        return given
-    ends = dict(given)
-    if "at_least_like" in ends:
-        ends = {"at_least": wilson(ends.pop("at_least_like"), HUNDRED)[0]}
-    limit = Limit(ends.pop("at_least", None), ends.pop("at_most", None))
-    if ends or limit == Limit():
-        raise ValueError(f"{claim}: a limit has at_least, at_most or at_least_like, not {min(ends, default='nothing')}")
-    return limit
+    return Limit(at_least if at_least_like is None else wilson(at_least_like, 100)[0], at_most)
+
+
+def _claim(section: str, entry: dict[str, Any]) -> Claim:
+    more = {"judged_as": entry["measured_as"], "judged_unit": entry["unit"]} | entry
+    more["check"] = f"{section}.{entry['check']}"
+    more["limit"] = _limit(**entry["limit"]) if "limit" in entry else None
+    more["baselines"] = tuple(dict.fromkeys((*MODELS, *entry.get("baselines", ()))))
+    return Claim(**more)
 
 
 @cache
 def register() -> tuple[Claim, ...]:
     """Return all claims, in the paper's order, then those beyond it."""
     declared = sections.declared("ff_memories.paper.*.claims.toml")
-    claims = [
-        Claim(**entry | {"check": f"{section}.{entry['check']}"})
-        for section, entries in declared.items()
-        for entry in entries["claim"]
-    ]
+    claims = [_claim(section, entry) for section, entries in declared.items() for entry in entries["claim"]]
     return tuple(sorted(claims, key=lambda claim: natural(claim.id)))

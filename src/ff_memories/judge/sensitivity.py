@@ -124,9 +124,8 @@ def changes(table: pl.DataFrame) -> pl.DataFrame:
     differs at all), ``verdict``, ``was``, ``refused`` (whether a run with the choice has no number at all), ``changed``
     (whether the verdicts differ, whatever their words, under a choice that is not refused).
     """
-    of_run = table.filter(pl.col("choice") == BASELINE).select(
-        "claim", baseline="measured", below="low", above="high", was="verdict"
-    )
+    of_run = table.filter(pl.col("choice") == BASELINE)
+    of_run = of_run.select("claim", baseline="measured", below="low", above="high", was="verdict")
     measured, baseline = pl.col("measured"), pl.col("baseline")
     inside = measured.is_between(pl.col("below"), pl.col("above"))
     beyond = (~inside).fill_null(measured != baseline).fill_null(False)

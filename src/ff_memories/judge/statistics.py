@@ -29,8 +29,7 @@ def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
 
 def by_layer(frame: pl.DataFrame, column: str) -> dict[int, float]:
     """Return a column of a frame with one row per layer as {layer: value}, without nulls."""
-    frame = frame.drop_nulls(column)
-    return dict(zip(frame["layer"].to_list(), frame[column].to_list(), strict=True))
+    return dict(frame.drop_nulls(column).select("layer", column).iter_rows())
 
 
 def average(values: Mapping[int, float], layers: Sequence[int]) -> float | None:
@@ -205,11 +204,8 @@ def p_value(draws: np.ndarray, null: float, alternative: str) -> float:
 def holm(values: Sequence[float]) -> list[float]:
     """Return p-values with Holm's correction over all of them, in the given order."""
     order = np.argsort(values, kind="stable")
-    corrected, most = [0.0] * len(values), 0.0
-    for smaller, index in enumerate(order):
-        most = max(most, min(1.0, (len(values) - smaller) * values[index]))
-        corrected[index] = most
-    return corrected
+    scaled = np.minimum(1.0, np.arange(len(values), 0, -1) * np.asarray(values)[order])
+    return list(np.maximum.accumulate(scaled)[np.argsort(order)].tolist())
 
 
 def _resampled(n: int, seed: int, draws: int) -> Iterator[np.ndarray]:

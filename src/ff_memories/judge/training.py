@@ -9,6 +9,7 @@ from scipy.stats import t
 from ff_memories.judge.measurement import Limit
 from ff_memories.judge.register import SAME_SAMPLE, SHUFFLED, TOGETHER, UNTRAINED, Claim
 from ff_memories.judge.statistics import holm
+from ff_memories.tables.results import bounded
 
 LEVEL = 0.05
 FEWEST, MANY = 3, 5  # untrained models, to say that a claim is not seen in them; shuffled ones, to say that it is
@@ -25,10 +26,6 @@ BOUNDS = {
     "change": (-1.0, math.inf),
     "layer": (1.0, math.inf),
 }
-COLUMNS = (
-    "sample", "sample_low", "sample_high", "baseline", "baseline_low", "baseline_high", "shuffled", "training",
-    "p_training",
-)  # fmt: skip
 
 
 def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
@@ -42,7 +39,7 @@ def compared(claim: Claim, measured: Mapping[tuple[str, str], Mapping[str, Any]]
     most of them have a number, that of all of them together stands for it, with √n times its sampling error for s.
     ``measured``: rows of the table ``baselines``.
     """
-    out = dict.fromkeys(COLUMNS)
+    out = dict.fromkeys([*bounded("sample"), *bounded("baseline"), "shuffled", "training", "p_training"])
     sample, untrained, shuffled = (measured.get((claim.id, kind)) for kind in (SAME_SAMPLE, UNTRAINED, SHUFFLED))
     out["shuffled"] = shuffled and shuffled["measured"]
     if sample is not None:
@@ -87,8 +84,7 @@ def groups(
     """
     kinds = (UNTRAINED, SAME_SAMPLE, TOGETHER, SHUFFLED)
     untrained, sample, together, shuffled = (measured.get((claim.id, kind)) for kind in kinds)
-    models = untrained["models"] if untrained else 0
-    also = untrained["holding"] if untrained else 0
+    models, also = (untrained["models"], untrained["holding"]) if untrained else (0, 0)
     columns = {"also_random": also if models else None, "random_models": models or None, "group": None}
     if shows is None or claim.by_construction:
         return columns, ""
@@ -97,7 +93,8 @@ def groups(
     if also > RARE * models or (together and together["holding"]):
         return columns | {"group": "common"}, ""
     numbers, why = compared(claim, measured), ""
-    of_layers = claim.judged_by_another and claim.judged_unit == "number"  # which unlike measured numbers may share
+    by_another = claim.judged_as != claim.measured_as
+    of_layers = by_another and claim.judged_unit == "number"  # which unlike measured numbers may share
     low, number, high = (numbers[name] for name in ("baseline_low", "sample", "baseline_high"))
     every = [row[name] for row in (untrained, together) if row for name in row if name.startswith("judged")]
     if models < FEWEST:

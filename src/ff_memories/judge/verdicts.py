@@ -67,9 +67,8 @@ def verdicts(
     """
     rows: list[dict[str, Any]] = []
     beside = evidence.beside()
-    of_models: dict[tuple[str, str], Mapping[str, Any]] = (
-        {} if baselines is None else {(row["claim"], row["baseline"]): row for row in baselines.iter_rows(named=True)}
-    )
+    named = [] if baselines is None else baselines.to_dicts()
+    of_models: Mapping[tuple[str, str], Mapping[str, Any]] = {(row["claim"], row["baseline"]): row for row in named}
     claims = list(claims)
     for claim in claims:
         measurement, verdict, shows = Measurement(), "not_attempted", None
@@ -85,9 +84,8 @@ def verdicts(
         except Missing as missing:
             reason = str(missing)
         judged = measurement.judged if shows else None
-        limit = measurement.judged.limit if measurement.judged else None
         by_chance = of_models.get((claim.id, claim.chance or ""))
-        groups, why = training.groups(claim, shows, limit, of_models)
+        groups, why = training.groups(claim, shows, judged.limit if judged else None, of_models)
         rows.append(
             {
                 "claim": claim.id,

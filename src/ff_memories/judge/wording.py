@@ -92,9 +92,8 @@ def _filled(text: str, values: Sequence[float | None], unit: str) -> str:
     def signed(found: re.Match[str]) -> str:
         if len({up for up, size in zip(above, sizes, strict=True) if size is not None}) == 1:
             return f"{joined(sizes, unit)} {found[1 if any(above) else 2]}"
-        return listed(
-            [f"{joined([size], unit)} {found[1 if up else 2]}" for up, size in zip(above, sizes, strict=True)]
-        )
+        each = [f"{joined([size], unit)} {found[1 if up else 2]}" for up, size in zip(above, sizes, strict=True)]
+        return listed(each)
 
     return SIGNED.sub(signed, text).replace("{value}", joined(values, unit))
 
@@ -105,10 +104,8 @@ def counts(claims: Mapping[str, ClaimRow]) -> dict[str, int]:
     ``claims``: the content of a run's ``claims.json``, or other rows by claim.
     """
     papers = [row for claim, row in claims.items() if not beyond(claim)]
-    return dict(
-        Counter(row["group"] for row in papers if row.get("group"))
-        + Counter(row["verdict"] for row in papers if "many" in VERDICTS[row["verdict"]])
-    )
+    groups = Counter(row["group"] for row in papers if row.get("group"))
+    return dict(groups + Counter(row["verdict"] for row in papers if "many" in VERDICTS[row["verdict"]]))
 
 
 def line(run: str, scope: str, counted: Mapping[str, int]) -> str:

@@ -113,7 +113,7 @@ def table(claims: Sequence[Claim], evidence: Evidence, measured: Iterable[tuple[
         baseline = replace(evidence, tables=tables, seed=evidence.seed if name in MODELS else None)
         for claim in claims:
             alone = measurements.get((claim.id, UNTRAINED), [])
-            if name == TOGETHER and not claim.judged_by_another and _most_count(alone):
+            if name == TOGETHER and claim.judged_as == claim.measured_as and _most_count(alone):
                 continue
             if name in claim.baselines:
                 of_claim = measurements.setdefault((claim.id, name), [])

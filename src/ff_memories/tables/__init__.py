@@ -19,12 +19,10 @@ from ff_memories.base.arithmetic import ROUNDOFF, Precision
 from ff_memories.base.errors import UserError, rebuild_hint
 from ff_memories.base.files import atomic_write, require_file
 from ff_memories.base.parameters import WHOLE, Shard
-from ff_memories.schema import KEY as KEY
-from ff_memories.schema import SIGN, Schema
+from ff_memories.schema import KEY, SIGN, Schema
 from ff_memories.tables import annotation, gallery, results
 from ff_memories.tables.results import SAMPLED as SAMPLED
 from ff_memories.tables.results import SHOWS as SHOWS
-from ff_memories.tables.results import VERDICTS as VERDICTS
 
 _sections = sections.modules("ff_memories.paper.*.tables").values()
 TABLES = {"sentences": results.TABLES["sentences"]} | {  # the text first: what differs there explains the rest
@@ -122,10 +120,8 @@ def precision_of(path: str | Path) -> Precision:
 def require_precision(path: str | Path, precision: Precision) -> None:
     """Raise ``UserError`` if a table was not measured in the given precision."""
     if (measured_in := precision_of(path)) != precision:
-        raise UserError(
-            f"{path}: measured in {measured_in}, but extraction.precision is {precision}; one run cannot mix them",
-            rebuild_hint(path),
-        )
+        what = f"measured in {measured_in}, but extraction.precision is {precision}; one run cannot mix them"
+        raise UserError(f"{path}: {what}", rebuild_hint(path))
 
 
 def in_order(path: str | Path, name: str) -> bool:
@@ -154,7 +150,7 @@ def read(path: str | Path, name: str | None = None) -> pl.DataFrame:
         raise UserError(f"{path}: does not have the columns of the table {name!r}", rebuild_hint(path))
     if lacking := [c for c in frame.columns if frame[c].null_count() and c not in schema.may_be_null]:
         raise UserError(f"{path}: missing values in {', '.join(lacking)}", rebuild_hint(path))
-    if not {"sign", "key"} <= set(frame.columns):  # the table `benchmark` has another column of that name
+    if "sign" not in frame.columns:
         return frame
     neurons = neurons_of(path)
     if neurons is None or not frame["sign"].drop_nulls().is_in([1, -1]).all() or (frame["key"] >= neurons).any():
@@ -180,14 +176,11 @@ def concat(name: str, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 
 def counts(step: str, reasons: dict[str, int]) -> pl.DataFrame:
-    """Return the ``counts`` rows of one step. Zeros are kept: "nothing was skipped" is a finding too."""
-    return pl.DataFrame(
-        {"step": [step] * len(reasons), "reason": list(reasons), "n": list(reasons.values())},
-        schema=TABLES["counts"].columns,
-    )
+    """Return the table ``counts`` of one step. Zeros are kept: "nothing was skipped" is a finding too."""
+    rows = [(step, reason, n) for reason, n in reasons.items()]
+    return conform(pl.DataFrame(rows, schema=TABLES["counts"].columns, orient="row"), TABLES["counts"])
 
 
 def write_counts(step: str, reasons: dict[str, int], path: str | Path, shard: Shard = WHOLE) -> None:
     """Write one step's rows of the ``counts`` table; of reasons that hold for all shards, the first one's alone."""
-    reasons = reasons if shard[0] == 1 else dict.fromkeys(reasons, 0)
-    save(conform(counts(step, reasons), TABLES["counts"]), path)
+    save(counts(step, reasons if shard[0] == 1 else dict.fromkeys(reasons, 0)), path)

@@ -20,6 +20,7 @@ VERDICTS = ("reproduced", "not_reproduced", "holds", "too_small", "fails", "unde
 VERDICT = pl.Enum(VERDICTS)
 BASELINES = ("untrained", "same_sample", "together", "shuffled", "random_pairs", "unigram", "every_case")
 NUMBER = Column(pl.Float64, null=True)
+OF_EXAMPLES = ("active", "zero_agreement", "residual_predicts")  # numbers of the table `control`
 
 
 def bounded(name: str) -> dict[str, Column]:
@@ -52,14 +53,9 @@ TABLES = {
             "keys": Column(pl.UInt32),
             "agreement": NUMBER,
             "examples": Column(pl.UInt32),
-            **dict.fromkeys(("active", "zero_agreement", "residual_predicts"), Column(pl.Float64)),
-            "agreement_low": Column(pl.Float64, null=True, optional=True),
-            "agreement_high": Column(pl.Float64, null=True, optional=True),
-            **{
-                f"{name}_{end}": Column(pl.Float64, optional=True)
-                for name in ("active", "zero_agreement", "residual_predicts")
-                for end in ("low", "high")
-            },
+            **dict.fromkeys(OF_EXAMPLES, Column(pl.Float64)),
+            **dict.fromkeys(("agreement_low", "agreement_high"), NUMBER),
+            **dict.fromkeys([f"{name}_{end}" for name in OF_EXAMPLES for end in ("low", "high")], Column(pl.Float64)),
         },
         compared="follows",
         measured=True,

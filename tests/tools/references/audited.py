@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 from factories import words
 from pipeline import config, run_steps, write_inputs
 
@@ -13,6 +15,7 @@ from ff_memories.audit.audit_inputs import AuditInputs
 from ff_memories.audit.near_equal import DIFFERS, MATCH
 from ff_memories.audit.recompute import ROWS
 from ff_memories.audit.sampling import Aim
+from ff_memories.corpus.store import available
 from ff_memories.workflow.run import Run
 
 TYPES = words(44)
@@ -23,7 +26,9 @@ def audit(inputs: AuditInputs, aim: Aim, only: Iterable[str] = (*ROWS, LEFT_OUT)
 
     ``verify`` takes rows that match in float32 for sound, so none of them may differ.
     """
-    works, found = draw(OWN, inputs.tables, inputs.corpus, inputs.config.triggers.positions, aim, only)
+    numbers = np.flatnonzero(available(inputs.corpus, inputs.config.triggers.positions))
+    frames = {name: inputs.tables.get(name, pl.DataFrame({"sentence": numbers})) for name in (*ROWS, LEFT_OUT)}
+    works, found = draw(OWN, {name: frame for name, frame in frames.items() if name in only}, aim)
     rows = [row for work in works for row in work.rows]
     with inputs.oracle.in_float32():
         matching = {result[:2] for _, result in judged(replace(inputs, quick=True), rows) if result[2].state == MATCH}

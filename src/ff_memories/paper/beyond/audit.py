@@ -288,7 +288,7 @@ def _causal_counts(inputs: AuditInputs) -> dict[str, int]:
 
 
 AUDITS = {
-    "causal": TableAudit(row=_causal, runs=_runs, faults=_causal_table, counts=_causal_counts, prefixes="prefix"),
+    "causal": TableAudit(row=_causal, runs=_runs, faults=_causal_table, counts=_causal_counts),
     "removals": TableAudit(
         row=_removals,
         runs=_runs,
@@ -296,6 +296,5 @@ AUDITS = {
         counts=lambda inputs: removals.reasons(
             inputs.corpus, inputs.config.seed, inputs.config.removals, inputs.oracle.keys[1] // inputs.oracle.signs
         ),
-        prefixes="prefix",
     ),
 }

@@ -121,13 +121,12 @@ def _refinement_table(inputs: AuditInputs) -> Iterator[str]:
 
 
 AUDITS = {
-    "examples": TableAudit(row=_example, runs=_runs, faults=_example_table, prefixes="example"),
+    "examples": TableAudit(row=_example, runs=_runs, faults=_example_table),
     "composition": TableAudit(
         row=_composition,
         runs=_runs,
         faults=lambda inputs: inputs.other_rows("composition", _observed(inputs).drop("model_top")),
         counts=_composition_counts,
-        prefixes="example",
     ),
-    "refinement": TableAudit(row=_refinement, runs=_runs, faults=_refinement_table, prefixes="example"),
+    "refinement": TableAudit(row=_refinement, runs=_runs, faults=_refinement_table),
 }
