@@ -129,7 +129,7 @@ def test_the_last_layer_other_interventions_and_changes_without_an_effect_have_n
 
 def test_both_signs_of_a_key_are_two_memories():
     table = simulated(np.random.default_rng(1))
-    both = pl.concat([table.with_columns(sign=pl.lit(sign)) for sign in (1, -1)])
+    both = pl.concat([table.with_columns(pl.col("key") + neurons) for neurons in (0, 1000)])  # as tables are read
     assert removal.effects(both, LAYERS)["memory"].n_unique() == 2 * removal.effects(table, LAYERS)["memory"].n_unique()
 
 
