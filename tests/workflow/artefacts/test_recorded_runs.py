@@ -50,9 +50,9 @@ def the_eager_model_has_the_triggers(results, rows, sentences):
     )
     model.load_state_dict(load_file(results / "model/model.safetensors"), strict=False)
     model.tie_weights()
-    coefficients = [None] * about["layers"]
-    for at, block in enumerate(model.model.layers):
-        block.mlp.down_proj.register_forward_pre_hook(lambda _, args, at=at: coefficients.__setitem__(at, args[0][0]))
+    coefficients: dict[int, torch.Tensor] = {}
+    for layer, block in enumerate(model.model.layers, 1):
+        block.mlp.down_proj.register_forward_pre_hook(lambda _, args, n=layer: coefficients.update({n: args[0][0]}))
     corpus, rng, neurons = load_file(results / "corpus/corpus.safetensors"), np.random.default_rng(7), about["keys"]
     triggers = pl.read_parquet(results / "tables/triggers.parquet").cast({"key": pl.Int64})
     if "sign" in triggers.columns:  # key d_m + i is memory i with its sign changed
@@ -63,12 +63,12 @@ def the_eager_model_has_the_triggers(results, rows, sentences):
         last[layer - 1, key] = coefficient if length == triggers["rank"].max() else 0
     some = triggers[np.sort(rng.choice(len(triggers), rows, replace=False))].partition_by("sentence", as_dict=True)
     every, unlisted = triggers.partition_by("sentence", as_dict=True), []
-    whole = {(int(n),) for n in rng.choice(triggers["sentence"].max() + 1, sentences, replace=False)}
+    whole = {(int(n),) for n in rng.choice(triggers["sentence"].to_numpy().max() + 1, sentences, replace=False)}
     for sentence in sorted(some.keys() | whole):
         first, end = corpus["offsets"][sentence[0] :][:2].tolist()
         with torch.inference_mode():
             model.model(torch.tensor([[about["start"], *corpus["tokens"][first:end].tolist()]]), use_cache=False)
-        both = [torch.cat([m, -m], 1) for m in coefficients]
+        both = [torch.cat([m, -m], 1) for m in coefficients.values()]
         for layer, key, position, expected in some.get(sentence, triggers.clear())[TRIGGER].iter_rows():
             assert float(both[layer - 1][position, key]) == pytest.approx(expected, rel=1e-4), (layer, key, sentence)
         if sentence in whole:
