@@ -11,10 +11,10 @@ lie one after the other in one (tokens, d) matrix; only attention knows where a 
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -28,9 +28,6 @@ from ff_memories.model.batches.prefix_tree import Level, PrefixTree
 from ff_memories.model.files.converted import Description, Weights
 from ff_memories.model.matmul import USUAL, Paths, Scoring, linear
 from ff_memories.model.vocabulary import Vocabulary
-
-if TYPE_CHECKING:
-    from ff_memories.model.transformer.hooked import HookedLayer
 
 
 def band_of(lengths: np.ndarray) -> np.ndarray:
@@ -107,7 +104,6 @@ class Batch:
 
 
 Rows = Batch | Level  # what a layer runs over; ``interventions.Branches`` too
-AnyLayer: TypeAlias = "DecoderLayer | HookedLayer"  # one block of a model
 
 
 class LayerOutput(NamedTuple):
@@ -127,6 +123,29 @@ def signed_coefficients(coefficients: Tensor, rows: Tensor, memories: Tensor) ->
     keys = coefficients.shape[1]
     positive = coefficients[rows, memories % keys]
     return torch.where(memories < keys, positive, -positive)
+
+
+class AnyLayer(Protocol):
+    """One block of a model, as every experiment runs it: ``DecoderLayer``, or ``transformer.hooked.HookedLayer``."""
+
+    @property
+    def keys(self) -> Tensor:
+        """(d_m, d), the keys; of a gated layer (d_m, 2 d), the two vectors of each key."""
+
+    @property
+    def values(self) -> Tensor:
+        """(memories, d), the values."""
+
+    @property
+    def added(self) -> Tensor:
+        """(memories, d), what each memory adds to m V: its value, before the norm behind it, if there is one."""
+
+    def behind(self, m: Tensor) -> tuple[Callable[[Tensor], Tensor], Tensor] | None:
+        """Return the norm behind the feed-forward layer and what it takes, m V + b2 (rows, d); ``None`` without one."""
+
+    def __call__(
+        self, x: Tensor, batch: Rows, *, last: bool = False, needed: int | None = None, out: Tensor | None = None
+    ) -> LayerOutput: ...
 
 
 class LanguageModel(ABC):
