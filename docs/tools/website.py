@@ -27,8 +27,9 @@ import findings  # noqa: E402
 import notebook  # noqa: E402
 from pages import read_rows  # noqa: E402
 
-from ff_memories.inputs.docstrings import PACKAGES  # noqa: E402
+from ff_memories.base.files import script  # noqa: E402
 
+PACKAGES = script("docstrings").PACKAGES
 ELSEWHERE = {
     "README.md": "readme.md",
     "config/README.md": "config.md",

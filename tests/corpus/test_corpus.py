@@ -7,11 +7,10 @@ from factories import write_dictionary
 from pipeline import step
 
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import sha256
+from ff_memories.base.files import script, sha256
 from ff_memories.corpus.dictionary import Dictionary
 from ff_memories.corpus.segment import cuts, rule, segmenter
 from ff_memories.corpus.text import HEADING, sentences
-from ff_memories.inputs import docstrings
 
 WIKITEXT = """\
 
@@ -89,6 +88,7 @@ def test_a_spacy_pipeline_cuts_in_several_processes_as_in_one(tmp_path):
 
 # -- the demo corpus --------------------------------------------------------------------------------------------------
 
+docstrings = script("docstrings")
 DOCSTRING = """\
 Return the sum of `values` along an axis, see :func:`other.function <label>`.
 

@@ -20,6 +20,7 @@ from refusing import ended
 from safetensors.torch import load_file
 
 from ff_memories.base.errors import UserError
+from ff_memories.base.files import script
 from ff_memories.inputs import fetch, from_gguf, model_folder, registry
 from ff_memories.model.files import gguf_file
 
@@ -168,7 +169,7 @@ def test_a_model_of_llama2c_is_the_one_that_was_written(project):
     for token, score in zip(words["tokens"], words["scores"], strict=True):
         content += struct.pack("<fi", score, len(plain(token).encode())) + plain(token).encode()
     Path("m.bin").write_bytes(content)
-    model_folder.write_converted(fetch.script("llama2c").model(Path("m.bin")), Path("data/it"), "it", "0" * 64)
+    model_folder.write_converted(script("llama2c").model(Path("m.bin")), Path("data/it"), "it", "0" * 64)
     found = load_file("data/it/model.safetensors")
     assert found.keys() == state.keys() - {"lm_head.weight"}
     assert all(torch.equal(tensor, made.state_dict()[name]) for name, tensor in found.items())
@@ -179,7 +180,7 @@ def test_a_model_of_llama2c_is_the_one_that_was_written(project):
     for cut in (5000, len(content) - 3):
         Path("m.bin").write_bytes(content[:cut])
         with pytest.raises((UserError, struct.error)):
-            fetch.script("llama2c").model(Path("m.bin"))
+            script("llama2c").model(Path("m.bin"))
 
 
 def gguf_written(weight, kind, c):
@@ -210,7 +211,7 @@ Too short.
 
 
 def test_articles_become_paragraphs_without_what_is_no_prose():
-    found = [" ".join(line.split()) for line in fetch.script("enwik8").plain(WIKI).split("\n") if line]
+    found = [" ".join(line.split()) for line in script("enwik8").plain(WIKI).split("\n") if line]
     assert found == ["Bold and slanted words — of a link and a stand here.", "\0 In a list.", "Too short."]
 
 

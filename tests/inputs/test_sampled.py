@@ -14,6 +14,7 @@ from pipeline import step, write_inputs
 from refusing import CARD, run_corpus
 
 from ff_memories import tables
+from ff_memories.base.files import script
 from ff_memories.inputs import fetch, from_gguf, model_folder, registry
 from ff_memories.judge import wording
 from ff_memories.model.files import gguf_file
@@ -55,7 +56,7 @@ def test_a_story_is_cut_behind_its_last_whole_sentence():
     assert sampled_text.whole("nothing ends") == ""
 
 
-sampled_text = fetch.script("sampled_text")
+sampled_text = script("sampled_text")
 REGISTRY = """
 [text]
 kind = "text"

@@ -192,8 +192,6 @@ def _claims(path: Path) -> dict[str, dict[str, Any]]:
     return out
 
 
-# -------------------------------------- whether runs read the same text with the same settings, and what differs
-
 SAME, RELATED, OTHER = "same", "related", "other"  # two runs' texts
 ALWAYS = ("seed", "fidelity", "corpus", "extraction")  # what every measure depends on
 SECTIONS = (*ALWAYS, "triggers", "mutations", "patterns", "values", "composition", "causal", "removals")

@@ -185,9 +185,6 @@ def lacking(run: Run, both: Sequence[RunFiles]) -> str | None:
     return None
 
 
-# -------------------------------------------------------------------------------------------------- the files of a run
-
-
 def table_of(path: str) -> str | None:
     """Return the table that a file below a run's folder holds; ``None`` for other files."""
     if (match := TABLE.match(path)) is None:
@@ -251,9 +248,6 @@ def _recorded(given: Path) -> RunFiles:
         elif table_of(path):
             raise UserError(f"{given}: its {path} is not in DVC's cache, or damaged there", "run dvc fetch")
     return side
-
-
-# ---------------------------------------------------------------------------------------------------- cells and rows
 
 
 def compare_tables(a: NamedTables, b: NamedTables, limits: Tolerances) -> dict[str, Outcome]:
@@ -360,9 +354,6 @@ def _changes(side: str) -> pl.Expr:
     return (change - pl.col(f"change{side}")).abs() <= 1e-5 * (1 + (1 + change).abs())
 
 
-# ------------------------------------------------------------------------------------------- the model, and the rules
-
-
 def _recompute(
     found: dict[str, Outcome],
     frames: Mapping[Letter, NamedTables],
@@ -426,9 +417,6 @@ def _precision(side: RunFiles) -> Precision:
         names = " and ".join(f"{name} in {precision}" for precision, name in stated.items())
         raise UserError(f"{side.given}: tables measured in different precisions: {names}", "run the workflow again")
     return next(iter(stated), "float32")
-
-
-# ------------------------------------------------------------------------------------------------------- what is shown
 
 
 def page(found: Comparison) -> Iterator[str]:

@@ -8,6 +8,8 @@ import re
 import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,15 @@ def home() -> Path:
     An installed package carries it.
     """
     return CARRIED if CARRIED.is_dir() else PACKAGE.parents[1]
+
+
+@cache
+def script(name: str) -> Any:
+    """Return a script of ``data/`` as a module: what makes the inputs of recorded runs stands beside them."""
+    spec: Any = spec_from_file_location(name, home() / "data" / f"{name}.py")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def sha256(*paths: Path) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ff_memories.plan.planner import Planner
 
 LONG = 24 * 3600  # seconds without a GPU above which a plan begins with a GPU's answer
-GPU = "h100"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +43,7 @@ def run(args: argparse.Namespace) -> None:
     if planner.card:
         print(_on_card(planner, config))
     elif planner.device == "cpu" and planner.elapsed(config) > LONG:
-        print(f"{_on_card(planner.on(cards()[GPU], config), config)}\n\nwithout a GPU, on this machine:")
+        print(f"{_on_card(planner.on(cards()['h100'], config), config)}\n\nwithout a GPU, on this machine:")
     _show_sizes(run_, planner)
     _show_steps(config, planner, plan, measured)
     for n in args.devices:

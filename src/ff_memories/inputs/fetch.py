@@ -1,14 +1,12 @@
 """Fetch a named source: download, check, unpack and record its files. An interrupted fetch leaves no partial files."""
 
 import sys
-from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 from ff_memories.base import foreign
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import alone, home, sha256, write_json
+from ff_memories.base.files import alone, script, sha256, write_json
 from ff_memories.inputs import registry
 from ff_memories.inputs.download import download
 from ff_memories.inputs.registry import Download, Part, Source
@@ -111,15 +109,6 @@ def _make(source: Source, parts: list[Part]) -> None:
             model_folder.write_converted(model, Path(source.folder), Path(source.folder).name, str(source.sha256))
     finally:
         joined.unlink(missing_ok=True)
-
-
-@cache
-def script(name: str) -> Any:
-    """Return a script of ``data/`` as a module: what makes the inputs of recorded runs stands beside them."""
-    spec: Any = spec_from_file_location(name, home() / "data" / f"{name}.py")
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def by_hand(name: str, source: Source) -> str:

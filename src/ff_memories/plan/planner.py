@@ -50,7 +50,6 @@ UNITS = {  # the key with the number of units: of claims by what they resample, 
     ("memories", False, True): "causal.keys_per_layer",
     ("examples", False, True): "removals.prefixes",
 }
-STEPS = 24  # of the bisection
 SPARE = 1.1  # of the least time, since a second measurement of the machine differs from the first
 ROOM = 0.9  # of the time, because a plan is an estimate
 
@@ -222,7 +221,7 @@ def fit(data: dict[str, Any], planner: Planner, wanted: float, name: str) -> lis
         raise UserError(f"{takes_long}, more than nine tenths of {duration(wanted)}", hint)
     low = 1.0 if takes(1) <= ROOM * wanted else 0.0
     high = low + 1
-    for _ in range(STEPS):
+    for _ in range(24):  # of the bisection
         middle = (low + high) / 2
         low, high = (middle, high) if takes(middle) <= ROOM * wanted else (low, middle)
     sizes = _sizes(whole, least, low)

@@ -6,7 +6,7 @@ import polars as pl
 
 from ff_memories import tables
 from ff_memories.base.errors import UserError
-from ff_memories.base.files import sha256
+from ff_memories.base.files import script, sha256
 from ff_memories.base.parameters import AnyInputs, Input, Inputs, Output, Threads
 from ff_memories.config import Settings
 from ff_memories.config.sections import CorpusSection
@@ -82,7 +82,5 @@ def _changed(keys: CorpusSection, files: list[Path], digest: str) -> str:
     names = ", ".join(map(str, files))
     what = f"{names}: their joint SHA-256 is {digest}, but corpus.sha256 in the config is {keys.sha256}"
     if keys.source == "docstrings":
-        from ff_memories.inputs.docstrings import PACKAGES
-
-        what += "; the text comes from " + ", ".join(f"{p} {v}" for p, v in PACKAGES.items())
+        what += "; the text comes from " + ", ".join(f"{p} {v}" for p, v in script("docstrings").PACKAGES.items())
     return what

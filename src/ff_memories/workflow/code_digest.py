@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ff_memories import declaration
+from ff_memories.base.files import home
 
 PACKAGE = Path(__file__).parents[1]
 CONFIG = "ff_memories.config"  # its modules' content is in `params`
@@ -88,8 +89,15 @@ def _data(module: Path) -> list[tuple[str, str]]:
     read = {file for file, named in beside.items() if named == module or not named.exists()}
     for pattern in re.findall(r'"ff_memories\.([\w.*]+)\.toml"', module.read_text(encoding="utf-8")):
         read |= set(PACKAGE.glob(f"{pattern.replace('.', '/')}.toml"))
-    digests = {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(read)}
-    return [(path.relative_to(PACKAGE).as_posix(), digest) for path, digest in digests.items()]
+    names = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(read)}
+    names |= {name: home() / name for name in scripts(module)}
+    return [(name, hashlib.sha256(path.read_bytes()).hexdigest()) for name, path in names.items()]
+
+
+def scripts(*modules: Path) -> list[str]:
+    """Return the scripts of ``data/`` that modules call; without any, all modules."""
+    texts = (path.read_text(encoding="utf-8") for path in modules or _modules().values())
+    return sorted({f"data/{name}.py" for text in texts for name in re.findall(r'script\("(\w+)"\)', text)})
 
 
 def _tree(node: Any, without: frozenset[str] = WORDS) -> Any:

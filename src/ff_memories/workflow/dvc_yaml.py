@@ -19,6 +19,7 @@ import yaml
 
 from ff_memories.base.errors import UserError
 from ff_memories.base.files import write_whole
+from ff_memories.workflow import code_digest
 from ff_memories.workflow.jobs import is_intermediate, makes_intermediates, workflow
 from ff_memories.workflow.run import Run, in_clone
 
@@ -213,7 +214,7 @@ def stage_of_sources(run: Run) -> Path:
 def texts(run: Run, every: dict[str, Stage]) -> dict[Path, str]:
     """Return the files that declare a run to DVC, by path."""
     where = stage_of_sources(run)
-    sources = ["src/ff_memories", "workflow/Snakefile", "workflow/rules"] if in_clone() else []
+    sources = ["src/ff_memories", *code_digest.scripts(), "workflow/Snakefile", "workflow/rules"] if in_clone() else []
     stage: dict[str, Any] = {
         "desc": "Write a digest of what each stage does: its commands, its code and its config.",
         "wdir": "../" * len(where.parent.parts),

@@ -36,9 +36,6 @@ DRAWN: dict[str, type[pl.DataType]] = {  # of ``sample``, but for numbers of pre
 }
 
 
-# --------------------------------------------------------------------------------------- what is changed, and where
-
-
 def sample(
     surveyed: Survey, corpus: Corpus, options: Causal, seed: int, looked_at: Sequence[tuple[int, int]] | None = None
 ) -> pl.DataFrame:
@@ -149,9 +146,6 @@ def direction(seed: int, layer: int, memory: int, prefix: int, width: int) -> np
     """Return a random direction (d,) float64 of length one, for a row's control."""
     vector = generator(seed, f"causal direction {layer} {memory} {prefix}").standard_normal(width)
     return np.asarray(vector / np.linalg.norm(vector))
-
-
-# --------------------------------------------------------------------------------------------------------- the table
 
 
 def table(

@@ -86,9 +86,6 @@ def table(
     return tables.concat("removals", parts)
 
 
-# --------------------------------------------------------------------------------------------------- what is removed
-
-
 def chosen(
     decoder: LanguageModel, prefixes: Sequence[np.ndarray], numbers: Sequence[int]
 ) -> list[tuple[torch.Tensor, np.ndarray, np.ndarray]]:

@@ -7,8 +7,7 @@ assigns the whole file to train or validation, so no docstring is split between 
 import ast
 import hashlib
 import re
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -124,20 +123,17 @@ def prose(path: Path) -> list[tuple[str, str]]:
     return [(" ".join(words), raw(text)) for text in texts if is_prose(words := tokens(text))]
 
 
-def build(packages: dict[str, str] = PACKAGES, processes: int = 1) -> dict[str, list[tuple[str, str]]]:
+def build(read: Callable[[list[Path]], Iterable[list[tuple[str, str]]]]) -> dict[str, list[tuple[str, str]]]:
     """Return ``{"train": [...], "validation": [...]}``: (tokenised, raw) paragraphs, each tokenised one once.
 
-    ``processes``: how many processes read the sources; the result does not depend on it.
+    ``read``: returns the ``prose`` of source files, in their order.
     """
-    files = [file for package, version in packages.items() for file in sources(package, version)]
-    paths = [path for _, path in files]
-    with ProcessPoolExecutor(processes) as pool:
-        found = map(prose, paths) if processes == 1 else pool.map(prose, paths, chunksize=16)
-        kept: set[str] = set()
-        out: dict[str, list[tuple[str, str]]] = {"train": [], "validation": []}
-        for (name, _), texts in zip(files, found, strict=True):
-            for tokenised, text in texts:
-                if tokenised not in kept:
-                    kept.add(tokenised)
-                    out[split_of(name)].append((tokenised, text))
+    files = [file for package, version in PACKAGES.items() for file in sources(package, version)]
+    kept: set[str] = set()
+    out: dict[str, list[tuple[str, str]]] = {"train": [], "validation": []}
+    for (name, _), texts in zip(files, read([path for _, path in files]), strict=True):
+        for tokenised, text in texts:
+            if tokenised not in kept:
+                kept.add(tokenised)
+                out[split_of(name)].append((tokenised, text))
     return out
