@@ -61,6 +61,6 @@ def test_a_command_that_is_advised_exists(program, words):
 
 def test_an_extra_that_is_advised_exists():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    asked = [name for path in (ROOT / "src").rglob("*.py")
+    asked = [name for folder in ("src", "data") for path in (ROOT / folder).rglob("*.py")
              for name in re.findall(r'with_extra\(["\'](\w+)', path.read_text(encoding="utf-8"))]  # fmt: skip
     assert len(asked) > 2 and set(asked) <= extras.keys()
