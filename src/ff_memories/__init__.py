@@ -8,7 +8,8 @@ __all__ = ["load_model", "memory_coefficients", "trace", "trigger_examples", "va
 MOVED = {  # packages of versions before 0.1
     **{"claims": "judge", "memories": "paper", "patterns": "annotate", "annotate.automatic": "annotate"},
     **{"audit.recompute": "audit", "audit.references": "audit", "workflow.runs": "workflow"},
-    **{"commands.explore": "commands", "commands.record": "commands", "workflow.snakefile": "base.files"},
+    **{"commands.explore": "commands", "commands.record": "commands"},
+    **{"workflow.snakefile": "base.files", "inputs.docstrings": "base.files"},
     **{f"workflow.{name}": "plan" for name in ("cards", "costs", "planning", "speed")},
     **{f"inputs.{name}": "inputs" for name in ("fetching", "models", "texts")},
 }
