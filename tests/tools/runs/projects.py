@@ -26,7 +26,7 @@ def publish(planted_run, folder, name="planted", inputs=INPUTS, **env):
     """Make the project in a folder, adopt what Snakemake computed elsewhere, and push it into the checkout."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, text=True, capture_output=True, check=True).stdout
     for file in listed.split("\n"):
-        if file and not file.startswith((".dvc/artefacts/", "data/demo", "runs/", "tests/")) and (ROOT / file).is_file():
+        if not file.startswith((".dvc/artefacts/", "data/demo", "runs/", "tests/")) and (ROOT / file).is_file():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / file, folder / file)
     for file in inputs:
